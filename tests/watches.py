@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from modlab import wording
-from modlab.records.finding import Fact, Finding, Fix
+from modlab.records.finding import Fact, Finding, Remedy
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import (
     ACTIVATION,
@@ -112,7 +112,7 @@ FACTS: dict[str, dict[str, Fact]] = {
 """What an alert of each kind may rest on."""
 
 
-def alert(kind: str, path: str, step: int, *fixes: Fix, **how: Any) -> Alert:
+def alert(kind: str, path: str, step: int, *fixes: Remedy, **how: Any) -> Alert:
     facts = {**FACTS[kind], "inputs": how.get("inputs", 0)}
     return Alert(kind, path, facts, "broken" if kind in BROKEN else "careful", step, fixes=fixes, **how)
 
@@ -120,7 +120,7 @@ def alert(kind: str, path: str, step: int, *fixes: Fix, **how: Any) -> Alert:
 checks.CHECKS["as told"] = lambda facts: str(facts["told"])
 
 
-def rung(name: str, state: str, text: str = "", *fixes: Fix, path: str = "", **facts: Fact) -> Rung:
+def rung(name: str, state: str, text: str = "", *fixes: Remedy, path: str = "", **facts: Fact) -> Rung:
     """One whose words are given."""
     severity = state if state in ("broken", "careful") else "note"
     return Rung("as told" if text else "", path, {"told": text, **facts}, severity, fixes=fixes, name=name, state=state)
@@ -194,10 +194,10 @@ def neurons_of_net(steps: int, slots: int = 60) -> NeuronsRecord:
 def net(steps: int = 10_000, slots: int = 64) -> WatchRecord:
     """The note's Net with seed 63: unit 1 of l0 is dead, unit 2 starves."""
     seen = min(steps, 9_640)
-    dead = alert("dead", "l0", 310, Fix("keep units alive"), unit=1, steps=seen, inputs=seen, last=steps - 1)
+    dead = alert("dead", "l0", 310, Remedy("keep units alive"), unit=1, steps=seen, inputs=seen, last=steps - 1)
     starving = alert("starving", "l0", 7_200, unit=2, inputs=seen, steps=seen)
     facts = {"dead": 1, "units": 3, "which": (1,), "inputs": seen}
-    gone = Finding("dead units", "l0", facts, "broken", 310, fixes=(Fix("keep units alive"),))
+    gone = Finding("dead units", "l0", facts, "broken", 310, fixes=(Remedy("keep units alive"),))
     loss = scalar("loss", steps, 100, 1.2, 0.004)
     return WatchRecord(
         "Net",
@@ -266,12 +266,12 @@ def gpt(slots: int = 200, blocks: int = 8, steps: int = 20_000) -> WatchRecord:
     fired = np.random.default_rng(2).integers(100, 4_000, (50, 96))
     units = UnitsRecord("h.1.mlp", "relu", first, last, np.full(50, 4_096), fired, np.zeros(96, dtype=np.int64), np.zeros(96, dtype=bool))
     alerts = (
-        alert("vanishing", "h.0.attn", 400, Fix("carry the gradient"), steps=200),
-        alert("rounding", "lm_head.weight", 90, Fix("more bits"), steps=150),
-        alert("exploding", "wte", 12, Fix("carry the gradient"), steps=10, over=True, last=60),
+        alert("vanishing", "h.0.attn", 400, Remedy("carry the gradient"), steps=200),
+        alert("rounding", "lm_head.weight", 90, Remedy("more bits"), steps=150),
+        alert("exploding", "wte", 12, Remedy("carry the gradient"), steps=10, over=True, last=60),
     )
     scalars = (scalar("loss", steps, slots, 6.2, 2.1), scalar("lr", steps, slots, 3e-4, 1e-5), scalar("accuracy", steps, slots, 0.01, 0.6))
-    copy = Fix(advice="keep a float32 copy")
+    copy = Remedy(advice="keep a float32 copy")
     careful = rung("by enough for its dtype", "careful", "96 % of its elements do not move", copy, path="lm_head.weight")
     return WatchRecord(
         "GPT2LMHeadModel",
@@ -310,7 +310,7 @@ def nan() -> WatchRecord:
         side[born:] = np.nan
     loss.bad[born:] = 25
     trace = "h.2.attn makes NaN: softmax of a row of -Inf."
-    born = alert("nan", "h.2.attn", 612, Fix(advice="leave no row masked whole"), steps=1, inputs=8, last=999, trace=trace)
+    born = alert("nan", "h.2.attn", 612, Remedy(advice="leave no row masked whole"), steps=1, inputs=8, last=999, trace=trace)
     loss = replace(loss, final=float("nan"), nan=int(loss.bad.sum()), bad_step=612)
     facts = {"nan": loss.nan, "inf": 0, "count": loss.count, "last": "nan"}
     finding = Finding("loss not finite", "loss", facts, "broken", 612)
@@ -337,9 +337,9 @@ def interrupted() -> WatchRecord:
 def unowned() -> WatchRecord:
     """The optimizer was made before the layer was replaced."""
     text = "the optimizer holds 2 of 4 trained parameters"
-    fix = Fix(code="optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)")
+    fix = Remedy(code="optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)")
     broken = rung("the optimizer owns it", "broken", text, fix, path="l1.weight")
-    lost = alert("not owned", "l1.weight", 0, Fix("or leave it", "optimizer.add_param_group({'params': [...]})"), steps=30)
+    lost = alert("not owned", "l1.weight", 0, Remedy("or leave it", "optimizer.add_param_group({'params': [...]})"), steps=30)
     record = well()
     told = verdict({}, the_optimizer_owns_it=broken, the_loss_falls=falls(record.scalars[0]))
     return replace(record, alerts=(lost,), verdict=told, state="stopped")
@@ -350,14 +350,14 @@ def hostile() -> WatchRecord:
     names = zoo.HOSTILE
     series = [Series(name, role, 4, (2, 2), "own", name) for role in (ACTIVATION, GRADIENT) for name in names]
     series += [Series(f"{name}.{name}", role, 4, (2, 2), "own", name) for role in (PARAMETER, UPDATE) for name in names]
-    alerts = [alert("dead", name, 1, Fix(code=name), unit=0, inputs=1_000, trace=name) for name in names]
-    alerts += [replace(alert("not owned", names[1], 2, Fix(advice=names[2])), facts={"optimizer": names[4]})]
+    alerts = [alert("dead", name, 1, Remedy(code=name), unit=0, inputs=1_000, trace=name) for name in names]
+    alerts += [replace(alert("not owned", names[1], 2, Remedy(advice=names[2])), facts={"optimizer": names[4]})]
     first, last = slots_of(100, 8)
     ones = np.ones((8, 2), dtype=np.int64)
     units = UnitsRecord(names[0], names[1], first, last, last - first + 1, ones, ones[0] * 0, np.zeros(2, dtype=bool))
     flows = np.ones((8, 2), dtype=np.float32)
     neurons = NeuronsRecord(first, last, (Layer(names[0], names[1], np.ones((8, 2, 3), dtype=np.float32), flows, flows),))
-    rungs = [rung(RUNGS[0], "passed", names[1]), *(rung(RUNGS[1], "broken", name, Fix(code=name), path=name) for name in names)]
+    rungs = [rung(RUNGS[0], "passed", names[1]), *(rung(RUNGS[1], "broken", name, Remedy(code=name), path=name) for name in names)]
     return WatchRecord(
         names[0],
         names[1],

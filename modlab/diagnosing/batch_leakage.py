@@ -14,7 +14,7 @@ from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.layer_families import BATCH_NORMS
 from modlab.inspection.findings.subject import ModuleSite
-from modlab.records.finding import ExperimentRecord, Fix
+from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.running.listener import Listener
 from modlab.running.randomness import states
 from modlab.statistics.memory import copied, is_gone
@@ -263,7 +263,7 @@ def leak(bench: Bench) -> ExperimentRecord:
     if isinstance(found, Blindness):
         found = _with_other_weights(bench)
         if isinstance(found, Blindness):
-            return _blind(bench) if sees_nothing(bench) else record("leak", "unclear", "blind to this batch", Fix("scale, or trace"))
+            return _blind(bench) if sees_nothing(bench) else record("leak", "unclear", "blind to this batch", Remedy("scale, or trace"))
         if found is None:
             return record("leak", "passed", "apart, with other weights")
     if found is None:
@@ -272,16 +272,18 @@ def leak(bench: Bench) -> ExperimentRecord:
     site = _begin(bench, found)
     norm = site if site is not None and _uses_batch(site) else next((one for one in bench.subject.sites if _uses_batch(one)), None)
     if norm is not None and site in (None, norm):
-        fix = Fix(code=f"nn.{norm.type}(..., track_running_stats=True)")
+        fix = Remedy(code=f"nn.{norm.type}(..., track_running_stats=True)")
         return record("leak", "unclear", "takes the batch's statistics", fix, site=norm, **mixed, **{"class": norm.type})
     try:
         along = find(bench, 1)
     except NotRunError:
         along = found
     if not isinstance(along, Leak):
-        return record("leak", "unclear", "mixes dimension 0 alone", Fix(code="nn.TransformerEncoderLayer(..., batch_first=True)"), **mixed)
+        return record(
+            "leak", "unclear", "mixes dimension 0 alone", Remedy(code="nn.TransformerEncoderLayer(..., batch_first=True)"), **mixed
+        )
     begin: dict[str, Any] = {} if site is None else {"begin": site.label}
-    return record("leak", "unclear", "samples mixed", Fix("keep dimension 0"), site=site, **mixed, **begin)
+    return record("leak", "unclear", "samples mixed", Remedy("keep dimension 0"), site=site, **mixed, **begin)
 
 
 NOISE = 0.1
@@ -313,7 +315,7 @@ def _blind(bench: Bench) -> ExperimentRecord:
         lost = None
     site = None if lost is None else bench.subject.by_module.get(id(lost))
     module: dict[str, Any] = {"module": site.label} if site is not None and site.path else {}
-    return record("leak", "failed", "blind", Fix("trace what is lost"), site=site, **module)
+    return record("leak", "failed", "blind", Remedy("trace what is lost"), site=site, **module)
 
 
 def _begin(bench: Bench, found: Leak) -> ModuleSite | None:

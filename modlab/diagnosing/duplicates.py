@@ -15,7 +15,7 @@ from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection import stores
 from modlab.inspection.findings.subject import ModuleSite, Subject
-from modlab.records.finding import ExperimentRecord, Fix
+from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.running.guarded import steady_line
 from modlab.running.restoration import Change, Restoration
 from modlab.statistics.memory import NoValuesError, deepcopied, is_there
@@ -50,9 +50,11 @@ def round_trip(bench: Bench) -> ExperimentRecord:
     names = tuple(one.name for one in guilty if one.moved is moved)
     if not names:
         return record(
-            "round trip", "failed", "something not saved", Fix(code="modlab.state(model)  # what is saved, and what is not"), **numbers
+            "round trip", "failed", "something not saved", Remedy(code="modlab.state(model)  # what is saved, and what is not"), **numbers
         )
-    kind, fix = ("state not saved", Fix("keep in a buffer")) if moved else ("parameter not saved", Fix(code="list(model.state_dict())"))
+    kind, fix = (
+        ("state not saved", Remedy("keep in a buffer")) if moved else ("parameter not saved", Remedy(code="list(model.state_dict())"))
+    )
     more: dict[str, Any] = {"places": names} if len(names) > 1 else {}
     return record("round trip", "failed", kind, fix, path=names[0], more=len(names) - 1, **more, **numbers)
 

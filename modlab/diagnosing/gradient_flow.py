@@ -12,7 +12,7 @@ from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.grouping import cover
 from modlab.inspection.findings.subject import Held
-from modlab.records.finding import ExperimentRecord, Fact, Fix, Outcome
+from modlab.records.finding import ExperimentRecord, Fact, Outcome, Remedy
 from modlab.records.trace import Reason
 from modlab.running.randomness import Meter
 from modlab.statistics import measure_tensor
@@ -64,7 +64,7 @@ def _nowhere(bench: Bench, trained: list[Held]) -> ExperimentRecord:
     """The loss has no graph."""
     why = traced_pass.reasons(bench)
     told = next((why[held.path] for held in reversed(trained) if _kind(why, held) not in ("", "not called", "off the path")), None)
-    fix = Fix("ask the trace") if told is None else Fix("gradient lost")
+    fix = Remedy("ask the trace") if told is None else Remedy("gradient lost")
     return record("gradients", "failed", "no graph", fix, reasons=_listed([told] if told is not None else []), asked=trained[-1].path)
 
 
@@ -81,10 +81,10 @@ def _of_gradients(
     facts |= {"left out": bool(lacking) and all(_kind(why, held) in _LEFT_OUT for held in lacking), "reasons": _listed(told)}
     fixes = []
     if lacking:
-        fixes.append(Fix("gradient lost") if told else Fix("ask the trace"))
+        fixes.append(Remedy("gradient lost") if told else Remedy("ask the trace"))
         facts["asked"] = lacking[0].path
     elif bad:
-        fixes.append(Fix(code="torch.autograd.set_detect_anomaly(True)  # the next backward() says where it came from"))
+        fixes.append(Remedy(code="torch.autograd.set_detect_anomaly(True)  # the next backward() says where it came from"))
     outcome: Outcome = "failed" if bad or (lacking and not facts["left out"]) else "unclear"
     kind = "parameters without a good gradient"
     return record("gradients", outcome, kind, *fixes, site=group.site, path=group.path, **facts, **numbers)

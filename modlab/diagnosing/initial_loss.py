@@ -12,7 +12,7 @@ from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.values import is_weight
-from modlab.records.finding import ExperimentRecord, Fix
+from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.statistics.memory import is_gone
 
 HIGH, LOW = 1.5, 0.5
@@ -33,12 +33,12 @@ def first_loss(bench: Bench) -> ExperimentRecord:
         spent = _already_probabilities(bench, output)
     numbers: dict[str, Any] = {"loss": value, "guess": guess, "classes": float(classes)}
     if spent is not None:
-        return record("first loss", "failed", spent, Fix(spent), **numbers)
+        return record("first loss", "failed", spent, Remedy(spent), **numbers)
     if not math.isfinite(value):
         return record("first loss", "failed", "first loss not finite", **numbers)
     if value > HIGH * guess:
         last = _last(bench, classes)
-        return record("first loss", "unclear", "above a guess", Fix("start anew" if last else "scale the inputs"), last=last, **numbers)
+        return record("first loss", "unclear", "above a guess", Remedy("start anew" if last else "scale the inputs"), last=last, **numbers)
     return record("first loss", "passed", "below a guess" if value < LOW * guess else "as a guess", **numbers)
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from modlab.compat import FunctionMode
-from modlab.records.finding import Evidence, Fact, Finding, Fix, Severity
+from modlab.records.finding import Evidence, Fact, Finding, Remedy, Severity
 
 ELEMENTWISE: dict[Callable[..., Any], str] = {
     F.mse_loss: "mse_loss",
@@ -88,13 +88,13 @@ def _spread(name: str, output: tuple[int, ...], target: tuple[int, ...], shape: 
         code = "loss(output, target.squeeze(-1))  # or output.unsqueeze(-1)"
     facts: dict[str, Fact] = {"function": name, "output": output, "target": target, "shape": shape, "both": both}
     severity: Severity = "broken" if both and name else "careful"
-    return Finding("shapes differ in the loss", "", facts, severity, None, (A_PASS,), (Fix("same shape", code),))
+    return Finding("shapes differ in the loss", "", facts, severity, None, (A_PASS,), (Remedy("same shape", code),))
 
 
 def _twice(func: Any, scores: Tensor) -> Iterator[Finding]:
     """A sigmoid before the loss that begins with one."""
     if func in (F.binary_cross_entropy_with_logits, torch.binary_cross_entropy_with_logits) and _is_sigmoid(scores):
-        yield Finding("sigmoid twice", "", {}, "broken", None, (A_PASS,), (Fix("one sigmoid"),))
+        yield Finding("sigmoid twice", "", {}, "broken", None, (A_PASS,), (Remedy("one sigmoid"),))
 
 
 def _is_sigmoid(scores: Tensor) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from modlab.inspection.findings.subject import ModuleSite
-from modlab.records.finding import Evidence, ExperimentRecord, Fact, Fix, Outcome, Severity
+from modlab.records.finding import Evidence, ExperimentRecord, Fact, Outcome, Remedy, Severity
 
 CHECKS = ("gradients", "leak", "first loss", "repeat", "round trip", "overfit")
 _SEVERITIES: Mapping[str, Severity] = {"failed": "broken", "unclear": "careful"}
@@ -26,7 +26,7 @@ def not_run(name: str, reason: NotRunError) -> ExperimentRecord:
 
 
 def record(
-    name: str, outcome: Outcome, kind: str, *fixes: Fix, site: ModuleSite | None = None, path: str | None = None, **facts: Any
+    name: str, outcome: Outcome, kind: str, *fixes: Remedy, site: ModuleSite | None = None, path: str | None = None, **facts: Any
 ) -> ExperimentRecord:
     """The record of a check that was made; `site` is the module where it shows, the model itself if there is none."""
     module = "" if site is None else site.path

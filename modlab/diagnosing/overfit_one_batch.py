@@ -15,7 +15,7 @@ from modlab.diagnosing.duplicates import copied
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection import stores
-from modlab.records.finding import ExperimentRecord, Fix
+from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.statistics.memory import is_gone
 
 STEPS = 60
@@ -41,20 +41,20 @@ def overfit(bench: Bench) -> ExperimentRecord:
     first, least, end = best
     numbers: dict[str, Any] = {"first": first, "least": least, "steps": float(STEPS)}
     if not math.isfinite(first) or not math.isfinite(least):
-        return record("overfit", "failed", "loss becomes no number", Fix("detect anomaly"), maker=made[0], where=made[1], **numbers)
+        return record("overfit", "failed", "loss becomes no number", Remedy("detect anomaly"), maker=made[0], where=made[1], **numbers)
     if abs(first) < 1e-6:
         return record("overfit", "passed", "loss is 0", **numbers)
     share = _share(first, least)
     if share <= 0.5:
         alike = _same_for_all(bench, end) if share > LEARNT else None
         if alike is not None and alike >= TELLS_APART:
-            fix = Fix("trace the input")
+            fix = Remedy("trace the input")
             return record("overfit", "unclear", "learnt one answer", fix, **{**numbers, "of one answer": alike})
         percent = 0 if first <= 0 else 1 if share <= LEARNT else 10 if share <= 0.1 else 50
         return record("overfit", "passed", "learnt", percent=percent, **numbers)
     if share < (0.99 if first > 0 else 1.0):  # one that may be negative has no known end, and may be there already
         return record("overfit", "unclear", "learns slowly", **numbers)
-    return record("overfit", "failed", "does not learn", Fix(code="modlab.trace(model)  # where does the gradient end?"), **numbers)
+    return record("overfit", "failed", "does not learn", Remedy(code="modlab.trace(model)  # where does the gradient end?"), **numbers)
 
 
 def _share(first: float, least: float) -> float:

@@ -12,7 +12,7 @@ from modlab.diagnosing.outcomes import record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.tensor_difference import equal_bits, quietly
-from modlab.records.finding import ExperimentRecord, Fix, Outcome
+from modlab.records.finding import ExperimentRecord, Outcome, Remedy
 from modlab.running.randomness import start_elsewhere, states
 from modlab.running.restoration import Change, Restoration
 from modlab.statistics.memory import copied, is_gone
@@ -32,7 +32,7 @@ def repeat(bench: Bench) -> ExperimentRecord:
     if gap is None:
         if not moved:
             return record("repeat", "passed", "repeats")
-        return record("repeat", "unclear", "buffer moves", Fix(code="if self.training: ..."), path=moved[0])
+        return record("repeat", "unclear", "buffer moves", Remedy(code="if self.training: ..."), path=moved[0])
     if gap <= gaps.ROUNDING * gaps.scale(one):
         return record("repeat", "unclear", "differs by rounding", **numbers)
     return _told(bench, numbers)
@@ -85,22 +85,22 @@ def _by_chance(bench: Bench, draws: list[random_draws.Draw], numbers: dict[str, 
     site = None if found.module is None else bench.subject.by_module.get(id(found.module))
     facts: dict[str, Any] = {"class": "" if found.module is None else type(found.module).__name__, **numbers}
     if site is None and found.module is not None:
-        return record("repeat", "failed", "drawn by an unregistered module", Fix("register it"), **facts)
+        return record("repeat", "failed", "drawn by an unregistered module", Remedy("register it"), **facts)
     others = {id(draw.module) for draw in draws if draw.module is not None and draw.module is not found.module}
     facts["more"] = len(others)
     if found.hook:
-        return record("repeat", "failed", "drawn by a hook", Fix("ask the module"), site=site, hook=found.hook, **facts)
+        return record("repeat", "failed", "drawn by a hook", Remedy("ask the module"), site=site, hook=found.hook, **facts)
     facts |= {"function": found.function, "source": found.source, "dropout": found.is_dropout, "drops": found.function == ATTENTION}
     facts["training"] = site is not None and site.training is True
     outcome: Outcome = "failed" if found.is_dropout or facts["drops"] else "unclear"
     return record("repeat", outcome, "drawn", *_asking(found, facts["training"]), site=site, **facts)
 
 
-def _asking(found: random_draws.Draw, training: bool) -> list[Fix]:
+def _asking(found: random_draws.Draw, training: bool) -> list[Remedy]:
     """The call that asks for the mode."""
     if found.function == ATTENTION:
-        return [Fix(code=f"F.{ATTENTION}(q, k, v, dropout_p=p if self.training else 0.0)")]
-    return [Fix(code=f"F.{found.function}(x, p, training=self.training)")] if found.is_dropout and not training else []
+        return [Remedy(code=f"F.{ATTENTION}(q, k, v, dropout_p=p if self.training else 0.0)")]
+    return [Remedy(code=f"F.{found.function}(x, p, training=self.training)")] if found.is_dropout and not training else []
 
 
 def _by_state(bench: Bench, changes: list[Change], numbers: dict[str, Any]) -> ExperimentRecord:
@@ -110,7 +110,7 @@ def _by_state(bench: Bench, changes: list[Change], numbers: dict[str, Any]) -> E
         return record("repeat", "failed", "state of elsewhere", **numbers)
     names = tuple(f"{site.path}.{change.name}" if site.path else change.name for site, change in paths)
     site, change = paths[0]
-    fixes = [Fix(code="if self.training: ...")] if change.kind == "buffer" else []
+    fixes = [Remedy(code="if self.training: ...")] if change.kind == "buffer" else []
     more: dict[str, Any] = {"places": names} if len(names) > 1 else {}
     return record("repeat", "failed", "state moves", *fixes, site=site, path=names[0], more=len(names) - 1, **more, **numbers)
 

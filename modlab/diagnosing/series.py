@@ -31,7 +31,7 @@ from modlab.explaining.explain import explain
 from modlab.inspection.distributed import distribution_of
 from modlab.inspection.findings.layer_families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
-from modlab.records.finding import ExperimentRecord, Fact, Finding, Fix
+from modlab.records.finding import ExperimentRecord, Fact, Finding, Remedy
 from modlab.running.guarded import steady_line, without_addresses
 from modlab.statistics.memory import is_there
 
@@ -78,7 +78,7 @@ def _notes(bench: Bench) -> tuple[Finding, ...]:
     if first is None or norm is None or first.shape[0] != 1:
         return ()
     facts: dict[str, Fact] = {"class": norm.type, "inside": norm.type}
-    return (norm.finding("batch of one", "note", Fix(code="DataLoader(..., drop_last=True)"), path=norm.path, **facts),)
+    return (norm.finding("batch of one", "note", Remedy(code="DataLoader(..., drop_last=True)"), path=norm.path, **facts),)
 
 
 def _unfit(subject: Subject, model: Module) -> NotRunError | None:
@@ -187,7 +187,7 @@ def _not_a_number(bench: Bench, output: Any, value: Any) -> Finding | None:
     path, maker, where = traced_pass.first_nan(bench) if word == "NaN" else ("", "", "")
     batch = any(bool(tensor.isnan().any()) for tensor in batches.tensors(bench.inputs) if _has_nan(tensor))
     facts: dict[str, Fact] = {"output": of_output, "infinite": word == "infinite", "maker": maker, "where": where, "batch": batch}
-    return Finding(word, path, facts, "broken", None, (A_PASS,), (Fix("look at the ranges"),) if maker or batch else ())
+    return Finding(word, path, facts, "broken", None, (A_PASS,), (Remedy("look at the ranges"),) if maker or batch else ())
 
 
 def _has_nan(tensor: Tensor) -> bool:
@@ -196,7 +196,7 @@ def _has_nan(tensor: Tensor) -> bool:
 
 def _no_number(value: Any) -> Finding:
     facts: dict[str, Fact] = {"shape": tuple(value.shape)} if issubclass(type(value), Tensor) else {"class": type(value).__name__}
-    return Finding("loss is no number", "", facts, "broken", None, (A_PASS,), (Fix("one number"),))
+    return Finding("loss is no number", "", facts, "broken", None, (A_PASS,), (Remedy("one number"),))
 
 
 def _failed(bench: Bench, error: Exception, stage: str) -> Finding:
@@ -204,7 +204,7 @@ def _failed(bench: Bench, error: Exception, stage: str) -> Finding:
     site = bench.where(error) if stage == "forward" else None
     found, _ = explain(error)
     known = " ".join(found.sentence) if found.family else ""
-    fixes = tuple(Fix(code=fix.code, advice=without_addresses(fix.prose)) for fix in found.fixes[:1] if known)
+    fixes = tuple(Remedy(code=fix.code, advice=without_addresses(fix.prose)) for fix in found.fixes[:1] if known)
     alone = "Expected more than 1 value per channel" in str(error)
     facts: dict[str, Fact] = {"stage": stage, "error": steady_line(error), "explained": without_addresses(known), "alone": alone}
     facts["class"] = site.type if site is not None and site.path else ""

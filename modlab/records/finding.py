@@ -30,7 +30,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Fix:
+class Remedy:
     """What mends it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Finding:
     severity: Severity = "note"
     step: int | None = None
     evidence: tuple[Evidence, ...] = ()
-    fixes: tuple[Fix, ...] = ()
+    fixes: tuple[Remedy, ...] = ()
 
     @property
     def module(self) -> str:

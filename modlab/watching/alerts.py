@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modlab.records.finding import Fact, Fix
+from modlab.records.finding import Fact, Remedy
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import GRADIENT, PARAMETER, PARAMETER_GRADIENT, Alert, UnitsRecord
 from modlab.watching.batched_statistics import Readings
@@ -81,8 +81,8 @@ second share did not learn it."""
 ONE_END = 0.05
 """Share at either end below which a sigmoid may be a gate, which is open or shut on purpose."""
 
-ALIVE, HOLD, SLOW = Fix("keep units alive"), Fix("find the NaN"), Fix("larger steps")
-HELD = Fix("or leave it", "optimizer.add_param_group({'params': [...]})")
+ALIVE, HOLD, SLOW = Remedy("keep units alive"), Remedy("find the NaN"), Remedy("larger steps")
+HELD = Remedy("or leave it", "optimizer.add_param_group({'params': [...]})")
 """What helps where units die, a step was not kept, the learning rate is too small, and no optimizer holds a parameter."""
 
 BROKEN = frozenset(("nan", "inf", "not owned", "no gradient", "dead", "exploding"))
@@ -93,7 +93,7 @@ _BAD, _MEAN, _VAR = (COLUMNS.index(name) for name in ("bad", "mean", "var"))
 Key = tuple[str, str, int | None]
 
 
-def alert(kind: str, path: str, step: int, facts: Mapping[str, Fact], *fixes: Fix, **how: Any) -> Alert:
+def alert(kind: str, path: str, step: int, facts: Mapping[str, Fact], *fixes: Remedy, **how: Any) -> Alert:
     """An alert as bad as its kind usually is.
 
     Args:
@@ -151,7 +151,7 @@ class Alerts:
                 path,
                 sample.step,
                 {"share": share},
-                Fix("make it smaller"),
+                Remedy("make it smaller"),
             )
 
     def _is_inside(self, path: str) -> bool:
@@ -182,7 +182,9 @@ class Alerts:
         if known is not None and not known.over:
             self._found[key] = replace(known, over=True)
 
-    def _lasts(self, holds: bool, kind: str, path: str, step: int, facts: Mapping[str, Fact], *fixes: Fix, samples: int = SAMPLES) -> None:
+    def _lasts(
+        self, holds: bool, kind: str, path: str, step: int, facts: Mapping[str, Fact], *fixes: Remedy, samples: int = SAMPLES
+    ) -> None:
         """Raise an alert when something has held for some samples in a row."""
         key = kind, path, None
         self._running[key] = self._running.get(key, 0) + 1 if holds else 0
@@ -289,7 +291,7 @@ class Alerts:
         now = {unit: rest for unit, *rest in starving(units, record) if unit not in gone}
         for unit, (before, after, inputs) in now.items():
             facts: dict[str, Fact] = {"share": float(after), "before": float(before)}
-            self.raise_(alert("starving", units.path, step, facts, Fix("let rare units learn"), unit=unit, inputs=int(inputs)))
+            self.raise_(alert("starving", units.path, step, facts, Remedy("let rare units learn"), unit=unit, inputs=int(inputs)))
         for key in self._alerted("starving", units.path):
             starved = key[2]
             if starved is not None and starved not in now and (starved in gone or _share(record, starved) > STARVING):
@@ -320,7 +322,7 @@ class Alerts:
                     weight.path,
                     sample.step,
                     {"called": self._is_called(weight)},
-                    Fix("ask why"),
+                    Remedy("ask why"),
                     samples=SAMPLES * patience,
                 )
             lost = bool(self._steps.optimizer_name and weight.felt) and not weight.owned and weight.path not in self._elsewhere.paths
@@ -354,7 +356,7 @@ class Alerts:
                 "",
                 sample.step,
                 {},
-                Fix("zero the gradients"),
+                Remedy("zero the gradients"),
                 samples=3,
             )
 
@@ -376,7 +378,7 @@ class Alerts:
         first, last = (float(np.median([sizes[path] for path in some])) for some in (order[:third], order[-third:]))
         ratio = first / last if last > NOTHING else float("nan")
         for kind, holds in (("vanishing", ratio < VANISHED), ("exploding", ratio > EXPLODED)):
-            self._lasts(holds, kind, order[0], sample.step, {"first": first, "last": last}, Fix("carry the gradient"))
+            self._lasts(holds, kind, order[0], sample.step, {"first": first, "last": last}, Remedy("carry the gradient"))
 
     def _stuck(self, sample: Sample) -> None:
         gradients = Gradients(self._cast)
@@ -397,11 +399,11 @@ class Alerts:
                     weight.path,
                     sample.step,
                     {"share": share, "dtype": weight.dtype},
-                    *((Fix("more bits"),) if half else _faster(weight, gradients)),
+                    *((Remedy("more bits"),) if half else _faster(weight, gradients)),
                 )
 
 
-def _faster(weight: Weight, gradients: Gradients) -> tuple[Fix, ...]:
+def _faster(weight: Weight, gradients: Gradients) -> tuple[Remedy, ...]:
     """A greater learning rate, where that is what lacks: not where its gradient is next to nothing beside others."""
     return (SLOW,) if gradients.size(weight) > TINY * gradients.most else ()
 

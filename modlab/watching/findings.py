@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from modlab.records.finding import Evidence, Fact, Finding, Fix
+from modlab.records.finding import Evidence, Fact, Finding, Remedy
 from modlab.records.watch import PARAMETER_GRADIENT, ScalarRecord, WatchRecord
 from modlab.records.watched import Watched, WatchedParameter
 from modlab.watching.history import MOST
@@ -51,7 +51,7 @@ def not_finite(scalar: ScalarRecord, *, loss: bool) -> Finding | None:
         "broken" if broken else "careful",
         scalar.bad_step,
         (Evidence("scalar", scalar.name),),
-        (Fix("find the NaN"),) if broken else (),
+        (Remedy("find the NaN"),) if broken else (),
     )
 
 
@@ -89,7 +89,7 @@ def _dead(record: WatchRecord) -> Iterator[Finding]:
             "broken" if broken else "careful",
             min(alert.step for alert in mine),
             (Evidence("units", units.path),),
-            (Fix("keep units alive"),),
+            (Remedy("keep units alive"),),
         )
 
 
@@ -100,7 +100,7 @@ def _slices(watched: Watched) -> Iterator[Finding]:
             continue
         facts: dict[str, Fact] = {"which": one.unfelt, "slices": one.slices, "looks": one.looks}
         evidence = (Evidence("series", one.path, PARAMETER_GRADIENT),)
-        yield Finding("slices without a gradient", one.path, facts, "careful", None, evidence, (Fix("route tokens"),))
+        yield Finding("slices without a gradient", one.path, facts, "careful", None, evidence, (Remedy("route tokens"),))
 
 
 # ---- parameters without an effect
@@ -115,7 +115,7 @@ def _without_effect(record: WatchRecord) -> Iterator[Finding]:
         evidence = (Evidence("series", one.path, PARAMETER_GRADIENT),)
         norm, sizes = _norm_after(record.watched, one), one.cancelled
         facts: dict[str, Fact] = {"gradient": sizes.gradient, "beside": sizes.beside, "other": sizes.other, "norm": norm}
-        fixes = (Fix("drop the bias"),) if norm and one.name == "bias" else ()
+        fixes = (Remedy("drop the bias"),) if norm and one.name == "bias" else ()
         yield Finding("cancelled", one.path, facts, "note", None, evidence, fixes)
 
 

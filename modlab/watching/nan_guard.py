@@ -12,7 +12,7 @@ from torch.nn import Module
 from modlab import wording
 from modlab.compat import dispatch_modes, without_torch_function
 from modlab.errors import NotFiniteError
-from modlab.records.finding import Fact, Fix
+from modlab.records.finding import Fact, Remedy
 from modlab.records.watch import Alert
 from modlab.running import clock
 from modlab.running.guarded import Look, guarded
@@ -246,7 +246,7 @@ def _born(birth: Birth, finding: NonFinite, passed: NonFinite | None) -> Alert:
     kind, path = (birth.kind or finding.kind, birth.path) if birth.where else (finding.kind, finding.path)
     text = {"begin": birth.begin, "rest": birth.why if birth.begin else birth.text, "remark": birth.remark}
     facts: dict[str, Fact] = {"seen": "again", "where": birth.where, **text}
-    fixes, step = (Fix(advice=birth.fix),) if birth.fix else (), finding.step
+    fixes, step = (Remedy(advice=birth.fix),) if birth.fix else (), finding.step
     if passed is not None and birth.where in ("the batch", "the weights"):
         facts, fixes, step = {**facts, **passed.facts}, fixes or (HOLD,), passed.step
     return alert(kind, path, step, facts, *fixes, steps=1, trace=birth.trace)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from modlab.records.finding import Fact, Finding, Fix, Severity
+from modlab.records.finding import Fact, Finding, Remedy, Severity
 from modlab.records.loss import losses
 from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
 from modlab.records.watched import Watched, WatchedModule, WatchedParameter
@@ -16,7 +16,7 @@ from modlab.watching.alerts import HALF, SAMPLES
 from modlab.watching.findings import TINY, find, not_finite
 
 UNMEASURED, UNGRADED = "no step measured", "no gradient of the optimizer's"
-TRAIN = Fix(code="model.train()")
+TRAIN = Remedy(code="model.train()")
 
 SOON = 3
 """Samples before which it is not said what the optimizer lacks: it is seen by then whether another one moves it."""
@@ -40,7 +40,7 @@ EARLY, PAIRED = 20, 128
 _SEVERITIES: dict[str, Severity] = {"broken": "broken", "careful": "careful"}
 
 
-def _rung(name: str, state: str, kind: str, facts: Mapping[str, Fact] | None = None, *fixes: Fix, path: str = "") -> Rung:
+def _rung(name: str, state: str, kind: str, facts: Mapping[str, Fact] | None = None, *fixes: Remedy, path: str = "") -> Rung:
     """One check, and what it saw: `kind` is one of `wording.CHECKS`."""
     return Rung(kind, path, facts or {}, _SEVERITIES.get(state, "note"), fixes=fixes, name=name, state=state)
 
@@ -109,7 +109,7 @@ def _sensible(record: WatchRecord, loss: ScalarRecord | None, several: list[str]
     facts: dict[str, Fact] = {"value": first, "uniform": uniform, "classes": classes, "last": at[1], "steps": at}
     facts["averaged"] = loss.count > len(loss.mean)
     if first > 2 * uniform + 0.5:
-        return _rung(name, "careful", "first loss", facts, Fix("smaller last layer"))
+        return _rung(name, "careful", "first loss", facts, Remedy("smaller last layer"))
     return _rung(name, "passed", "first loss", facts)
 
 
@@ -168,20 +168,20 @@ def _graded(record: WatchRecord) -> Rung:
     if not trained and known.left[1]:
         return _rung(name, "not seen", "none of only")
     if not trained:
-        return _rung(name, "broken", "none trainable", None, Fix(code="model.requires_grad_(True)"))
+        return _rung(name, "broken", "none trainable", None, Remedy(code="model.requires_grad_(True)"))
     felt = [weight for weight in trained if weight.felt]
     if not felt and _came_back(record):
         return _rung(name, "not seen", "gradients taken away")
     if not felt and known.feeds_others:
         return _rung(name, "not seen", "gradients of others")
     if not felt and record.samples > 1:
-        return _rung(name, "broken", "no gradient seen", None, Fix(code="loss.backward()"))
+        return _rung(name, "broken", "no gradient seen", None, Remedy(code="loss.backward()"))
     if not felt:
         return _rung(name, "not seen", "no gradient seen")
     enough = record.samples >= SAMPLES
     lost = tuple(weight.path for weight in trained if _expected(weight))
     if lost and enough:
-        return _rung(name, "broken", "parameters without a gradient", {"paths": lost}, Fix("ask why"), path=lost[0])
+        return _rung(name, "broken", "parameters without a gradient", {"paths": lost}, Remedy("ask why"), path=lost[0])
     flat = _measured(record, [weight for weight in felt if not weight.graded])
     if flat and enough:
         # of a bias or a scale, unlike a matrix, it may be zero for a good reason: a shift that the loss does not see
@@ -221,18 +221,18 @@ def _owned(record: WatchRecord) -> Rung:
     if trained and len(lost) == len(trained) and not any(weight.felt for weight in trained) and known.feeds_others:
         return _rung(name, "not seen", "holds others", whose)
     if trained and len(lost) == len(trained) and not known.left[1]:
-        fix = Fix("after sharding" if any(weight.swapped for weight in trained) else "", anew)
+        fix = Remedy("after sharding" if any(weight.swapped for weight in trained) else "", anew)
         return _rung(name, "broken", "holds none", whose, fix, path=lost[0])
     felt = tuple(weight.path for weight in trained if weight.felt and weight.path in set(lost))
     if felt and record.samples < SOON:
         return _rung(name, "not seen", "not held yet", {"paths": felt, **whose})
     if felt:
-        return _rung(name, "broken", "not held", {"paths": felt, **whose}, Fix(code=anew), path=felt[0])
+        return _rung(name, "broken", "not held", {"paths": felt, **whose}, Remedy(code=anew), path=felt[0])
     if known.unregistered:
         return _unregistered(name, known.unregistered)
     late = known.late_unowned
     if late:
-        return _rung(name, "broken", "late parameters not held", {"paths": late, **whose}, Fix("after the change", anew), path=late[0])
+        return _rung(name, "broken", "late parameters not held", {"paths": late, **whose}, Remedy("after the change", anew), path=late[0])
     held = sum(weight.owned for weight in trained)
     return _rung(name, "passed", "owned", {"owned": held, "trained": len(trained), "others": len(trained) - held - len(lost)})
 
@@ -241,7 +241,7 @@ def _unregistered(name: str, found: tuple[Finding, ...]) -> Rung:
     """Weights that PyTorch does not see: the first ones, and in how many places there are more."""
     one = found[0]
     facts: dict[str, Fact] = {**one.facts, "place": one.path, "more": len(found) - 1}
-    fixes = [Fix(code="; ".join(fix.code.splitlines())) for fix in one.fixes[:1] if fix.code]
+    fixes = [Remedy(code="; ".join(fix.code.splitlines())) for fix in one.fixes[:1] if fix.code]
     return _rung(name, "broken", "unregistered weights", facts, *fixes, path=one.path)
 
 
@@ -264,8 +264,8 @@ def _stands(name: str, still: list[WatchedParameter], owned: list[WatchedParamet
     most, mine = (max(weight.size for weight in some) for some in (owned, still))
     facts: dict[str, Fact] = {"paths": tuple(weight.path for weight in still), "norm": mine, "rate": "", "all": rate == 0}
     if {one for weight in still for one in weight.rates} == {0.0}:
-        return _rung(name, "broken", "does not move", {**facts, "rate": "zero"}, Fix("some learning rate"), path=still[0].path)
-    fixes = (Fix("larger steps"),) if rate is not None and mine > TINY * most else ()
+        return _rung(name, "broken", "does not move", {**facts, "rate": "zero"}, Remedy("some learning rate"), path=still[0].path)
+    fixes = (Remedy("larger steps"),) if rate is not None and mine > TINY * most else ()
     return _rung(name, "broken", "does not move", facts, *fixes, path=still[0].path)
 
 
@@ -306,7 +306,7 @@ def _falls(loss: ScalarRecord | None, several: list[str], classes: int) -> Rung:
     if last > first + max(RISES * noise, MUCH * abs(first)):
         uniform = math.log(classes) if classes > 1 and loss.passes <= 1 else math.inf
         burst = last > min(BURSTS * first, TWICE * max(first, uniform))
-        return _rung(name, "broken" if burst else "careful", "rises", facts, Fix("smaller steps"))
+        return _rung(name, "broken" if burst else "careful", "rises", facts, Remedy("smaller steps"))
     return _rung(name, "careful", "no trend", facts)
 
 

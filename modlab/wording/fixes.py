@@ -78,4 +78,4 @@ FIXES: dict[str, Words] = {
     "scale, or trace": "Scale the inputs to about 1; modlab.trace(model) shows where they are lost.",
     "one number": "Let the loss end with .mean(), or make it with reduction='mean'.",
 }
-"""By the `kind` of a `Fix`; what stands in braces is a fact of the finding, or its ``path``."""
+"""By the `kind` of a `Remedy`; what stands in braces is a fact of the finding, or its ``path``."""

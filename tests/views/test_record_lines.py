@@ -11,7 +11,7 @@ from torch import nn
 
 import modlab
 from modlab.records import lines, watch
-from modlab.records.finding import Fix
+from modlab.records.finding import Remedy
 from modlab.records.trace import Reason
 from modlab.results.verdict import Verdict
 from tests import watches
@@ -27,7 +27,7 @@ VERDICT = Verdict.of(
         (
             watches.rung("data arrives", "passed", "3 steps"),
             watches.rung("every module is called", "not seen"),
-            watches.rung("the loss falls", "broken", "1 → 2, which is more", Fix(advice="a <smaller> lr"), path="a.b"),
+            watches.rung("the loss falls", "broken", "1 → 2, which is more", Remedy(advice="a <smaller> lr"), path="a.b"),
         )
     )
 )

@@ -14,7 +14,7 @@ import modlab
 from modlab import format
 from modlab.errors import ModlabError
 from modlab.lessons import Lesson
-from modlab.records.finding import Fix
+from modlab.records.finding import Remedy
 from modlab.results.alert import Alert
 from tests.patience import PATIENCE
 
@@ -106,7 +106,7 @@ RESULTS = {
     "card": lambda net: Lesson("01_a_module").predict("numbers of MyLinear", 12),
     "judgement": lambda net: Lesson("01_a_module").check("Affine", lambda: "…→≠"),
     "knobs": lambda net: Lesson("01_a_module").modify("'→' + {a}", a=["…", "層"]),
-    "alert": lambda net: Alert("dead", "層", {"inputs": 3, "fired": 0}, step=3, unit=1, fixes=(Fix(advice="x ≈ y"),)),
+    "alert": lambda net: Alert("dead", "層", {"inputs": 3, "fired": 0}, step=3, unit=1, fixes=(Remedy(advice="x ≈ y"),)),
     "error": lambda net: ModlabError("≈ 層"),
 }
 ENCODINGS = ("ascii", "latin-1", "cp1252", "cp437", "utf-8", "utf-16")

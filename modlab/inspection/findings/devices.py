@@ -10,7 +10,7 @@ from torch import Tensor
 from modlab.inspection.findings.grouping import FindingGroup, cover
 from modlab.inspection.findings.optimizer import memberships
 from modlab.inspection.findings.subject import Held, Subject
-from modlab.records.finding import Fact, Finding, Fix
+from modlab.records.finding import Fact, Finding, Remedy
 
 
 def mixed(subject: Subject) -> Iterator[Finding]:
@@ -28,11 +28,11 @@ def mixed(subject: Subject) -> Iterator[Finding]:
             continue
         for group in cover(members, counted, "tensor"):
             if name == "meta":
-                fix = Fix("then load", _giving(group, f"to_empty(device={main!r})"))
+                fix = Remedy("then load", _giving(group, f"to_empty(device={main!r})"))
                 yield group.finding("no values yet", "broken", fix, main=main)
                 continue
             facts: dict[str, Fact] = {"device": name, "main": main, "tensors": len(devices[main])}
-            yield group.finding("on another device", "note" if spread else "careful", Fix(code=f"model.to({main!r})"), **facts)
+            yield group.finding("on another device", "note" if spread else "careful", Remedy(code=f"model.to({main!r})"), **facts)
 
 
 def _giving(group: FindingGroup, call: str) -> str:
@@ -60,5 +60,5 @@ def states(subject: Subject) -> Iterator[Finding]:
                 break
     for (label, there, here), members in left.items():
         for group in cover(members, subject.parameters, "parameter"):
-            fix = Fix(code="optimizer.load_state_dict(optimizer.state_dict())")
+            fix = Remedy(code="optimizer.load_state_dict(optimizer.state_dict())")
             yield group.finding("state left behind", "broken", fix, optimizer=label, other=there, device=here)

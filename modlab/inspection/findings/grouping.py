@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from modlab.inspection.findings.subject import Held, ModuleSite
-from modlab.records.finding import Fact, Finding, Fix, Severity
+from modlab.records.finding import Fact, Finding, Remedy, Severity
 
 ALIKE = 2  # modules of one class that are one finding
 SPELLED_OUT = 40  # of them in code
@@ -69,7 +69,7 @@ class FindingGroup:
         """A loop that makes a call with each of several modules; nothing where it is about no such modules."""
         return f"for name in {self.tops!r}:\n    model.get_submodule(name).{call}" if 0 < len(self.tops) <= SPELLED_OUT else ""
 
-    def finding(self, kind: str, severity: Severity, *fixes: Fix, **facts: Fact) -> Finding:
+    def finding(self, kind: str, severity: Severity, *fixes: Remedy, **facts: Fact) -> Finding:
         """Something about all members."""
         where: dict[str, Fact] = {"places": self.places} if self.places else {}
         return self.site.finding(kind, severity, *fixes, path=self.path, **self.facts, **facts, **where)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from modlab.inspection import hooks
 from modlab.inspection.findings.subject import Subject
-from modlab.records.finding import Evidence, Fact, Finding, Fix, Severity
+from modlab.records.finding import Evidence, Fact, Finding, Remedy, Severity
 from modlab.records.hooks import HookRecord
 
 
@@ -21,7 +21,7 @@ def doubled(subject: Subject) -> Iterator[Finding]:
         if key not in told:
             told.add(key)
             facts: dict[str, Fact] = {"left": row.left} if row.left else {"times": row.times}
-            fix = Fix(code=f"modlab.hooks(model).remove([row for row in modlab.hooks(model) if row.{'left' if row.left else 'repeat'}])")
+            fix = Remedy(code=f"modlab.hooks(model).remove([row for row in modlab.hooks(model) if row.{'left' if row.left else 'repeat'}])")
             yield _finding(subject, row, kind, "careful", fix, where=row.where, **facts)
 
 
@@ -29,11 +29,11 @@ def edited(subject: Subject) -> Iterator[Finding]:
     """Lambdas that may be left over from a cell that was edited; which nothing can tell for certain."""
     for row in hooks.extract(subject.model).rows:
         if row.doubt and not row.machinery:
-            fix = Fix("if left over")
+            fix = Remedy("if left over")
             yield _finding(subject, row, "perhaps a left-over hook", "note", fix, doubt=row.doubt)
 
 
-def _finding(subject: Subject, row: HookRecord, kind: str, severity: Severity, fix: Fix, **facts: Fact) -> Finding:
+def _finding(subject: Subject, row: HookRecord, kind: str, severity: Severity, fix: Remedy, **facts: Fact) -> Finding:
     site = next((site for site in subject.sites if site.path == row.path), None)
     held: dict[str, Fact] = {"type": site.type} if site is not None and site.is_numbered else {}
     where = (Evidence("module", row.owner or ""),)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from modlab.inspection.findings.subject import Held, Subject
 from modlab.inspection.overlaps import Overlaps
 from modlab.inspection.spelling import is_plain
-from modlab.records.finding import Fact, Finding, Fix
+from modlab.records.finding import Fact, Finding, Remedy
 
 
 def shared(subject: Subject) -> Iterator[Finding]:
@@ -21,7 +21,7 @@ def shared(subject: Subject) -> Iterator[Finding]:
 
 def _shared(first: Held, held: Held) -> Finding:
     tie = f"{held.code} = {first.code}  # one parameter" if _alike(first, held) and is_plain(held.name) else ""
-    apart = Fix("keep apart" if tie else "keep one, or apart", tie)
+    apart = Remedy("keep apart" if tie else "keep one, or apart", tie)
     facts: dict[str, Fact] = {"other": first.path, "code": held.code, "places": (first.path, held.path)}
     return held.finding("two parameters share one memory", "careful", apart, **facts)
 

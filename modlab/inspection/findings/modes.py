@@ -9,7 +9,7 @@ from torch import nn
 from modlab.inspection.findings.grouping import Whole, cover
 from modlab.inspection.findings.layer_families import AVERAGING, DROPOUTS
 from modlab.inspection.findings.subject import ModuleSite, Subject
-from modlab.records.finding import Finding, Fix
+from modlab.records.finding import Finding, Remedy
 
 
 def _keeps_averages(site: ModuleSite) -> bool:
@@ -26,7 +26,7 @@ def frozen_norms(subject: Subject) -> Iterator[Finding]:
     types = sorted({site.type for site in flagged})
     for group in cover([Whole(site) for site in flagged], [Whole(site) for site in norms], types[0] if len(types) == 1 else "norm"):
         each = f"{group.code}.eval()" if len(group.members) == 1 else _each(group.code or "model", types)
-        yield group.finding("frozen norm moves", "careful", Fix(code=f"{each}  # after each model.train()"))
+        yield group.finding("frozen norm moves", "careful", Remedy(code=f"{each}  # after each model.train()"))
 
 
 def _each(root: str, types: list[str]) -> str:
@@ -55,7 +55,7 @@ def mixed(subject: Subject) -> Iterator[Finding]:
     if root is None or not others:
         return
     for group in cover([Whole(site) for site in others], [Whole(site) for site in known], "module"):
-        yield group.finding("mixed modes", "note", Fix(code=f"model.{'train' if root else 'eval'}()"), training=root)
+        yield group.finding("mixed modes", "note", Remedy(code=f"model.{'train' if root else 'eval'}()"), training=root)
 
 
 def evaluating(subject: Subject) -> Iterator[Finding]:
@@ -65,7 +65,7 @@ def evaluating(subject: Subject) -> Iterator[Finding]:
     if not subject.optimizers or not minding or not known or any(site.training for site in known):
         return
     types = tuple(dict.fromkeys(site.type for site in minding))
-    yield subject.sites[0].finding("in evaluation mode", "note", Fix(code="model.train()  # before training"), types=types)
+    yield subject.sites[0].finding("in evaluation mode", "note", Remedy(code="model.train()  # before training"), types=types)
 
 
 def dropouts(subject: Subject) -> Iterator[Finding]:
@@ -75,4 +75,4 @@ def dropouts(subject: Subject) -> Iterator[Finding]:
             continue
         p = site.held.get("p")
         if type(p) in (int, float) and p in (0, 1):
-            yield site.finding(f"dropout {p:g}", "note", Fix(code=f"{site.code}.p = 0.1"))
+            yield site.finding(f"dropout {p:g}", "note", Remedy(code=f"{site.code}.p = 0.1"))

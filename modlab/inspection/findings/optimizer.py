@@ -15,7 +15,7 @@ from modlab.inspection import gradients
 from modlab.inspection.entries import dtype_name
 from modlab.inspection.findings.grouping import FindingGroup, cover
 from modlab.inspection.findings.subject import Held, Subject, is_plain
-from modlab.records.finding import Fact, Finding, Fix
+from modlab.records.finding import Fact, Finding, Remedy
 from modlab.statistics.memory import is_there, local, number_of
 
 SPELLED_OUT = 4  # modules named in a fix
@@ -51,9 +51,9 @@ def missing(subject: Subject) -> Iterator[Finding]:
     lacking = [held for held in subject.trained if not subject.owns(held.tensor)]
     replaced, rest = _replaced(subject, lacking)
     for group in cover(replaced, subject.trained, "parameter"):
-        yield group.finding("replaced since", "broken", Fix(code=_anew(subject)), optimizers=subject.names)
+        yield group.finding("replaced since", "broken", Remedy(code=_anew(subject)), optimizers=subject.names)
     for group in cover(rest, subject.trained, "parameter"):
-        fix = Fix(code=_anew(subject) if replaced else _adding(subject, group))
+        fix = Remedy(code=_anew(subject) if replaced else _adding(subject, group))
         yield group.finding("in no optimizer", "broken", fix, optimizers=subject.names)
 
 
@@ -116,7 +116,7 @@ def twice(subject: Subject) -> Iterator[Finding]:
             doubled.setdefault(tuple(where), []).append(subject.by_tensor[key])
     for places, members in doubled.items():
         for group in cover(members, subject.parameters, "parameter"):
-            fix = Fix(code=_ONCE) if len({*places}) == 1 else Fix("one optimizer")
+            fix = Remedy(code=_ONCE) if len({*places}) == 1 else Remedy("one optimizer")
             yield group.finding("held twice", "broken" if fix.code else "careful", fix, groups=places)
 
 
@@ -133,7 +133,7 @@ def frozen_but_moved(subject: Subject) -> Iterator[Finding]:
             causes.setdefault((one.label, tuple(cause.items())), []).append(held)
     for (label, facts), members in causes.items():
         for group in cover(members, subject.parameters, "parameter"):
-            yield group.finding("frozen, but moves", "broken", Fix(code=_clearing(group)), optimizer=label, **dict(facts))
+            yield group.finding("frozen, but moves", "broken", Remedy(code=_clearing(group)), optimizer=label, **dict(facts))
 
 
 def _clearing(group: FindingGroup) -> str:
@@ -192,7 +192,7 @@ def frozen_and_skipped(subject: Subject) -> Iterator[Finding]:
             seen.setdefault(one.label, []).append(held)
     for label, members in seen.items():
         for group in cover(members, subject.parameters, "parameter"):
-            fix = Fix(code="optimizer = ...((p for p in model.parameters() if p.requires_grad), ...)")
+            fix = Remedy(code="optimizer = ...((p for p in model.parameters() if p.requires_grad), ...)")
             yield group.finding("frozen, in an optimizer", "note", fix, optimizer=label)
 
 

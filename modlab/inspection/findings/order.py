@@ -12,7 +12,7 @@ from modlab.inspection import stores
 from modlab.inspection.findings.layer_families import AVERAGING, CONVOLUTIONS
 from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.index import joined
-from modlab.records.finding import Evidence, Fact, Finding, Fix
+from modlab.records.finding import Evidence, Fact, Finding, Remedy
 
 Pair = tuple[ModuleSite, str, Module, str, Module]
 _AFFINE = (nn.Linear, *CONVOLUTIONS)
@@ -39,7 +39,7 @@ def _label(site: ModuleSite, name: str, module: Module) -> str:
 
 
 def _finding(path: str, kind: str, code: str, **facts: Fact) -> Finding:
-    return Finding(kind, path, facts, evidence=(Evidence("module", path),), fixes=(Fix(code=code),))
+    return Finding(kind, path, facts, evidence=(Evidence("module", path),), fixes=(Remedy(code=code),))
 
 
 def _second(site: ModuleSite, name: str, module: Module, kind: str, code: str, before: str) -> Finding:

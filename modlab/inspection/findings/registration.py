@@ -17,7 +17,7 @@ from modlab.inspection.findings.layer_families import DROPOUTS
 from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.spelling import is_plain
 from modlab.inspection.unregistered import Members, container, is_collection, members
-from modlab.records.finding import Fact, Finding, Fix, Severity
+from modlab.records.finding import Fact, Finding, Remedy, Severity
 from modlab.records.structure import Ghost
 
 SWITCHES = frozenset({"requires_grad", "require_grad", "requires_gradient", "require_gradient", "required_grad"})
@@ -65,12 +65,12 @@ def _hidden(subject: Subject, site: ModuleSite, ghost: Ghost) -> Finding:
     return site.finding("should be a buffer", "careful", *fix, path=path, itself=issubclass(type(value), Tensor), tensors=ghost.tensors)
 
 
-def _remedy(site: ModuleSite, ghost: Ghost, line: str) -> tuple[Fix, ...]:
+def _remedy(site: ModuleSite, ghost: Ghost, line: str) -> tuple[Remedy, ...]:
     """The code that registers it, and else what to do in words."""
     if not line:
-        return (Fix(advice=f"{ghost.advice[0].upper()}{ghost.advice[1:]}."),) if ghost.advice else ()
+        return (Remedy(advice=f"{ghost.advice[0].upper()}{ghost.advice[1:]}."),) if ghost.advice else ()
     code = corrections.placed(site, ghost.name, line)
-    return (Fix(code=code) if code else Fix("a class of your own"),)
+    return (Remedy(code=code) if code else Remedy("a class of your own"),)
 
 
 def _where(ghost: Ghost, value: Any) -> str:
@@ -118,12 +118,12 @@ def _below(module: Module) -> Iterator[Module]:
             stack.extend(child for _, child in stores.named_children(here) if child is not None)
 
 
-def _as_parameter(site: ModuleSite, ghost: Ghost) -> tuple[Fix, ...]:
+def _as_parameter(site: ModuleSite, ghost: Ghost) -> tuple[Remedy, ...]:
     """For a tensor that is meant to be trained, and is no ``nn.Parameter``."""
     if not is_plain(ghost.name):
         return ()
     line = corrections.placed(site, ghost.name, f'self.{ghost.name} = nn.Parameter(self.__dict__.pop("{ghost.name}").detach())')
-    return (Fix(code=line),) if line else ()
+    return (Remedy(code=line),) if line else ()
 
 
 def _joined(site: ModuleSite, name: str) -> str:
@@ -135,7 +135,7 @@ def uninitialized(subject: Subject) -> Iterator[Finding]:
     """A child whose constructor never called ``super().__init__()``."""
     for site in subject.sites:
         if "_modules" not in site.held:
-            fix = Fix(code=f"super().__init__()  # first in the constructor of {site.type}")
+            fix = Remedy(code=f"super().__init__()  # first in the constructor of {site.type}")
             yield site.finding("never initialised", "broken", fix, path=site.path, **{"class": site.type})
 
 
@@ -154,8 +154,8 @@ def plain_switches(subject: Subject) -> Iterator[Finding]:
                 yield held.finding("misspelt requires_grad", "broken", fix, name=name, value=value, real=held.tensor.requires_grad)
 
 
-def _switching(code: str, name: str, value: bool) -> Fix:
-    return Fix(code=f"del {code}.{name}\n{code}.requires_grad_({value})")
+def _switching(code: str, name: str, value: bool) -> Remedy:
+    return Remedy(code=f"del {code}.{name}\n{code}.requires_grad_({value})")
 
 
 def _module_switch(subject: Subject, site: ModuleSite, name: str, value: bool) -> Iterator[Finding]:
@@ -177,5 +177,5 @@ def misspelt_constructors(subject: Subject) -> Iterator[Finding]:
             told.add(id(cls))
             for name in sorted(CONSTRUCTORS & vars(cls).keys()):
                 if type(vars(cls)[name]) is FunctionType and "__init__" not in vars(cls):
-                    fix = Fix(code=f"def __init__(self, ...):  # instead of {name}, in class {cls.__name__}")
+                    fix = Remedy(code=f"def __init__(self, ...):  # instead of {name}, in class {cls.__name__}")
                     yield site.finding("misspelt constructor", "broken", fix, name=name, **{"class": cls.__name__})

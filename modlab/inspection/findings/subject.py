@@ -17,7 +17,7 @@ from modlab.inspection import stores, unregistered
 from modlab.inspection.index import ModuleIndex, Node, joined
 from modlab.inspection.optimizers import Ownership
 from modlab.inspection.spelling import attribute
-from modlab.records.finding import Evidence, Fact, Finding, Fix, Severity
+from modlab.records.finding import Evidence, Fact, Finding, Remedy, Severity
 from modlab.records.structure import VARIABLE
 from modlab.records.tensor import TensorStats
 from modlab.statistics import measure_tensor
@@ -45,7 +45,7 @@ class ModuleSite(Node):
         """Whether its path ends in a bare number, which says too little: a sentence adds the class."""
         return self.name.isdecimal() and self.parent is not None
 
-    def finding(self, kind: str, severity: Severity, *fixes: Fix, path: str | None = None, **facts: Fact) -> Finding:
+    def finding(self, kind: str, severity: Severity, *fixes: Remedy, path: str | None = None, **facts: Fact) -> Finding:
         """Something about this module, or about what hangs on it under the dotted name `path`."""
         if path is None and self.is_numbered:
             facts["type"] = self.type
@@ -101,7 +101,7 @@ class Held:
         """What one writes to get at it, given ``model``."""
         return attribute(self.site.code, self.name)
 
-    def finding(self, kind: str, severity: Severity, *fixes: Fix, **facts: Fact) -> Finding:
+    def finding(self, kind: str, severity: Severity, *fixes: Remedy, **facts: Fact) -> Finding:
         """Something about this tensor."""
         return self.site.finding(kind, severity, *fixes, path=self.path, **facts)
 

@@ -14,7 +14,7 @@ from modlab.inspection import marks, stores
 from modlab.inspection.findings.grouping import SPELLED_OUT, FindingGroup, cover
 from modlab.inspection.findings.layer_families import TRANSPOSED
 from modlab.inspection.findings.subject import Held, Subject, is_plain
-from modlab.records.finding import Fact, Finding, Fix
+from modlab.records.finding import Fact, Finding, Remedy
 from modlab.statistics.memory import is_there, local
 
 WILD_ABOVE, WILD_BELOW = 10.0, 0.01
@@ -33,7 +33,7 @@ def not_finite(subject: Subject) -> Iterator[Finding]:
         again = _again(group)
         numbers: dict[str, Fact] = {"nan": nan, "inf": inf, "numbers": sum(one.count for one in stats)}
         kind = "" if again is None else "if new, again" if again else "if new"
-        fix = Fix(kind, "model.load_state_dict(last_good)  # then find the step: torch.autograd.set_detect_anomaly(True)")
+        fix = Remedy(kind, "model.load_state_dict(last_good)  # then find the step: torch.autograd.set_detect_anomaly(True)")
         yield group.finding("not finite", "broken", fix, **numbers, **({"again": again} if again else {}))
 
 
@@ -67,10 +67,10 @@ def all_zero(subject: Subject) -> Iterator[Finding]:
         return
     stuck = _stuck(flagged)
     for group in cover([held for held in flagged if id(held.site.module) in stuck], weights, "weight"):
-        yield group.finding("all zero, in a row", "broken", Fix(code=_initializing(group)))
+        yield group.finding("all zero, in a row", "broken", Remedy(code=_initializing(group)))
     for group in cover([held for held in flagged if id(held.site.module) not in stuck], weights, "weight"):
         again = _initializing(group).replace("\n    ", " ")
-        yield group.finding("all zero", "note", *([Fix("if not meant")] if again else []), again=again)
+        yield group.finding("all zero", "note", *([Remedy("if not meant")] if again else []), again=again)
 
 
 def is_weight(held: Held) -> bool:
@@ -147,7 +147,7 @@ def wild_scales(subject: Subject) -> Iterator[Finding]:
         ratio = stats.std * math.sqrt(inputs)
         if WILD_BELOW <= ratio <= WILD_ABOVE:
             continue
-        fix = Fix(code=f"nn.init.kaiming_uniform_({held.code}, a=5 ** 0.5)")
+        fix = Remedy(code=f"nn.init.kaiming_uniform_({held.code}, a=5 ** 0.5)")
         yield held.finding("wild scale", "note", fix, spread=stats.std, usual=1 / math.sqrt(inputs), inputs=inputs)
 
 
