@@ -340,21 +340,24 @@ _STAGE = "torch.distributed.pipelining.stage"
 _ON_NOTHING = ("_forward_metadata_inference", "_shape_inference")  # 2.13 with autograd on, earlier ones without
 
 
-def is_pipeline_rehearsal() -> bool:
-    """Whether a pipeline's stage runs its module on memory that nobody has written, only to learn the shapes of what it gives.
+REHEARSAL, STAGE = "rehearsal", "stage"
 
-    It does so at its first step, and with autograd on: what is seen there is nobody's training.
+
+def pipeline_pass() -> str:
+    """`STAGE` where a pipeline runs this pass; `REHEARSAL` where it does so on memory that nobody has written, to learn shapes.
+
+    That it does at its first step, and with autograd on: what is seen there is nobody's training.
     """
     stage = sys.modules.get(_STAGE)
     frame = None if stage is None else sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == stage.__file__:  # type: ignore[union-attr]
             if frame.f_code.co_name in _ON_NOTHING:
-                return True
+                return REHEARSAL
             if frame.f_code.co_name == "forward_one_chunk":
-                return False
+                return STAGE
         frame = frame.f_back
-    return False
+    return ""
 
 
 def forced_eager() -> AbstractContextManager[Any]:

@@ -32,10 +32,13 @@ _CLASSES = {
 _ORDER = (DDP, FSDP1, FSDP2, TP, PIPELINE, SYNC)
 
 
+STAGE = "this is one stage of a pipeline: what the stages on other ranks do is not seen"
+REHEARSAL = "the first pass of a pipeline's stage is made on memory that nobody has written, to learn shapes: what it shows means nothing"
+
 _UNSEEN = {
     FSDP1: "FSDP1 keeps parameters in flat ones: what is said of parameters is about this rank's piece of them, laid out flat",
     TP: "of a layer that tensor parallelism cuts, activations are this rank's part, and units are counted and numbered in it",
-    PIPELINE: "this is one stage of a pipeline: what the stages on other ranks do is not seen",
+    PIPELINE: STAGE,
 }
 
 

@@ -93,6 +93,7 @@ class Watched:
         feeds_others: whether no parameter has a gradient, and others that the optimizers hold have.
         late: modules that came into the model during the watch; `late_unowned`: parameters to be trained in these that no optimizer holds.
         unregistered: weights that PyTorch does not see, and that have a gradient.
+        is_stage: whether a pipeline calls it, whose last stage alone has the loss.
         closed: whether the watch has ended.
     """
 
@@ -113,4 +114,5 @@ class Watched:
     late: tuple[str, ...] = ()
     late_unowned: tuple[str, ...] = ()
     unregistered: tuple[Finding, ...] = ()
+    is_stage: bool = False
     closed: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from modlab.records.finding import Evidence, Fact, Finding, Remedy
 from modlab.records.watch import PARAMETER_GRADIENT, ScalarRecord, WatchRecord
@@ -129,12 +129,18 @@ def _norm_after(watched: Watched, parameter: WatchedParameter) -> str:
 # ---- what was not looked at
 
 
+def unseen_loss(record: WatchRecord, curves: Sequence[ScalarRecord]) -> dict[str, Fact]:
+    """What is known where the loss is not: which curves may be it, and whether another rank has it."""
+    stage: dict[str, Fact] = {"is_stage": True} if record.watched.is_stage else {}
+    return {"names": tuple(one.name for one in curves if one.kind in ("loss", "logged")), **stage}
+
+
 def _unseen(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]:
     watched = record.watched
     if record.samples < record.steps:
         yield Finding("steps between looks", facts={"looks": record.samples, "steps": record.steps})
     if loss is None or not loss.count:
-        yield Finding("loss not seen", facts={"names": tuple(one.name for one in record.scalars if one.kind in ("loss", "logged"))})
+        yield Finding("loss not seen", facts=unseen_loss(record, record.scalars))
     if watched.beside:
         yield Finding("steps beside", facts={"optimizer": watched.optimizer, "steps": watched.beside})
     if watched.opaque:

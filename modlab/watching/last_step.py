@@ -29,7 +29,6 @@ from torch.utils.hooks import RemovableHandle
 from modlab import compat
 from modlab.compat import (
     being_traced,
-    is_pipeline_rehearsal,
     is_simulated,
     without_autograd,
     without_torch_function,
@@ -100,7 +99,7 @@ def captured() -> bool:
 
 def run_aside() -> bool:
     """The same where no compiler is at work: hooks on modules have asked that."""
-    return being_traced() or is_unseen() or is_simulated() or is_pipeline_rehearsal()
+    return being_traced() or is_unseen() or is_simulated() or compat.pipeline_pass() == compat.REHEARSAL
 
 
 class Buffer(NamedTuple):
@@ -203,6 +202,7 @@ class LastStep:
         arrived: gradients of outputs so far; `thread`: in which the last pass began, 0 before the first one.
         seconds: that its work took, without what `on_forward` and `on_backward` did.
         trouble: what went wrong in the tap itself, in one line; the training does not notice.
+        is_stage: whether a pipeline makes these passes.
         compiled: whether a compiler runs the root: its calls are seen, but not those of a model compiled in its place
             (``model.compile()``), of which torch tells no hook.
     """
@@ -218,7 +218,7 @@ class LastStep:
     ) -> None:
         self._look = look
         self.root, self._key = ref(root), id(root)
-        self.compiled = is_compiled(root)
+        self.compiled, self.is_stage = is_compiled(root), False
         self._on_forward, self._on_backward, self._on_wrapper = on_forward, on_backward, on_wrapper
         self.passes: list[LastPass] = []
         self.forwards = self.dropped = self.arrived = 0
@@ -337,8 +337,10 @@ class LastStep:
         training = stores.contents(module).get("training")
         if not (training if isinstance(training, bool) else stores.mode(module)):
             return
-        if compat.is_pipeline_rehearsal():  # of the root alone: it walks the stack where pipelines are imported
+        pipeline = compat.pipeline_pass()  # of the root alone: it walks the stack where pipelines are imported
+        if pipeline == compat.REHEARSAL:
             return
+        self.is_stage = bool(pipeline)
         frame = id(sys._getframe(3))  # in which torch runs the root
         if self._running and self._is_nested(frame):
             return  # a root that calls itself: the outer call is the pass

@@ -13,7 +13,7 @@ from modlab.records.loss import losses
 from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
 from modlab.records.watched import Watched, WatchedModule, WatchedParameter
 from modlab.watching.alerts import HALF, SAMPLES
-from modlab.watching.findings import TINY, find, not_finite
+from modlab.watching.findings import TINY, find, not_finite, unseen_loss
 
 UNMEASURED, UNGRADED = "no step measured", "no gradient of the optimizer's"
 TRAIN = Remedy(code="model.train()")
@@ -55,16 +55,16 @@ def verdict(record: WatchRecord) -> Verdict:
     """The verdict of a record, from what stands in it alone."""
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
-    several = [one.name for one in found or record.scalars if one.kind in ("loss", "logged")]
+    untold = unseen_loss(record, found or record.scalars)
     rungs = (
         _data(record),
-        _sensible(record, loss, several),
+        _sensible(record, loss, untold),
         _called(record),
         _graded(record),
         _owned(record),
         _moves(record),
         _enough(record),
-        _falls(loss, several, record.watched.classes),
+        _falls(loss, untold, record.watched.classes),
     )
     broken = [alert.kind for alert in record.alerts if alert.severity == "broken" and not alert.over]
     others = tuple(dict.fromkeys(kind for kind in broken if kind != "dead"))  # of dead units a finding tells how many
@@ -95,10 +95,10 @@ def _data(record: WatchRecord) -> Rung:
     return _rung(name, "not seen", "no step yet")
 
 
-def _sensible(record: WatchRecord, loss: ScalarRecord | None, several: list[str]) -> Rung:
+def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, Fact]) -> Rung:
     name, known = "the loss is sensible", record.watched
     if loss is None or not loss.count:
-        return _rung(name, "not seen", "loss not told", {"names": tuple(several)})
+        return _rung(name, "not seen", "loss not told", untold)
     bad = not_finite(loss, loss=True)
     if bad is not None:
         return _because(name, bad.severity, bad)
@@ -286,10 +286,10 @@ def _enough(record: WatchRecord) -> Rung:
     return _rung(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
 
 
-def _falls(loss: ScalarRecord | None, several: list[str], classes: int) -> Rung:
+def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], classes: int) -> Rung:
     name = "the loss falls"
     if loss is None or not loss.count:
-        return _rung(name, "not seen", "loss not told", {"names": tuple(several)})
+        return _rung(name, "not seen", "loss not told", untold)
     mean = loss.mean[np.isfinite(loss.mean)].astype(np.float64)
     first, last = loss.ends()
     if not math.isfinite(loss.final):

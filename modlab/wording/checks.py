@@ -33,7 +33,7 @@ def _untold(facts: Facts) -> str:
     """What is to be logged, or logged by another name."""
     names = facts["names"]
     if not names:
-        return "add w.log(loss=loss)"
+        return "the last stage of the pipeline has it" if facts.get("is_stage") else "add w.log(loss=loss)"
     if len(names) > 1:
         return f"which of {joined(names, last='or')} is the loss? w.log(loss=…) tells"
     return f"{names[0]} was logged, and may be something else: w.log(loss=…) tells"

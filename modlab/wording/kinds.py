@@ -126,6 +126,8 @@ def _late(finding: Finding) -> str:
 def _loss_unseen(finding: Finding) -> str:
     facts: Facts = finding.facts
     names = facts.get("names", ())
+    if not names and facts.get("is_stage"):
+        return "the loss was not seen here: the last stage of the pipeline has it"
     if not names:
         return "the loss was not seen: w.log(loss=loss) shows it"
     if len(names) == 1:

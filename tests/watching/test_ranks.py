@@ -277,8 +277,12 @@ def in_a_pipeline(rank: int) -> list[str]:
             schedule.step(inputs) if rank == 0 else schedule.step(target=target)
             optimizer.step()
     torch.use_deterministic_algorithms(False)
+    with modlab.trace(model) as t:
+        schedule.step(inputs) if rank == 0 else schedule.step(target=target)
     alerts = [one.kind for one in w.alerts if one.kind in ("nan", "inf")]
-    return [str(w)] if w.record.steps != 3 or alerts or "NaN" in str(w) else []
+    wrong = [str(w)] if w.record.steps != 3 or alerts or "NaN" in str(w) else []
+    wrong += [str(one) for one in (w, t) if "this is one stage of a pipeline" not in str(one)]
+    return wrong + [str(w)] * (("the last stage of the pipeline has it" in str(w)) is (rank == 1))
 
 
 @pytest.mark.long
