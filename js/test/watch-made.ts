@@ -91,7 +91,7 @@ export function madeBytes({ steps = 1000, series = [], layers = [], units = [], 
     common("watch", ["Nothing is wrong.", ""], {
       state: "ended", steps, samples: slots, inputs: steps,
       series: series.map(({ path, role = "activation", count = 4 }) => ({ path, role, count, shape: String(count), category: "linear", note: "" })),
-      alerts: alerts.map((alert) => ({ kind: "", path: "", unit: null, step: 0, last: steps - 1, over: false, mark: "broken", text: "", fix: "", steps, inputs: steps, trace: "", ...alert })),
+      alerts: alerts.map((alert) => ({ kind: "", path: "", unit: null, step: 0, last: steps - 1, over: false, mark: "broken", text: "", fix: "", advice: "", steps, inputs: steps, trace: "", ...alert })),
       units: units.map(({ path, fired }) => ({ path, read: "the input of l1", units: fired[0]?.length ?? 0 })),
       neurons: layers.length ? { layers: layers.map(({ path, weights }) => ({ path, weight: `${path}.weight`, units: weights[0]?.length ?? 0, inputs: weights[0]?.[0]?.length ?? 0 })) } : null,
       ...more,

@@ -105,6 +105,18 @@ describe("the view at rest", () => {
     expect(advice.find(".rung.careful .fix").textContent).toBe("Fix: keep float32 weights, or raise lr");
   });
 
+  it("copies the code alone, and says the advice beside it", async () => {
+    const wrote = vi.spyOn(navigator.clipboard, "writeText").mockResolvedValue();
+    const made = small();
+    for (const rung of made.json.verdict as Record<string, unknown>[]) rung.advice = "after the change";
+    const view = atRest(made);
+    expect(view.find(".rung.first").textContent).toContain("after the change");
+    view.find(".rung.first button.fix").click();
+    await view.settle();
+    expect(wrote).toHaveBeenCalledWith("nn.LeakyReLU()");
+    wrote.mockRestore();
+  });
+
   it("goes to what a rung or an alert is about", async () => {
     const view = atRest(gpt({ slots: 60 }));
     view.find(".rung.careful .rung-name").click();
@@ -142,7 +154,7 @@ describe("the view at rest", () => {
     const hostile = HOSTILE.slice(0, 5).join(" ");
     made.json.headline = [hostile, hostile];
     for (const key of ["verdict", "alerts", "series", "scalars", "remarks"]) {
-      made.json[key] = (made.json[key] as object[]).map((one) => ({ ...one, path: hostile, text: hostile, name: hostile, fix: hostile, trace: hostile, note: hostile, shape: hostile, kind: hostile }));
+      made.json[key] = (made.json[key] as object[]).map((one) => ({ ...one, path: hostile, text: hostile, name: hostile, fix: hostile, advice: hostile, trace: hostile, note: hostile, shape: hostile, kind: hostile }));
     }
     made.json.remarks = [hostile];
     made.json.error = hostile;

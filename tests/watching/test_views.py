@@ -242,7 +242,7 @@ def test_the_payload_holds_the_record(name):
     rungs = [(name, state, wording.said(found)) for name, state, found in words.entries(record.verdict)]
     assert [(one["name"], one["state"], one["text"]) for one in content["verdict"]] == rungs
     for alert, sent in zip(record.alerts, content["alerts"], strict=True):
-        assert [sent[field] for field in ("kind", "path", "unit", "step", "last", "over", "text", "fix", "steps", "inputs")] == [
+        assert [sent[field] for field in ("kind", "path", "unit", "step", "last", "over", "text", "fix", "advice", "steps", "inputs")] == [
             alert.kind,
             alert.path,
             alert.unit,
@@ -250,7 +250,7 @@ def test_the_payload_holds_the_record(name):
             alert.last,
             alert.over,
             wording.said(alert),
-            wording.fix(alert),
+            *wording.fix_parts(alert),
             alert.steps,
             alert.inputs,
         ]

@@ -67,7 +67,7 @@ export class AlertsPart implements Part {
       { class: severity, "data-key": name },
       head,
       element("div", { class: open ? "evidence" : "evidence short" }, lines(alert.text)),
-      ...(open ? [...more, alert.fix ? fixOf(alert.fix, this.#context) : null] : []),
+      ...(open ? [...more, alert.fix || alert.advice ? fixOf(alert, this.#context) : null] : []),
     );
   }
 }

@@ -20,15 +20,20 @@ export interface Series {
   note: string;
 }
 
-export interface Rung {
+/** What mends something: a line that can be copied, and what is to be done beside it or instead. */
+export interface Mending {
+  fix: string;
+  advice: string;
+}
+
+export interface Rung extends Mending {
   name: string;
   state: "passed" | "broken" | "careful" | "not seen";
   text: string;
-  fix: string;
   path: string;
 }
 
-export interface Alert {
+export interface Alert extends Mending {
   kind: string;
   path: string;
   unit: number | null;
@@ -38,7 +43,6 @@ export interface Alert {
   /** How bad it is: a few dead units of many are a reason for care. */
   mark: "broken" | "careful";
   text: string;
-  fix: string;
   steps: number;
   inputs: number;
   trace: string;
@@ -414,8 +418,8 @@ export function completeWatch(json: Record<string, unknown>): WatchPayload {
 const LAYER: Layer = { path: "", weight: "", units: 0, inputs: 0 };
 const LISTS = {
   series: { path: "", role: "activation", count: 0, shape: "", category: "own", note: "" },
-  verdict: { name: "", state: "not seen", text: "", fix: "", path: "" },
-  alerts: { kind: "", path: "", unit: null, step: 0, last: -1, over: false, mark: "broken", text: "", fix: "", steps: 0, inputs: 0, trace: "" },
+  verdict: { name: "", state: "not seen", text: "", fix: "", advice: "", path: "" },
+  alerts: { kind: "", path: "", unit: null, step: 0, last: -1, over: false, mark: "broken", text: "", fix: "", advice: "", steps: 0, inputs: 0, trace: "" },
   scalars: { name: "", count: 0, final: "", loss: false },
   units: { path: "", read: "", units: 0 },
 };

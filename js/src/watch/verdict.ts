@@ -2,7 +2,7 @@
 import { button, element, lines, words } from "../elements";
 import { copyAndSay } from "../frame";
 import { cut } from "../names";
-import type { Rung } from "./data";
+import type { Mending, Rung } from "./data";
 import type { Moment, Part, WatchContext } from "./part";
 import { refill } from "./refill";
 
@@ -45,21 +45,17 @@ export class VerdictPart implements Part {
       "li",
       { class: `rung ${rung.state.replace(" ", "-")}${first ? " first" : ""}`, "data-key": `${rung.name} ${rung.path}` },
       element("span", { class: "sign", role: "img", "aria-label": word, title: word }, sign),
-      element("div", {}, name, rung.text ? element("span", { class: "evidence" }, rung.state === "passed" ? " " : ": ", lines(rung.text, "", 400)) : null, open && rung.fix ? fixOf(rung.fix, this.#context) : null),
+      element("div", {}, name, rung.text ? element("span", { class: "evidence" }, rung.state === "passed" ? " " : ": ", lines(rung.text, "", 400)) : null, open && (rung.fix || rung.advice) ? fixOf(rung, this.#context) : null),
     );
   }
 }
 
-/** What mends it: code, which is copied when pressed, or advice. */
-export function fixOf(fix: string, context: WatchContext): HTMLElement {
-  if (!isCode(fix)) return element("div", { class: "fix" }, element("span", { class: "faint" }, "Fix: "), lines(fix));
+/** What mends it: code, which is copied when pressed, advice, or both. */
+export function fixOf({ fix, advice }: Mending, context: WatchContext): HTMLElement {
+  const mends = element("span", { class: "faint" }, "Fix: ");
+  if (!fix) return element("div", { class: "fix" }, mends, lines(advice));
   const word = element("span", { class: "faint" });
   const made = button("", { class: "fix plain", title: "press to copy", "aria-label": `copy the fix: ${cut(fix)}` }, () => void copyAndSay(fix, context, word));
-  made.append(element("span", { class: "faint" }, "Fix: "), element("code", {}, lines(fix)), word);
-  return made;
-}
-
-/** A call, an assignment, a dotted name: not a sentence with such in it. */
-function isCode(text: string): boolean {
-  return /^[\w.]*\w\s*[(=[]|^\w+(\.\w+)+$|^with /.test(text);
+  made.append(mends, element("code", {}, lines(fix)), word);
+  return advice ? element("div", {}, made, element("div", { class: "fix" }, lines(advice))) : made;
 }

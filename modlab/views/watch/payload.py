@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modlab import format, wording
+from modlab.records.finding import Finding
 from modlab.records.loss import losses
 from modlab.records.watch import Alert, HistoryRecord, NeuronsRecord, ScalarRecord, UnitsRecord, WatchRecord
 from modlab.views.payload import Arrays, common, pack
@@ -87,7 +88,7 @@ def of_watch(
         **_state(record),
         "series": _series(record.history),
         "verdict": [
-            {"name": name, "state": state, "text": wording.said(found), "fix": wording.fix(found), "path": found.path}
+            {"name": name, "state": state, "text": wording.said(found), **_fix(found), "path": found.path}
             for name, state, found in words.entries(record.verdict)
         ],
         "alerts": [_alert(alert) for alert in record.alerts],
@@ -172,6 +173,11 @@ def _series(history: HistoryRecord) -> list[dict[str, Any]]:
     ]
 
 
+def _fix(finding: Finding) -> dict[str, str]:
+    """Of the best fix, what can be copied, and what is only to be read."""
+    return dict(zip(("fix", "advice"), wording.fix_parts(finding), strict=True))
+
+
 def _alert(alert: Alert) -> dict[str, Any]:
     return {
         "kind": alert.kind,
@@ -182,7 +188,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "over": alert.over,
         "mark": words.mark(alert),
         "text": wording.said(alert),
-        "fix": wording.fix(alert),
+        **_fix(alert),
         "steps": alert.steps,
         "inputs": alert.inputs,
         "trace": words.replay(alert),
