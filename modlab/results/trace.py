@@ -222,9 +222,9 @@ class Trace(RowsResult):
             recorder = Recorder(model, **options)
             unknown = recorder.unknown(options["keep"])
         except Exception as error:  # noqa: BLE001 - the model runs all the same
-            tape = EventLog()
-            failed(tape, error)
-            self._record = TraceRecord(type(model).__name__, 0, (), remarks=tuple(tape.remarks))
+            log = EventLog()
+            failed(log, error)
+            self._record = TraceRecord(type(model).__name__, 0, (), remarks=tuple(log.remarks))
             return
         if unknown:
             close = nearest(unknown[0], recorder.roster.modules)
@@ -247,7 +247,7 @@ class Trace(RowsResult):
         try:
             recorder.open()
         except Exception as error:  # noqa: BLE001 - as above
-            failed(recorder.tape, error)
+            failed(recorder.log, error)
         except BaseException:
             self._release()
             raise
@@ -264,7 +264,7 @@ class Trace(RowsResult):
         try:
             self._record = recorder.finish(error)
         except Exception as wrong:  # noqa: BLE001 - as above
-            failed(recorder.tape, wrong)
+            failed(recorder.log, wrong)
             self._record = recorder.remnant()
         self._kept, self._output = recorder.modules.kept, recorder.modules.output
         self._recorder = None

@@ -133,30 +133,30 @@ class EventLog:
 class OffTheClock:
     """See `Tape.aside`; gives the time at which the model was interrupted. No mode of the user's sees what is done inside."""
 
-    __slots__ = ("_begun", "_depth", "_tape")
+    __slots__ = ("_begun", "_depth", "_log")
 
-    def __init__(self, tape: EventLog) -> None:
-        self._tape = tape
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
 
     def __enter__(self) -> float:
         begun = self._begun = perf_counter()
-        held = self._tape.off
+        held = self._log.off
         self._depth = len(held)
         held.append(without_torch_function())
         held[-1].__enter__()
         if dispatch_modes():
             held.append(without_modes())
             held[-1].__enter__()
-        return begun - self._tape.lost
+        return begun - self._log.lost
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
-        held = self._tape.off
+        held = self._log.off
         while len(held) > self._depth:
             held[-1].__exit__(None, None, None)
             held.pop()
         if error is not None and isinstance(error, Exception):
-            guarded.failed(self._tape, error)
-        self._tape.lost += perf_counter() - self._begun
+            guarded.failed(self._log, error)
+        self._log.lost += perf_counter() - self._begun
         return error is not None and isinstance(error, Exception)
 
 

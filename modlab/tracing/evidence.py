@@ -16,7 +16,7 @@ from modlab.wording.events import article
 def explanation(recorded: Recorded, error: BaseException, known: bool) -> dict[str, object]:
     """The reason in two halves of a sentence, where it is proven; else nothing. `known`: the traceback has told one."""
     found = None
-    with recorded.tape.aside():
+    with recorded.log.aside():
         found = _hook(recorded, error) or (None if known else _misfit(recorded, error)) or _graph(recorded)
     return {} if found is None else {"explanation": found}
 
@@ -26,7 +26,7 @@ def _hook(recorded: Recorded, error: BaseException) -> tuple[str, str] | None:
     message = str(error) if type(error) is TypeError else ""
     if "hook returned" not in message:
         return None
-    odd = [call for call in recorded.tape.calls if call.odd and not call.error]
+    odd = [call for call in recorded.log.calls if call.odd and not call.error]
     if len(odd) != 1 or f"'{odd[0].odd}'" not in message:
         return None
     call = odd[0]
@@ -38,7 +38,7 @@ def _hook(recorded: Recorded, error: BaseException) -> tuple[str, str] | None:
 
 def _misfit(recorded: Recorded, error: BaseException) -> tuple[str, str] | None:
     """A hook put something else into the place of a tensor, and then there was an error that speaks of such a thing."""
-    odd = [call for call in recorded.tape.calls if call.odd and not call.error and call.path is not None]
+    odd = [call for call in recorded.log.calls if call.odd and not call.error and call.path is not None]
     message = str(error) if type(error) in (AttributeError, TypeError) else ""
     if len(odd) != 1 or not re.search(rf"'{odd[0].odd}'|not {odd[0].odd}\b", message):
         return None
@@ -51,14 +51,14 @@ def _graph(recorded: Recorded) -> tuple[str, str] | None:
     """A backward pass began from what has no graph, and there is one event in which that had ended."""
     event = recorded.backward.raised
     roots = recorded.backward.roots.get(event, ())
-    if not roots or recorded.tape.calls[-1].index != event or any(seen.requires_grad for seen in roots):
+    if not roots or recorded.log.calls[-1].index != event or any(seen.requires_grad for seen in roots):
         return None
     ways = Ways(recorded)
     lineage = [ways.of(event)]
     left = min(filter(None, (ways.cut(id(one.tensor), lineage) for one in recorded.roster.parameters)), default=None)
     if left is None:
         return None
-    call = recorded.tape.calls[left.event]
+    call = recorded.log.calls[left.event]
     how = {
         "no_grad": ", under no_grad",
         "inference_mode": ", under inference_mode",

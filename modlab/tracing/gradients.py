@@ -27,8 +27,8 @@ class Gradients:
         seen: whether any has arrived.
     """
 
-    def __init__(self, tape: EventLog, roster: Roster, sightings: TensorIds, backward: Backward) -> None:
-        self.ends = self._tape = tape
+    def __init__(self, log: EventLog, roster: Roster, sightings: TensorIds, backward: Backward) -> None:
+        self.ends = self._log = log
         self._roster, self._sightings, self._backward = roster, sightings, backward
         self._watched: dict[tuple[int, int], tuple[Callable[[], Tensor | None], list[int]]] = {}
         self._hooks = TensorHooks()
@@ -54,7 +54,7 @@ class Gradients:
             found[1].append(event)
             return
         if len(self._watched) >= WATCHED:
-            self._tape.remark(f"gradients of outputs are followed for the first {WATCHED:,} outputs")
+            self._log.remark(f"gradients of outputs are followed for the first {WATCHED:,} outputs")
             return
         events = [event]
         # of a parameter without a weak reference, which torch.utils.swap_tensors would refuse
@@ -65,27 +65,27 @@ class Gradients:
     @guarded
     def _arrived(self, events: list[int], name: str, gradient: Tensor) -> None:
         self.seen = True
-        if self._tape.failed:
+        if self._log.failed:
             return
-        with self._tape.aside() as now:
+        with self._log.aside() as now:
             for index in reversed(events):  # outer modules first, as they began
-                source = self._tape.calls[index]
-                call = self._tape.begin("gradient", source.path, source.name, now)
+                source = self._log.calls[index]
+                call = self._log.begin("gradient", source.path, source.name, now)
                 call.call, call.inputs = source.call, self._sightings.values([(name, gradient, "")])
-                self._tape.end(call, now)
+                self._log.end(call, now)
 
     @guarded
     def _reached(self, one: Owned, gradient: Tensor) -> None:
         """The gradient of a parameter is about to be added to its ``.grad``."""
         self.seen = True
-        if self._tape.failed or not self._tape.here():
+        if self._log.failed or not self._log.here():
             return
-        with self._tape.aside() as now:
-            call = self._tape.begin("gradient", self._roster.paths.get(id(one.owner)), one.name, now)
+        with self._log.aside() as now:
+            call = self._log.begin("gradient", self._roster.paths.get(id(one.owner)), one.name, now)
             call.category, call.inputs = "parameter", self._sightings.values([(f"{one.name}.grad", gradient, "")])
             if one.tensor.grad is not None:
                 call.mark("is added")
-            self._tape.end(call, now)
+            self._log.end(call, now)
             self._backward.meets(one, call)
 
     def close(self) -> None:

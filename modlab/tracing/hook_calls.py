@@ -47,7 +47,7 @@ class HookCalls:
 
     def __init__(
         self,
-        tape: EventLog,
+        log: EventLog,
         roster: Roster,
         sightings: TensorIds,
         folds: FoldedCalls | None,
@@ -56,7 +56,7 @@ class HookCalls:
         machinery: WrapperCode,
     ) -> None:
         self._machinery = machinery
-        self.ends = self._tape = tape
+        self.ends = self._log = log
         self._roster, self._sightings, self._folds, self._backward = roster, sightings, folds, backward
         self._uses = uses
 
@@ -77,10 +77,10 @@ class HookCalls:
 
     @guarded
     def _called(self, stage: HookWrapper, args: tuple[Any, ...]) -> _Begun | Call | None:
-        if not self._tape.here() or self._tape.failed or (self._folds is not None and self._folds.skipping):
+        if not self._log.here() or self._log.failed or (self._folds is not None and self._folds.skipping):
             return None
         begun: _Begun | Call | None = None
-        with self._tape.aside() as now:
+        with self._log.aside() as now:
             system = of_hook(innermost(stage))
             if system in (FSDP, DDP):
                 return self._machinery.begins(system, now)
@@ -105,19 +105,19 @@ class HookCalls:
 
     @guarded
     def _ended(self, call: Call, error: BaseException | None = None) -> None:
-        with self._tape.aside() as now:
+        with self._log.aside() as now:
             self._machinery.ends(call, now, error)
 
     @guarded
     def _raised(self, stage: HookWrapper, call: Call, error: BaseException) -> None:
-        self._tape.end(call, self._tape.now(), error)
+        self._log.end(call, self._log.now(), error)
         self._uses.give_up(call.index if stage.kind != FORWARD else call.parent, call.index)
 
     @guarded
     def _returned(self, stage: HookWrapper, begun: _Begun, args: tuple[Any, ...], result: Any) -> None:
         call, subject, before, versions, held = begun
-        with self._tape.aside() as now:
-            self._tape.end(call, now)
+        with self._log.aside() as now:
+            self._log.end(call, now)
             after = _subject(stage, args) if result is None else _returned(stage, args, result)
             call.outputs = self._sightings.values(after, call.index)
             call.odd = next((type(new).__name__ for (_, old, _), (_, new, _) in zip(subject, after, strict=False) if _is_odd(old, new)), "")
@@ -141,7 +141,7 @@ class HookCalls:
         """What a hook does that leaves alone what it could change: which attributes of its module it sets, how many functions it runs."""
         now = _attributes(thing)
         names = tuple(name for name, value in now.items() if name not in held or held[name] is not value)
-        inside = [one for one in self._tape.calls[call.index + 1 :] if one.kind == "function" and one.parent == call.index]
+        inside = [one for one in self._log.calls[call.index + 1 :] if one.kind == "function" and one.parent == call.index]
         runs = sum(max(one.times, 1) for one in inside)
         return {"sets": names, "runs": runs} if names or runs else {}
 
@@ -160,12 +160,12 @@ class HookCalls:
             call.mark("gradients awaited", names=tuple(awaited), early=all(thing is None for _, thing, _ in subject))
 
     def _begin(self, stage: HookWrapper, args: tuple[Any, ...], now: float) -> Call:
-        module, parent = id(args[0]), self._tape.top
+        module, parent = id(args[0]), self._log.top
         if stage.kind == FORWARD:  # they run when the call has ended
-            parent = self._tape.last.get(module, parent)
+            parent = self._log.last.get(module, parent)
         described = describe(innermost(stage))
         of_tensor = stage.kind in (TENSOR, ACCUMULATED)
-        call = self._tape.begin("hook", stage.path if of_tensor else self._roster.paths.get(module), described.function, now, parent)
+        call = self._log.begin("hook", stage.path if of_tensor else self._roster.paths.get(module), described.function, now, parent)
         call.where = described.where
         call.stage = stage.kind
         call.mark("hook", stage=stage.kind, everywhere=bool(stage.everywhere), tensor=stage.tensor)

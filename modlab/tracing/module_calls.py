@@ -51,7 +51,7 @@ class ModuleCalls:
 
     def __init__(
         self,
-        tape: EventLog,
+        log: EventLog,
         cast: Roster,
         sightings: TensorIds,
         functions: Functions,
@@ -65,7 +65,7 @@ class ModuleCalls:
         hooks: TensorHookWrappers,
     ) -> None:
         self._hooks = hooks
-        self.ends = self._tape = tape
+        self.ends = self._log = log
         self._roster, self._sightings, self._uses = cast, sightings, uses
         self._functions, self._gradients, self._folds, self._patterns = functions, gradients, folds, keep
         self._kinds, self._follow = kinds, follow
@@ -73,7 +73,7 @@ class ModuleCalls:
         self.late: Callable[[Module], bool] | None = None
         self._paused = False  # inside a call that is only counted
         self.times: Counter[int] = Counter()
-        self._strangers = UnregisteredCalls(self.times, tape.last)
+        self._strangers = UnregisteredCalls(self.times, log.last)
         self.elsewhere: set[int] = set()
         self.wrapped: set[int] = set()
         self._direct = direct
@@ -89,10 +89,10 @@ class ModuleCalls:
     @guarded
     def enter(self, module: Module, args: tuple[Any, ...]) -> None:
         """A module is called; none of its hooks has run."""
-        if not self._tape.failed:
-            with OffTheClock(self._tape) as now:
+        if not self._log.failed:
+            with OffTheClock(self._log) as now:
                 self._enter(module, args, now)
-        if self._tape.failed:
+        if self._log.failed:
             self._functions.pause()  # what follows may be fused
 
     def _enter(self, module: Module, args: tuple[Any, ...], now: float) -> None:
@@ -100,11 +100,11 @@ class ModuleCalls:
         hooked = held.get("_forward_pre_hooks") or held.get("_forward_hooks")
         bare = not hooked and "forward" not in held and self.alone()  # nothing but its class's ``forward`` runs
         unasked = bare and len(args) == kind.alone
-        top = parent = self._tape.top
+        top = parent = self._log.top
         caller = callers.look(0 if top is None else top.module, keywords=not unasked)
         if parent is not None and parent.frame != caller.within:
             self._unwind(caller.within, now)
-            parent = self._tape.top
+            parent = self._log.top
         whole = parent is top  # else what was said of the frames was said with the wrong module in mind
         path, mine = self._roster.paths.get(key), None
         if path is None:
@@ -116,7 +116,7 @@ class ModuleCalls:
         times = self.times[key] = self.times.get(key, 0) + 1
         if self._folds is not None and self._folds.inside(key):
             return
-        call = self._tape.begin("module", path, kind.name, now)
+        call = self._log.begin("module", path, kind.name, now)
         training = held.get("training")
         call.training = training if isinstance(training, bool) else stores.mode(module)
         call.module, call.call, call.frame, call.unasked = key, times, caller.own, unasked
@@ -128,8 +128,8 @@ class ModuleCalls:
         if self._sightings.accelerated:
             call.memory = _allocated(given)
         if self._folds is not None and self._folds.counts(call, module):
-            self._tape.stack.pop()
-            self._tape.drop(call)
+            self._log.stack.pop()
+            self._log.drop(call)
             self._paused = self._functions.pause() or self._paused
             return
         if caller.direct is not None and whole and id(caller.direct) in self._roster.paths:
@@ -142,7 +142,7 @@ class ModuleCalls:
         self._uses.by_module(call, module, held, given)
         hooked = hooked or held.get("_backward_pre_hooks") or held.get("_backward_hooks")
         if hooked and path is not None and self.late is not None and self.late(module):
-            self._tape.remark(f"hooks that {path or 'the model'} got while the trace ran are seen from its next call on")
+            self._log.remark(f"hooks that {path or 'the model'} got while the trace ran are seen from its next call on")
         opaque = kind.opaque or ("compiled" if held.get("_compiled_call_impl") is not None else "")
         if opaque:
             call.mark("opaque", why=opaque)
@@ -154,12 +154,12 @@ class ModuleCalls:
 
     def _unwind(self, within: int, now: float) -> None:
         """Close calls that were interrupted by what no hook is told of (KeyboardInterrupt), and caught further out."""
-        while (top := self._tape.top) is not None and top.frame and top.frame != within and self._is_gone(top, within):
+        while (top := self._log.top) is not None and top.frame and top.frame != within and self._is_gone(top, within):
             top.error = top.error or INTERRUPTED
             self._uses.give_up(top.index, top.index)
             if top.popped:
                 self._functions.resume()
-            self._tape.end(top, now)
+            self._log.end(top, now)
             if self._folds is not None and self._folds.skipping:
                 self._folds.abandon()
                 self._wake()
@@ -171,7 +171,7 @@ class ModuleCalls:
         return (within == 0 and call.kind == "module") or not callers.runs(call.frame, within)
 
     def _mark(self, call: Call, parent: Call | None, in_function: bool) -> None:
-        before = self._tape.grad if parent is None else parent.grad
+        before = self._log.grad if parent is None else parent.grad
         if call.path is None and (parent is None or parent.kind != "module" or parent.path is not None):  # else the outer one says it
             call.mark("not part of the model" if parent is None else "not registered")
         if graph_task() != -1:
@@ -181,17 +181,17 @@ class ModuleCalls:
         elif not call.grad and before:
             call.mark("under", mode=call.off)
         if parent is not None and parent.kind == "step" and parent.popped:
-            self._tape.remark("functions inside optimizer.step(closure) are not seen: an optimizer is not to notice the trace")
+            self._log.remark("functions inside optimizer.step(closure) are not seen: an optimizer is not to notice the trace")
 
     @guarded
     def leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None, output: Any) -> None:
         """A module's ``forward`` has ended; none of the hooks that follow has run."""
-        if not self._tape.failed:
+        if not self._log.failed:
             raised = sys.exception() if kwargs is None else None
-            with OffTheClock(self._tape) as now:
+            with OffTheClock(self._log) as now:
                 self._leave(module, args, kwargs or {}, output, raised, now)
         if self._functions.silent:
-            self._functions.wake(self._tape.last.get(id(module)))  # not aside, which puts back the state that it found
+            self._functions.wake(self._log.last.get(id(module)))  # not aside, which puts back the state that it found
 
     def _leave(
         self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, raised: BaseException | None, now: float
@@ -201,11 +201,11 @@ class ModuleCalls:
             if counted is not None:
                 self._end_counted(self._folds, counted, leaves(output), raised, now)
             return
-        call = self._tape.innermost("module", id(module))
+        call = self._log.innermost("module", id(module))
         if call is None:
             return
-        self._tape.end(call, now, raised)
-        self._tape.last[id(module)] = call
+        self._log.end(call, now, raised)
+        self._log.last[id(module)] = call
         if call.popped:
             self._functions.resume()
         if raised is None:
@@ -222,10 +222,10 @@ class ModuleCalls:
     def _end_counted(self, folds: FoldedCalls, counted: Counted, given: list[Leaf], raised: BaseException | None, now: float) -> None:
         """A call of which nothing inside was recorded has ended: if it was not like the first one, it is told at least."""
         call = counted.call
-        born = len(self._tape.calls) - 0.5  # before the event that follows
+        born = len(self._log.calls) - 0.5  # before the event that follows
         seen = self._sightings.values(given, born)
         if raised is not None or not folds.joins(counted, seen):
-            self._tape.add(call, now, raised)
+            self._log.add(call, now, raised)
             call.outputs = seen if raised is None else ()
             call.bytes = self._sightings.new_bytes(given, seen, born)
             call.mark("unlike", first=counted.first.path or "")

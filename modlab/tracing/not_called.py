@@ -40,7 +40,7 @@ def uncalled(recorded: Recorded, error: str = "") -> Iterator[Uncalled]:
 def _reason(recorded: Recorded, node: RosterEntry, error: str) -> tuple[str, str]:
     """Why, in words and as a kind."""
     module = node.module
-    events = recorded.tape.calls
+    events = recorded.log.calls
     direct = recorded.operations.direct.get(id(module))
     if direct is not None:
         return f"called through .forward{_at(direct.where)}: its hooks were skipped", ".forward called"

@@ -52,7 +52,7 @@ class Operations:
 
     def __init__(
         self,
-        tape: EventLog,
+        log: EventLog,
         roster: Roster,
         sightings: TensorIds,
         uses: ParameterUses,
@@ -62,7 +62,7 @@ class Operations:
         machinery: WrapperCode,
     ) -> None:
         self._hooks, self._machinery = hooks, machinery
-        self.ends = self._tape = tape
+        self.ends = self._log = log
         self._roster, self._sightings, self._uses = roster, sightings, uses
         self._backward, self._folds = backward, folds
         self.mode = Functions(self.run)
@@ -92,23 +92,23 @@ class Operations:
         if self._ignored():
             return None
         begun = None
-        with OffTheClock(self._tape) as now:
+        with OffTheClock(self._log) as now:
             begun = self._begin(func, args, kwargs, now)
         if self._fused:
             self._fused = False
-            self.mode.silence(self._tape.top)
-            self._tape.remark("a fused module was called through .forward: functions are not seen until the module around it ends")
+            self.mode.silence(self._log.top)
+            self._log.remark("a fused module was called through .forward: functions are not seen until the module around it ends")
         return begun
 
     @guarded
     def _registered(self, func: functions.Function, args: tuple[Any, ...], output: Any) -> None:
         if not self._ignored():
-            with self._tape.aside():
+            with self._log.aside():
                 self._hooks.registered(func, args[0] if args else None, output)
 
     @guarded
     def _raised(self, call: Call, error: BaseException) -> None:
-        self._tape.end(call, self._tape.now(), error)
+        self._log.end(call, self._log.now(), error)
         self._uses.give_up(call.index, call.index)
         if call.kind == "backward":
             self._backward.fails(call)
@@ -116,21 +116,21 @@ class Operations:
     @guarded
     def _returned(self, begun: _Begun, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         call, given, tensors = begun
-        with OffTheClock(self._tape) as now:
-            self._tape.end(call, now)
+        with OffTheClock(self._log) as now:
+            self._log.end(call, now)
             if call.kind == "backward":
                 self._backward.ends(call, args, kwargs, output)
             else:
                 self._finish(call, given, tensors, leaves(output))
 
     def _ignored(self) -> bool:
-        tape = self._tape
-        if tape.failed or (self._folds is not None and self._folds.skipping):
+        log = self._log
+        if log.failed or (self._folds is not None and self._folds.skipping):
             return True
-        return bool(tape.stack) and (tape.stack[-1].quiet or tape.stack[-1].kind in _INNER)
+        return bool(log.stack) and (log.stack[-1].quiet or log.stack[-1].kind in _INNER)
 
     def _begin(self, func: functions.Function, args: tuple[Any, ...], kwargs: dict[str, Any], now: float) -> _Begun | None:
-        name, top = functions.name_of(func), self._tape.top
+        name, top = functions.name_of(func), self._log.top
         caller = callers.look(0 if top is None else top.module)
         if caller.fused:  # called past its module, which would have made room for it
             self._fused = True
@@ -149,7 +149,7 @@ class Operations:
         if top is None and not made and not any(tensor.requires_grad or self._sightings.knows(tensor) for tensor in tensors):
             return None  # outside of the model, and with nothing of it
         backward = name in functions.BACKWARD
-        call = self._tape.begin("backward" if backward else "function", None if top is None or backward else top.path, name, now)
+        call = self._log.begin("backward" if backward else "function", None if top is None or backward else top.path, name, now)
         call.inputs, call.where = self._sightings.values(given), caller.where
         self._uses.by_function(call, args, kwargs)
         if caller.direct is not None and id(caller.direct) in self._roster.paths:
@@ -166,7 +166,7 @@ class Operations:
         changed = versions_of(before) != call.versions
         made = _tensors(after)
         if not made and not changed and call.name not in functions.TAKEN_OUT:
-            self._tape.drop(call)
+            self._log.drop(call)
             return
         call.outputs = self._sightings.values(after, call.index, raw=call.name in functions.RAW)
         call.bytes = self._sightings.new_bytes(after, call.outputs, call.index)
@@ -186,11 +186,11 @@ class Operations:
                 self._leave(call, attached, "whole")
             return
         if any(is_transformed(tensor) for tensor in (*attached, *after)):
-            self._tape.remark("inside torch.vmap and torch.func shapes are those of one sample, and what leaves the graph is not seen")
+            self._log.remark("inside torch.vmap and torch.func shapes are those of one sample, and what leaves the graph is not seen")
             return
         if not call.grad:
-            above = self._tape.top
-            if self._tape.grad if above is None else above.grad:  # else all of it is under no_grad, and that is said there
+            above = self._log.top
+            if self._log.grad if above is None else above.grad:  # else all of it is under no_grad, and that is said there
                 self._leave(call, attached, call.off)
         elif not after:
             self._leave(call, attached, "number")

@@ -27,8 +27,8 @@ _State = dict[int, tuple[int, Tensor | None]]
 class OptimizerSteps:
     """Records each step of any optimizer in this thread. Inside, functions are not watched: they are the optimizer's own."""
 
-    def __init__(self, tape: EventLog, roster: Roster, sightings: TensorIds, functions: Functions) -> None:
-        self.ends = self._tape = tape
+    def __init__(self, log: EventLog, roster: Roster, sightings: TensorIds, functions: Functions) -> None:
+        self.ends = self._log = log
         self._roster, self._sightings, self._functions = roster, sightings, functions
         self._before: dict[int, _State] = {}  # by event: an optimizer may call another one
         self._handles: list[RemovableHandle] = []
@@ -46,21 +46,21 @@ class OptimizerSteps:
 
     @guarded
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._tape.failed or not self._tape.here():
+        if self._log.failed or not self._log.here():
             return
-        with self._tape.aside() as now:
-            call = self._tape.begin("step", None, type(optimizer).__name__, now)
+        with self._log.aside() as now:
+            call = self._log.begin("step", None, type(optimizer).__name__, now)
             call.module, call.where, call.frame = id(optimizer), callers.look(0).where, callers.caller_of_hook()
             self._before[call.index] = {id(one.tensor): (version_of(one.tensor), _copy(one.tensor)) for one in self._roster.parameters}
             call.popped = self._functions.pause()
 
     @guarded
     def _ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        call = self._tape.innermost("step", id(optimizer)) if self._tape.here() else None
-        if call is None or self._tape.failed:
+        call = self._log.innermost("step", id(optimizer)) if self._log.here() else None
+        if call is None or self._log.failed:
             return
-        with self._tape.aside() as now:
-            self._tape.end(call, now)
+        with self._log.aside() as now:
+            self._log.end(call, now)
             if call.popped:
                 self._functions.resume()
             before = self._before.pop(call.index)

@@ -53,7 +53,7 @@ _HOW = {
 def of_parameters(recorded: Recorded, error: str = "") -> Iterator[Told]:
     """What makes a `Reason` for each parameter of the model, as it was when the trace began; `error` is what ended that."""
     calls: dict[int, Call] = {}
-    for call in recorded.tape.calls:
+    for call in recorded.log.calls:
         if call.kind == "module" and (call.module not in calls or (call.grad and not calls[call.module].grad)):
             calls[call.module] = call
     ways, places = Ways(recorded), ParameterPlaces(recorded.roster)
@@ -132,12 +132,12 @@ class Ways:
     def of(self, event: int) -> Lineage:
         """That of one pass."""
         if event not in self._found:
-            self._found[event] = Lineage(self._recorded.tape.calls, self._recorded.backward.roots[event])
+            self._found[event] = Lineage(self._recorded.log.calls, self._recorded.backward.roots[event])
         return self._found[event]
 
     def export(self, key: int, lineages: list[Lineage]) -> Export | None:
         """Where what had left the graph left torch too, as an array or as numbers that went into what a pass began from."""
-        calls, operations = self._recorded.tape.calls, self._recorded.operations
+        calls, operations = self._recorded.log.calls, self._recorded.operations
         for event in operations.exported:
             call = calls[event]
             entries = [way for way in lineages if way.takes(call)]
@@ -161,12 +161,12 @@ class Ways:
     def _of_call(self, call: Call) -> Lineage:
         """How what an event took was computed."""
         if ~call.index not in self._found:
-            self._found[~call.index] = Lineage(self._recorded.tape.calls, call.inputs)
+            self._found[~call.index] = Lineage(self._recorded.log.calls, call.inputs)
         return self._found[~call.index]
 
     def cut(self, key: int, lineages: list[Lineage]) -> Leaving | None:
         """Where, on the way to what a pass began from, something that was computed from a parameter left the graph: the first of these."""
-        calls = self._recorded.tape.calls
+        calls = self._recorded.log.calls
         for left in self._recorded.operations.left:
             if key not in left.sources:
                 continue
@@ -186,7 +186,7 @@ def _is_plain(recorded: Recorded, one: Owned, places: ParameterPlaces) -> bool:
     """Whether it is there, was used, and autograd noted that: then all depends on the backward pass."""
     tensor, key, uses = one.tensor, id(one.tensor), recorded.uses
     use = uses.taken.get(key, -1)
-    if use < 0 or key in uses.lost or not tensor.requires_grad or uses.frozen.get(key) == use or not recorded.tape.calls[use].grad:
+    if use < 0 or key in uses.lost or not tensor.requires_grad or uses.frozen.get(key) == use or not recorded.log.calls[use].grad:
         return False
     return places.hold(one)  # what requires a gradient holds numbers that can have one
 
@@ -216,10 +216,10 @@ def _reason(recorded: Recorded, one: Owned, calls: dict[int, Call], ways: Ways, 
     if not tensor.requires_grad:
         return "frozen", "frozen: its requires_grad is False", use
     if key in recorded.uses.frozen and recorded.uses.frozen[key] == use:
-        return "frozen", f"frozen: its requires_grad was False when {_named(recorded.tape.calls[use])} ran", use
+        return "frozen", f"frozen: its requires_grad was False when {_named(recorded.log.calls[use])} ran", use
     if use < 0:
         return _of_unused(recorded, one)
-    used = recorded.tape.calls[use]
+    used = recorded.log.calls[use]
     if not used.grad:
         return used.off, f"{_named(used)} ran under {used.off}{_at(used)}, where autograd notes nothing", use
     return _of_vain(recorded, key, used, error) or _of_graph(recorded, one, used, ways)
@@ -236,9 +236,9 @@ def _of_vain(recorded: Recorded, key: int, used: Call, error: str) -> _Found | N
     """It was used in nothing but what raised, and that was caught."""
     if key not in recorded.uses.lost or key in recorded.backward.reached:
         return None
-    calls = recorded.tape.calls
+    calls = recorded.log.calls
     raised = calls[recorded.uses.lost[key][1]]
-    found = rescue(calls, raised, error, recorded.tape.stack)
+    found = rescue(calls, raised, error, recorded.log.stack)
     if found is None:
         return None
     who = f"{_named(raised)} was called{_at(raised)} and"
@@ -284,7 +284,7 @@ def _of_graph(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Found:
 
 def _of_raised(recorded: Recorded, key: int, used: Call, ways: Ways) -> _Found:
     event = recorded.backward.raised
-    raised = recorded.tape.calls[event]
+    raised = recorded.log.calls[event]
     roots = recorded.backward.roots.get(event, ())
     if roots and not any(seen.requires_grad for seen in roots):
         left = ways.cut(key, [ways.of(event)])
@@ -297,7 +297,7 @@ def _of_raised(recorded: Recorded, key: int, used: Call, ways: Ways) -> _Found:
 
 
 def _of_cut(recorded: Recorded, left: Leaving) -> _Found:
-    call = recorded.tape.calls[left.event]
+    call = recorded.log.calls[left.event]
     kind, text = _HOW["numbers" if left.how == "number" and call.name == "Tensor.tolist" else left.how]
     if left.how == "whole" and all(fact.kind != CUT for fact in call.facts):
         call.mark(CUT, mode="")
@@ -329,7 +329,7 @@ def _off_the_path(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Fo
     text = f"off the path to the loss: {_named(used)} used it, and nothing of that reached what backward() began from"
     if used.excused:
         return "off the path", f"{text}: {_FUNCTION}", used.index
-    calls = recorded.tape.calls
+    calls = recorded.log.calls
     strange = [event for event, _ in ways.strange(ways.all()) if event > used.index]
     if strange:
         call = calls[min(strange)]
@@ -418,7 +418,7 @@ def _use(recorded: Recorded, one: Owned, calls: dict[int, Call]) -> int:
 def _around(recorded: Recorded, call: Call) -> Iterator[Call]:
     yield call
     while call.parent >= 0:
-        call = recorded.tape.calls[call.parent]
+        call = recorded.log.calls[call.parent]
         yield call
 
 

@@ -19,7 +19,7 @@ class Recorded(Protocol):
     """The parts of a trace that has ended, or is looked at while it runs.
 
     Attributes:
-        tape: the events.
+        log: the events.
         roster: the model's modules and parameters.
         sightings: which tensor is which.
         modules: which modules ran.
@@ -31,7 +31,7 @@ class Recorded(Protocol):
         blind: whether functions could not be seen.
     """
 
-    tape: EventLog
+    log: EventLog
     roster: Roster
     sightings: TensorIds
     modules: ModuleCalls

@@ -67,22 +67,22 @@ class Recorder:
         steps: bool = True,
     ) -> None:
         self.title, self.measured = own_class(type(model)).__name__, values
-        self.tape = tape = EventLog()
+        self.log = log = EventLog()
         with without_torch_function():
             self.roster = Roster(model)
             self.sightings = sightings = TensorIds(values, self.roster.names)
             self.folds = FoldedCalls(model) if fold else None
             self.backward = Backward(self.roster, sightings)
         self.uses, self.kinds = ParameterUses(self.roster), ClassKinds()
-        machinery = WrapperCode(tape)
-        runs = HookCalls(tape, self.roster, sightings, self.folds, self.backward, self.uses, machinery)
-        self._stages, self._tensors = HookWrappers(runs), TensorHookWrappers(tape, self.roster, sightings, runs)
-        self.operations = Operations(tape, self.roster, sightings, self.uses, self.backward, self.folds, self._tensors, machinery)
+        machinery = WrapperCode(log)
+        runs = HookCalls(log, self.roster, sightings, self.folds, self.backward, self.uses, machinery)
+        self._stages, self._tensors = HookWrappers(runs), TensorHookWrappers(log, self.roster, sightings, runs)
+        self.operations = Operations(log, self.roster, sightings, self.uses, self.backward, self.folds, self._tensors, machinery)
         functions = self.operations.mode
-        self._gradients = Gradients(tape, self.roster, sightings, self.backward)
+        self._gradients = Gradients(log, self.roster, sightings, self.backward)
         self._follow = follow
         self.modules = ModuleCalls(
-            tape,
+            log,
             self.roster,
             sightings,
             functions,
@@ -95,8 +95,8 @@ class Recorder:
             self.operations.direct,
             self._tensors,
         )
-        self._steps = OptimizerSteps(tape, self.roster, sightings, functions) if steps else None
-        self._listener = Listener(self.modules.enter, self.modules.leave, tape.here, self.modules.away)
+        self._steps = OptimizerSteps(log, self.roster, sightings, functions) if steps else None
+        self._listener = Listener(self.modules.enter, self.modules.leave, log.here, self.modules.away)
         self.modules.alone = self._listener.alone
         self.blind = False  # to functions
         self._finished = False
@@ -110,23 +110,23 @@ class Recorder:
         compiled = self.roster.compiled()
         self.blind = bool(compiled)
         if compiled:
-            self.tape.remark(
+            self.log.remark(
                 f"{_listed(compiled)} compiled: what runs inside cannot be seen, and functions between modules are not shown, "
                 "since to look at them would make torch compile anew"
             )
             compile_warning.silence(self)
         distribution = distribution_of(self.roster.model)
         if distribution.communicates:
-            self.tape.remark(
+            self.log.remark(
                 f"this is rank {distribution.rank} of {distribution.world}: what the others do is not seen; the model must be called on "
                 "all of them, traced or not"
             )
-        self.tape.remarks += remarks_of(distribution)
+        self.log.remarks += remarks_of(distribution)
         self._stages.open(module for path, module in self.roster.hooked if not _inside(path, compiled))
         if self._steps is not None:
             self._steps.open()
         if self._follow:
-            with self.tape.aside():
+            with self.log.aside():
                 self._tensors.open(one for one in self.roster.parameters if not _inside(one.path, compiled))
                 self._gradients.open()
         self._listener.open()
@@ -162,9 +162,9 @@ class Recorder:
         """The same, with the record still to be made; may be called again, where the first time was interrupted."""
         steps = [] if self._steps is None else [self._steps.close]
         surely(
-            self.tape,
+            self.log,
             self.operations.mode.close,
-            self.tape.restore,
+            self.log.restore,
             self._speak,
             self._listener.close,
             *steps,
@@ -176,20 +176,20 @@ class Recorder:
         try:
             return self._finished_draft(error)
         except BaseException:  # one more interrupt, which may have come when something was just switched off
-            self.tape.restore()
+            self.log.restore()
             raise
 
     def _finished_draft(self, error: BaseException | None) -> PendingEvents:
         """What happened, when nothing more is recorded."""
-        if self.tape.stack:
-            self.tape.end(self.tape.stack[0], self.tape.now(), error)
+        if self.log.stack:
+            self.log.end(self.log.stack[0], self.log.now(), error)
         if not self._finished:
-            with self.tape.aside():
+            with self.log.aside():
                 self.backward.settle(self._gradients.seen)
         self._finished = True
         draft = self._draft("" if error is None else one_line(error))
         if error is not None:
-            with self.tape.aside():
+            with self.log.aside():
                 explained = _explained(error)
                 draft.facts.update(explained | evidence.explanation(self, error, bool(explained)))
         return draft
@@ -207,7 +207,7 @@ class Recorder:
 
     def remnant(self) -> TraceRecord:
         """What is left to tell where modlab itself failed."""
-        return TraceRecord(self.title, 0, (), remarks=tuple(self.tape.remarks), measured=self.measured, cost=self.tape.lost)
+        return TraceRecord(self.title, 0, (), remarks=tuple(self.log.remarks), measured=self.measured, cost=self.log.lost)
 
     def record(self) -> TraceRecord:
         """What has happened so far."""
@@ -217,25 +217,25 @@ class Recorder:
         absent: tuple[Uncalled, ...] = ()
         unseen = 0
         told: list[reasons.Told] = []
-        with self.tape.aside():
+        with self.log.aside():
             absent, unseen = tuple(uncalled(self, error)), hidden(self)
             ended = error if self._finished else "perhaps, by what is on its way now"
             told = list(reasons.of_parameters(self, ended))
-            for found in rescues(self.tape.calls, ended, self.tape.stack):
+            for found in rescues(self.log.calls, ended, self.log.stack):
                 found.call.mark("caught", by=found.by)
-        times, vain = self.modules.times, in_vain(self.tape.calls)
+        times, vain = self.modules.times, in_vain(self.log.calls)
         able = [one.module for one in self.roster.nodes if self.kinds[type(one.module)].runs or id(one.module) in times]
         facts: dict[str, object] = {
-            "remarks": tuple(self.tape.remarks),
+            "remarks": tuple(self.log.remarks),
             "error": error,
             "measured": self.measured,
-            "cost": self.tape.lost,
+            "cost": self.log.lost,
             "called": sum(times[key] > vain.get(key, 0) or key in self.operations.direct for key in map(id, able)),
             "hidden": unseen,
             "ranks": self.roster.ranks,
             "alike": tuple(self.folds.alike.items()) if self.folds is not None else (),
         }
-        return PendingEvents(self.title, len(able), self.tape.calls, self.tape.origin, told, facts, absent)
+        return PendingEvents(self.title, len(able), self.log.calls, self.log.origin, told, facts, absent)
 
 
 def _explained(error: BaseException) -> dict[str, object]:

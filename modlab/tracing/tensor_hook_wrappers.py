@@ -33,8 +33,8 @@ _BACK = 200  # events among which it is looked for what made a tensor
 class TensorHookWrappers:
     """Puts a `HookWrapper` into the place of each hook of a tensor, and the hooks back. No tensor is held."""
 
-    def __init__(self, tape: EventLog, roster: Roster, sightings: TensorIds, observer: Observer) -> None:
-        self._tape, self._roster, self._sightings, self._observer = tape, roster, sightings, observer
+    def __init__(self, log: EventLog, roster: Roster, sightings: TensorIds, observer: Observer) -> None:
+        self._log, self._roster, self._sightings, self._observer = log, roster, sightings, observer
         self._placed: list[tuple[ref[dict[int, Any]], int]] = []
 
     def open(self, parameters: Iterable[Owned]) -> None:
@@ -67,7 +67,7 @@ class TensorHookWrappers:
     def _of_output(self, tensor: Tensor) -> tuple[str | None, str]:
         """The path of a module that gave a tensor, or in which it was made, and what it is there, in words."""
         number, maker = self._sightings.number(tensor), None
-        for call in reversed(self._tape.calls[-_BACK:]):
+        for call in reversed(self._log.calls[-_BACK:]):
             if number and call.kind in ("module", "function") and any(seen.sight.number == number for seen in call.outputs):
                 if call.kind == "module":
                     maker = call

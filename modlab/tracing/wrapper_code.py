@@ -14,26 +14,26 @@ class WrapperCode:
     """The rows, by whose they are.
 
     Args:
-        tape: where they are written.
+        log: where they are written.
     """
 
-    def __init__(self, tape: EventLog) -> None:
-        self._tape = tape
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
         self._rows: dict[str, Call] = {}
 
     def begins(self, system: str, now: float) -> Call:
         """Something of it begins: nothing that runs inside is told."""
-        call = self._tape.begin("hook", "", system, now)
+        call = self._log.begin("hook", "", system, now)
         call.quiet = True
         return call
 
     def ends(self, call: Call, now: float, error: BaseException | None = None) -> None:
         """It has ended: it joins the row, or is it."""
-        self._tape.end(call, now, error)
+        self._log.end(call, now, error)
         row = self._rows.setdefault(call.name, call)
         if row is not call and not call.error:
             row.seconds += call.seconds
-            self._tape.drop(call)
+            self._log.drop(call)
         row.facts = [EventFact("wrapper", {"system": call.name})]
 
     def meets(self, system: str, now: float) -> None:

@@ -216,10 +216,10 @@ def test_traces_in_several_threads_do_not_mix_in_a_backward_pass():
 
 
 def test_a_thread_of_autograds_own_is_told_from_one_of_the_users(monkeypatch):
-    tape, answers = tapes.EventLog(), []
-    tape.begin("backward", None, "Tensor.backward", 0.0)
+    log, answers = tapes.EventLog(), []
+    log.begin("backward", None, "Tensor.backward", 0.0)
     monkeypatch.setattr(tapes, "graph_task", lambda: 1)
-    here, done = tape.here, threading.Event()
+    here, done = log.here, threading.Event()
 
     def user():
         answers.append(here())
