@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from modlab import format
 
+SHOWN = 4  # names
 COMPARED = 2000  # names, of which the likeness is computed: it takes some microseconds each
 
 
@@ -113,6 +114,18 @@ class ProfileError(ModlabError, ValueError):
 
 class GoneError(ModlabError, ReferenceError):
     """The model of a result exists no longer; what had been read from it still does."""
+
+
+def names_near(wanted: str, names: Iterable[str]) -> str:
+    """Which names there are, for the second line of a message: the first few, and those that look most like `wanted`.
+
+    >>> names_near("weigth", ["weight", "bias"])
+    "  It has: 'weight', 'bias'.  Nearest: 'weight'."
+    """
+    pool = [name for name in names if name]
+    close = nearest(wanted, pool)
+    some = ", ".join(map(repr, pool[:SHOWN])) or "none"
+    return f"  It has: {some}{', ...' if len(pool) > SHOWN else '.'}" + (f"  Nearest: {', '.join(map(repr, close))}." if close else "")
 
 
 def nearest(wanted: str, names: Iterable[str], limit: int = 3) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch.nn import Module
 
-from modlab.errors import ModlabError, PathNotFoundError, nearest
+from modlab.errors import ModlabError, PathNotFoundError, names_near
 from modlab.inspection import checkpoint, checks, distributed, optimizers, slots, structure, values
 from modlab.records.state import MODEL, StateRecord, TableRecord
 from modlab.results import question
@@ -162,13 +162,8 @@ class State(Result):
         return figure.of_table(self.record, ax=ax)
 
     def _unknown(self, path: object) -> PathNotFoundError:
-        names = list(self._by_path)
-        close = nearest(str(path), names)
-        hint = f"  Nearest: {', '.join(repr(p) for p in close)}." if close else ""
-        known = ", ".join(repr(p) for p in names[:4]) + (", ..." if len(names) > 4 else ".")
-        return PathNotFoundError(
-            f"{self.record.title} has no tensor {path!r}.\n  It has: {known if names else 'none.'}{hint}  All of them: .paths"
-        )
+        near = names_near(str(path), self._by_path)
+        return PathNotFoundError(f"{self.record.title} has no tensor {path!r}.\n{near}  All of them: .paths")
 
     def _sentence(self) -> tuple[str, str]:
         return headline.of_table(self.record)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.nn import Module
 
-from modlab.errors import ModlabError, PathNotFoundError, nearest
+from modlab.errors import ModlabError, PathNotFoundError, names_near
 from modlab.inspection import checks, distributed, slots, structure, values
 from modlab.inspection.definitions import define
 from modlab.records.structure import ROOT, ModuleRecord, TensorEntry, TreeRecord
@@ -166,12 +166,7 @@ class Tree(Result):
                 f"{name} has no module {path!r}: that is a tensor of {owner.path or ROOT!r}.\n  Look at it: modlab.state(model)[{path!r}]"
             )
         some = [record.path for record in islice(self.record.rows(), 100_000) if record.path]
-        known = ", ".join(repr(p) for p in some[:4]) + (", ..." if len(some) > 4 else ".")
-        close = nearest(path, some)
-        hint = f"  Nearest: {', '.join(repr(p) for p in close)}." if close else ""
-        return PathNotFoundError(
-            f"{name} has no module {path!r}.\n  It has: {known if some else 'no children.'}{hint}  All paths: modlab.tree(model).paths"
-        )
+        return PathNotFoundError(f"{name} has no module {path!r}.\n{names_near(path, some)}  All paths: modlab.tree(model).paths")
 
     def _row(self, record: ModuleRecord) -> dict[str, Any]:
         totals = record.subtree.totals

@@ -14,7 +14,7 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 from modlab import format
-from modlab.errors import NotInitializedError, PathNotFoundError, QuestionError, Stopped, nearest
+from modlab.errors import NotInitializedError, PathNotFoundError, QuestionError, Stopped, names_near
 from modlab.inspection import checks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.inspection.index import ModuleIndex, Node
@@ -169,9 +169,8 @@ def _patterns(model: Module, only: Any) -> tuple[str, ...]:
     given = tuple(next((way for way in spellings(one) if any(map(Selection((way,)).takes, known))), one) for one in given)
     for one in given:
         if not any(Selection((one,)).takes(path) for path in known):
-            close = nearest(one, known)
-            hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
-            raise PathNotFoundError(f"watch(only=…): {type(model).__name__} has no module and no parameter that fits {one!r}.\n{hint}")
+            said = f"watch(only=…): {type(model).__name__} has no module and no parameter that fits {one!r}."
+            raise PathNotFoundError(f"{said}\n{names_near(one, known)}")
     return given
 
 
@@ -376,9 +375,7 @@ class Watch(Result):
         known = dict.fromkeys(one.path for one in record.history.series)
         path = as_known(str(path), known)
         if path not in known:
-            close = nearest(str(path), known)
-            hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
-            raise PathNotFoundError(f"{record.title} has nothing named {path!r} that was measured.\n{hint}")
+            raise PathNotFoundError(f"{record.title} has nothing named {path!r} that was measured.\n{names_near(path, known)}")
         return self._of(part(record, path))
 
     def compare(self, other: Watch) -> Runs:
