@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,16 @@ import torch
 # What fails today must fail tomorrow: weights are drawn alike in every run. MODLAB_SEED=5 draws others.
 SEED = int(os.environ.get("MODLAB_SEED", "0"))
 torch.manual_seed(SEED)  # for what is drawn while tests are collected
+# For nbformat, jsonschema would make 38 parsers of addresses, in seconds; nothing of ours has an address checked.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    torch.manual_seed(SEED)
+    if torch.cuda.is_initialized():
+        torch.manual_seed(SEED)
+    else:  # alone it is quick: for each other kind of device torch keeps the whole stack, which takes longer than most tests
+        torch.default_generator.manual_seed(SEED)
     random.seed(SEED)
 
 

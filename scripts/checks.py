@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # Tests run on two cores, or up to four; each test process then has torch's work to itself. Fewer of them: MODLAB_WORKERS=1.
 WORKERS = os.environ.get("MODLAB_WORKERS") or str(min(max(os.cpu_count() or 2, 2), 4))
 PYTEST = (sys.executable, "-m", "pytest", "--durations=15", "-n", WORKERS, "--dist")  # what takes long is told
-QUICK = ("-p", "no:nbval")  # takes two seconds to load
+# nbval takes two seconds to load; to catch what is logged, around each test, a millisecond: 43 loggers, and no test asks for it.
+QUICK = ("-p", "no:nbval", "-p", "no:logging")
 NBVAL = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout", "120")
 
 # section: (folder, commands); what only reads comes first, the browser last
