@@ -16,7 +16,12 @@ import torch.multiprocessing as mp
 
 from tests.patience import PATIENCE
 
-__all__ = ["PATIENCE", "run_ranks"]
+__all__ = ["FRESH", "PATIENCE", "run_ranks"]
+
+# How a process that has run nothing yet is started: as a copy of one that has only imported torch, where there is such a thing.
+FRESH = "forkserver" if "forkserver" in mp.get_all_start_methods() else "spawn"
+if FRESH == "forkserver":
+    mp.set_forkserver_preload(["torch.distributed.fsdp", "torch.distributed.tensor.parallel"])
 
 
 def run_ranks(function: Callable[..., Any], world: int = 2, *args: Any, timeout: float = PATIENCE, group: bool = True) -> list[Any]:
@@ -32,7 +37,7 @@ def run_ranks(function: Callable[..., Any], world: int = 2, *args: Any, timeout:
     Returns:
         What each rank returned, in the order of ranks.
     """
-    context = mp.get_context("spawn")
+    context = mp.get_context(FRESH)
     answers = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         started = [

@@ -29,6 +29,7 @@ from modlab.watching import nan_guard
 from modlab.watching.units import Units
 from modlab.watching.watcher import watchers
 from tests.patience import until
+from tests.ranks import FRESH
 
 
 def hooks() -> dict[str, int]:
@@ -461,7 +462,7 @@ def ranks(rank: int, folder: str, watched: bool) -> None:
 
 
 def test_two_ranks_do_not_disturb_each_other(tmp_path: Path) -> None:
-    context = torch.multiprocessing.get_context("spawn")
+    context = torch.multiprocessing.get_context(FRESH)
     processes = [context.Process(target=ranks, args=(rank, str(tmp_path), watched)) for watched in (False, True) for rank in (0, 1)]
     for process in processes:
         process.start()
