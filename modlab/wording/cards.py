@@ -13,8 +13,8 @@ from modlab.wording.findings import said
 from modlab.wording.names import named
 
 _NAN = (
-    "What meets NaN is NaN: by the next step it stands in the weights, and no later step takes it out. A log or a square root meets what "
-    "is not positive, a division meets 0, a number is too large for its dtype, or the batch holds NaN already."
+    "What meets NaN is NaN: unless that step is skipped it stands in the weights from then on, and no later step takes it out. A log or a "
+    "square root meets what is not positive, a division meets 0, a number is too large for its dtype, or the batch holds NaN already."
 )
 _UNGRADED = (
     "backward() gives a gradient to what the loss was computed from, and to nothing else. Without one, step() leaves a parameter as it "
@@ -23,7 +23,8 @@ _UNGRADED = (
 _UNOWNED = "step() moves what the optimizer was given, and nothing else: a gradient alone changes no weight."
 _DEAD = (
     "A unit that is zero for every input passes no gradient on, and gets none for its own weights: it comes back only if "
-    "what is before it changes. Large steps, and a bias that has become very negative, bring it there."
+    "what is before it changes, or if weight decay or momentum moves its weights. Large steps, and a bias that has "
+    "become very negative, bring it there."
 )
 _ROUNDED = (
     "A dtype has only so many digits: a step smaller than the distance to the next number it can hold is rounded away. bfloat16 has two "
@@ -76,7 +77,10 @@ CHECK_REASONS = {
     "every module is called": "What is not called takes no part in the loss, so its parameters get no gradient.",
     "every trained parameter gets a gradient": _UNGRADED,
     "the optimizer owns it": _UNOWNED,
-    "it moves": "What has a gradient and is held by an optimizer moves in each step, unless the learning rate or the gradient is 0.",
+    "it moves": (
+        "What has a gradient and is held by an optimizer moves in each step, unless the learning rate or the gradient is 0, or the step is "
+        "rounded away."
+    ),
     "by enough for its dtype": _ROUNDED,
     "the loss falls": "Where all before it is well, look at the learning rate, and at whether targets belong to inputs.",
 }
