@@ -135,7 +135,7 @@ class ModuleCalls:
         if caller.direct is not None and whole and id(caller.direct) in self._roster.paths:
             self._direct.setdefault(id(caller.direct), callers.Direct(call.index, caller.called))
         if parent is None and (pipeline := pipeline_pass()):
-            self._tape.remark(REHEARSAL if pipeline == compat.REHEARSAL else STAGE)
+            self._log.remark(REHEARSAL if pipeline == compat.REHEARSAL else STAGE)
         if parent is None and self._follow:
             self._hooks.given(given, path or "")
         self._mark(call, parent, caller.in_function)
