@@ -35,7 +35,7 @@ from modlab.watching.steps import Steps
 EACH = 10e-6
 """Seconds, about, that it takes to take in a step's loss, until that is known."""
 
-SHARE, RARELY = 0.3, 32
+SHARE, RARELY = 0.15, 32
 """Of the budget, what that may take; where steps are so quick that each would take more, some are left out. And steps from one to the
 next at most."""
 
