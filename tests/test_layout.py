@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "modlab"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-PLAIN = {"errors", "files", "format", "records", "version"}  # know no torch
+PLAIN = {"errors", "files", "format", "frozen", "records", "version"}  # know no torch
 BASE = PLAIN | {"compat"}
 WORK = BASE | {"statistics", "inspection", "running"}
 BELOW_RESULTS = WORK | {"explaining", "tracing", "comparing", "diagnosing", "watching", "wording", "views"}
@@ -22,6 +22,7 @@ ALLOWED = {
     "errors": PLAIN,
     "files": PLAIN,
     "format": PLAIN,
+    "frozen": PLAIN,
     "records": PLAIN,
     "version": PLAIN,
     "compat": BASE,
@@ -41,7 +42,7 @@ ALLOWED = {
     "__main__": ALL,
     "modlab": ALL,
 }
-NO_TORCH = {"errors", "files", "format", "records", "version", "views", "wording"}
+NO_TORCH = {"errors", "files", "format", "frozen", "records", "version", "views", "wording"}
 HEAVY = ("anywidget", "ipywidgets", "matplotlib", "IPython", "pandas", "pyarrow")
 DRAWERS = {"utils", "util", "helpers", "misc", "common"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import without_autograd
+from modlab.frozen import frozen
 from modlab.inspection.fingerprint import digest_of, fingerprint
 from modlab.inspection.tensor_difference import equal_bits
 from modlab.running.values import Leaf, said
@@ -30,7 +30,7 @@ SAMPLED = 32 << 20
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Kept:
     """One leaf of what a call took or gave.
 

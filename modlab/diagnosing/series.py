@@ -27,7 +27,6 @@ from modlab.diagnosing import (
 from modlab.diagnosing.loss_arguments import A_PASS, Comparisons
 from modlab.diagnosing.outcomes import NotRunError, not_run, record
 from modlab.diagnosing.trials import Bench
-from modlab.explaining.explain import explain
 from modlab.inspection.distributed import distribution_of
 from modlab.inspection.findings.layer_families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
@@ -201,6 +200,8 @@ def _no_number(value: Any) -> Finding:
 
 def _failed(bench: Bench, error: Exception, stage: str) -> Finding:
     """The forward pass or the loss raises: where, what, and why as far as that is known."""
+    from modlab.explaining.explain import explain  # much to load, and most models run
+
     site = bench.where(error) if stage == "forward" else None
     found, _ = explain(error)
     known = " ".join(found.sentence) if found.family else ""

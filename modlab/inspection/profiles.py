@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median_low
 from typing import Any
 
@@ -13,12 +13,13 @@ from torch.nn import Module
 
 from modlab.errors import ProfileError
 from modlab.format import clean
+from modlab.frozen import frozen
 from modlab.inspection import structure
 from modlab.records.costs import CostRecord, CostsRecord
 from modlab.records.structure import ROOT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Call:
     """One marked stretch of time: microseconds and bytes, in all and without those marked inside."""
 

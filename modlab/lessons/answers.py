@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from modlab.frozen import frozen
 from modlab.lessons.cards import CardRecord
 from modlab.lessons.content import Question, Wrong
 from modlab.lessons.kinds import UnreadableError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """An answer to a question, as it was read.
 

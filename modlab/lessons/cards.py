@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
@@ -12,6 +11,7 @@ from textwrap import fill
 from typing import Literal
 
 from modlab import format
+from modlab.frozen import frozen
 from modlab.views.html import text as escaped
 
 Mark = Literal["", "fine", "broken", "open", "careful"]
@@ -20,7 +20,7 @@ WIDTH = 110
 _STRESSED = re.compile(r"\*(\w[^*]*\w|\w)\*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CardRecord:
     """What stands on a card.
 

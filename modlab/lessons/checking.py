@@ -6,7 +6,6 @@ import dis
 import re
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Literal, NoReturn
 
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 import modlab
 from modlab import format
 from modlab.errors import ModlabError
+from modlab.frozen import frozen
 from modlab.lessons.cards import Card, CardRecord
 from modlab.lessons.content import Mistake, Task
 from modlab.lessons.features import available
@@ -42,7 +42,7 @@ class NotYet(Exception):
         self.says, self.mistake, self.expected, self.got, self.evidence = says, mistake, expected, got, evidence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckResult:
     """What came of a check: plain words, no tensor and no module.
 
@@ -124,7 +124,7 @@ def _is_stub(failure: BaseException | None) -> bool:
     return isinstance(failure, NotImplementedError) and 'required "forward"' not in _message(failure)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Told:
     mistake: str = ""
     belief: int = 0

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from modlab.frozen import frozen
 from modlab.lessons.kinds import QuestionKind
 
 Probe = Callable[[Any], None]
 """One thing that an answer must do; its docstring says it in a few words. It returns, or raises `judging.NotYet`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wrong:
     """A usual wrong answer to a question.
 
@@ -27,7 +28,7 @@ class Wrong:
     belief: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """Something to predict, to explain or to remember.
 
@@ -54,7 +55,7 @@ class Question:
     needs: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mistake:
     """A usual wrong solution of a task.
 
@@ -73,7 +74,7 @@ class Mistake:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """Something to make.
 
@@ -109,7 +110,7 @@ class Task:
         return self.answer or self.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Content:
     """A lesson.
 

@@ -6,12 +6,12 @@ import ast
 import itertools
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from modlab import format
 from modlab.errors import ModlabError
+from modlab.frozen import frozen
 from modlab.lessons.cards import style as card_style
 from modlab.views.html import BEGIN, END, static_file
 from modlab.views.html import text as escaped
@@ -24,7 +24,7 @@ class KnobError(ModlabError, ValueError):
     """A line of code and its knobs do not fit together."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnobSetting:
     """One position of all knobs.
 

@@ -7,12 +7,12 @@ import json
 import operator
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from modlab import files, format
 from modlab.errors import ModlabError
+from modlab.frozen import frozen
 from modlab.lessons.checking import MIME
 
 LESSON = "lesson"
@@ -31,7 +31,7 @@ class NotebookError(ModlabError, ValueError):
     """A file that is no notebook."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GivenAnswer:
     """One line of a learner's that answers a question.
 

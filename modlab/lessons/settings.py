@@ -16,7 +16,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -27,12 +26,13 @@ from torch import nn
 
 import modlab
 from modlab import compat
+from modlab.frozen import frozen
 
 _TIMERS = tuple(getattr(signal, name) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF") if hasattr(signal, name))
 _AUTOCAST = ("cpu", "cuda", "mps", "xpu")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GlobalSetting:
     """One thing that is global.
 

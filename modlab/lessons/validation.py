@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 from modlab.errors import ModlabError
 from modlab.format import cut, plural, printable, size
+from modlab.frozen import frozen
 from modlab.lessons import lookup, notebooks, self_test
 from modlab.lessons.notebooks import source
 
@@ -35,7 +36,7 @@ _PICTURES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """One thing that is wrong.
 
@@ -50,7 +51,7 @@ class Problem:
     do: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """What is to be said of one notebook.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 
@@ -12,7 +11,7 @@ MODES = ("train", "eval")
 GRADS = ("normal", "no_grad", "inference_mode")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunRecord:
     """One module in one run of the model.
 
@@ -38,7 +37,7 @@ class RunRecord:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class Move:
     """Something of a module's that a forward pass changed (and that was put back).
 
@@ -58,7 +57,7 @@ class Move:
     max_abs: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComparisonRecord:
     """One module in two runs: train and eval mode, or two models.
 
@@ -160,7 +159,7 @@ class ComparisonRecord:
         return (self.called_left or 0) + (self.called_right or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComparisonTable:
     """A whole comparison.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from modlab import format
+from modlab.frozen import frozen
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class CostRecord:
     """One module.
 
@@ -44,7 +43,7 @@ class CostRecord:
         return self.path.rpartition(".")[2]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CostsRecord:
     """A model's modules with what each took.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from modlab.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Definition:
     """Where a module class comes from and how it is called; any part may be empty, where it cannot be found."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.sharding import Sharding
 
 STATUSES = ("unchanged", "changed", "added", "removed", "renamed", "reshaped", "retyped", "resharded", "moved", "not compared")
@@ -29,7 +28,7 @@ _NOTES = {
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class DifferenceNote:
     """What else is known of a row.
 
@@ -52,7 +51,7 @@ class DifferenceNote:
         return ", ".join([known.format(*self.names), *self.names[known.count("{}") :]])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DifferenceRecord:
     """One thing before and after.
 
@@ -150,7 +149,7 @@ class DifferenceRecord:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class Renaming:
     """Names that follow a rule, or were found one by one.
 
@@ -168,7 +167,7 @@ class Renaming:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loading:
     """What ``model.load_state_dict(weights)`` would do, of a mapping or file on one side and a module on the other.
 
@@ -202,7 +201,7 @@ class Loading:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """A part of one side that was compared, or that was not; in words."""
 
@@ -210,7 +209,7 @@ class Scope:
     compared: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiffRecord:
     """A whole comparison: its rows in the order of the state after, what was removed in its place.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.trace import Value
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fix:
     """One way out: what to do, and the line that does it."""
 
@@ -17,7 +16,7 @@ class Fix:
     code: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Patch:
     """A fix in its place. ``str`` of it, or ``.diff``, can be given to ``git apply`` or ``patch -p1``.
 
@@ -38,7 +37,7 @@ class Patch:
         return f"{self.said}\n{self.diff}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One module on the way to the place of the error, outermost first.
 
@@ -82,7 +81,7 @@ class Step:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExplanationRecord:
     """An error, explained.
 

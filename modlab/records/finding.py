@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from modlab import format
+from modlab.frozen import frozen
 
 Severity = Literal["broken", "careful", "note"]
 Outcome = Literal["passed", "failed", "unclear", "not run"]
 Fact = str | int | float | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | tuple[Mapping[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """Where the record shows it.
 
@@ -29,7 +30,7 @@ class Evidence:
     role: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remedy:
     """What mends it.
 
@@ -44,7 +45,7 @@ class Remedy:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """Something that is wrong, worth care, or worth knowing: facts alone. `wording` turns them into sentences.
 
@@ -85,7 +86,7 @@ class Finding:
         return format.printable(f"<{self.path or '(root)'}: {self.kind} ({self.severity})>")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class ExperimentRecord(Finding):
     """What one check that runs the model gave.
 
@@ -109,7 +110,7 @@ class ExperimentRecord(Finding):
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiagnosisRecord:
     """A whole diagnosis.
 

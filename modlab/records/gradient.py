@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from modlab.frozen import frozen
 from modlab.records.tensor import TensorStats
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GradientRecord:
     """The gradient of one parameter.
 
@@ -26,7 +25,7 @@ class GradientRecord:
     relative: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GradientTable:
     """Those of all parameters, in the order of the model; a tied one once."""
 

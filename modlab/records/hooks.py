@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from modlab import format
+from modlab.frozen import frozen
 
 EVERY_MODULE = "(every module)"
 EVERY_OPTIMIZER = "(every optimizer)"
@@ -16,7 +15,7 @@ def of_wrapper(cls: str) -> str:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leftover:
     """Why a hook is left over from an earlier run.
 
@@ -43,7 +42,7 @@ class Leftover:
         return self.by == "cell" or (bool(self.name) and self.by == "another cell")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HookRecord:
     """One hook.
 
@@ -118,7 +117,7 @@ class HookRecord:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class HookPlace:
     """A module (or all of them) that has hooks.
 
@@ -134,7 +133,7 @@ class HookPlace:
     also: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HookbookRecord:
     """All hooks of a model, or the global ones alone."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from modlab import format
+from modlab.frozen import frozen
 
 INSTANCE = "instance"
 CLASS = "class"
@@ -12,7 +11,7 @@ OWN = "own"
 METHOD = "method"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreRecord:
     """One private store, class-level flag, attribute of the author's, or method.
 
@@ -70,7 +69,7 @@ class StoreRecord:
         return ", ".join(some) + (f", … {self.count - 3:,} more" if self.count > 3 else "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InternalsRecord:
     """Everything about one module that ``nn.Module`` keeps."""
 
@@ -80,7 +79,7 @@ class InternalsRecord:
     remarks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RouteRecord:
     """Where an assignment ``module.name = value`` would go; nothing has been assigned.
 

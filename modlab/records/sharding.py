@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
+
+from modlab.frozen import frozen
 
 SHARDED, REPLICATED, PARTIAL, OTHER = "sharded", "replicated", "partial", "other"
 """What a placement is over one axis of a mesh; "other" is one that modlab does not know."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Axis:
     """One axis of a mesh of ranks.
 
@@ -26,7 +28,7 @@ class Axis:
     cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ranks:
     """The ranks over which a tensor lies, or a whole model; and this one.
 
@@ -59,7 +61,7 @@ class Ranks:
         return all(axis.coordinate is not None for axis in self.axes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placement:
     """How a tensor lies over one axis of its mesh.
 
@@ -80,7 +82,7 @@ class Placement:
     word: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sharding:
     """A tensor of which each rank holds a part, or a copy.
 
@@ -139,7 +141,7 @@ def _larger(one: Ranks | None, other: Ranks) -> Ranks:
     return replace(one, axes=tuple(replace(axis, cut=axis.cut or cut) for axis in one.axes)) if one.size == other.size else one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unit:
     """A module that a wrapper of torch.distributed gathers, or keeps equal, as one.
 

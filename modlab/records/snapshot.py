@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.sharding import Sharding
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotRecord:
     """One thing that a snapshot keeps.
 

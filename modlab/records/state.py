@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.sharding import Ranks, Sharding
 from modlab.records.structure import VARIABLE
 from modlab.records.tensor import TensorStats
@@ -13,7 +12,7 @@ MODEL = "model"
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptimizerEntry:
     """How one optimizer treats one parameter."""
 
@@ -23,7 +22,7 @@ class OptimizerEntry:
     state: tuple[str, ...] = ()  # "exp_avg (3, 4)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateRecord:
     """One row of a state table.
 
@@ -96,7 +95,7 @@ class StateRecord:
         return self.path[len(self.owner) + 1 :] if self.owner else self.path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matrix:
     """Numbers laid out in rows and columns: a tensor of two dimensions or fewer, or a stated slice of it."""
 
@@ -105,7 +104,7 @@ class Matrix:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class ValuesRecord:
     """What is in one tensor."""
 
@@ -116,7 +115,7 @@ class ValuesRecord:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableRecord:
     """A whole state table: rows in the order of ``state_dict()``, then what is not in it."""
 

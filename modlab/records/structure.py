@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.sharding import Ranks, Sharding, Unit
 
 ROOT = "(root)"
@@ -13,7 +14,7 @@ VARIABLE = "model"
 """What a line of code calls the model that was given."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Link:
     """Where else something is owned: `up` levels above this place, and from there down `path`; from the root if `up` is 0.
 
@@ -32,7 +33,7 @@ class Link:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorEntry:
     """A parameter, a buffer or a reserved name, as the module that owns it holds it.
 
@@ -76,7 +77,7 @@ def computed_anew(machinery: str) -> str:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ghost:
     """Modules or tensors that hang on a module in a way PyTorch does not see.
 
@@ -96,7 +97,7 @@ class Ghost:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Totals:
     """Sums over a subtree; each tensor counts once, however many names it has."""
 
@@ -127,7 +128,7 @@ def compact(names: list[str]) -> Names:
     return tuple(names)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """Neighbouring children that are equal: their names and the one subtree that stands for all.
 
@@ -149,7 +150,7 @@ class Run:
         return name in self.names
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, weakref_slot=True)
+@frozen(eq=False, repr=False, weakref_slot=True)
 class Subtree:
     """One distinct subtree: a module with everything below it. Equal ones are the same object."""
 
@@ -166,7 +167,7 @@ class Subtree:
     unit: Unit | None = None  # of FSDP or DDP
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModuleRecord:
     """One module under one path."""
 
@@ -271,7 +272,7 @@ class ModuleRecord:
 _NO_MODULE = Subtree("None", "", "own", "", True, (), (), (), (), Totals(modules=0))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreeRecord:
     """A whole tree, folded: its root, below which each distinct subtree is one object however often it occurs."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 import numpy.typing as npt
 
+from modlab.frozen import frozen
 from modlab.records.sharding import Sharding
 
 Counts = npt.NDArray[np.int64]
@@ -25,7 +26,7 @@ _EDGES = np.concatenate(([-(2.0**128)], -_POSITIVE[:0:-1], _POSITIVE, [2.0**128]
 _EDGES.setflags(write=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Grid:
     """Counts over equal bins whose width is a power of two, and whose edges are multiples of it.
 
@@ -130,7 +131,7 @@ def _edge(number: int, exponent: int) -> float:
         return math.copysign(sys.float_info.max, number)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Histogram:
     """How often values of each size occur: over fixed bins, good for every scale, and over equal ones, good to draw.
 
@@ -204,7 +205,7 @@ class Histogram:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class TensorStats:
     """Statistics of one tensor, or of several merged into one; over the finite elements, in the tensor's own units.
 

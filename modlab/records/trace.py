@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records import lines
 from modlab.records.finding import Fact
 from modlab.records.sharding import Ranks, Sharding
@@ -13,7 +14,7 @@ from modlab.records.state import Matrix
 from modlab.records.tensor import TensorStats
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Value:
     """One leaf of what a call took or gave: a tensor, or what stands where one could be.
 
@@ -48,7 +49,7 @@ class Value:
         return format.printable(f"<{self.name or 'value'}: {self.text or f'{self.dtype} {self.shape}'}>")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EventFact:
     """Something that is special about an event: `wording.events` has the words for each kind."""
 
@@ -56,7 +57,7 @@ class EventFact:
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """One thing that happened.
 
@@ -114,7 +115,7 @@ class Event:
         return format.printable(f"<{self.index} {place}{self.name}{f' raised {self.error}' if self.error else ''}>")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reason:
     """Why a parameter has no gradient, or that it has one.
 
@@ -147,7 +148,7 @@ class Reason:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class Uncalled:
     """A module of the model that did not run, or not so that it could be seen.
 
@@ -164,7 +165,7 @@ class Uncalled:
     kind: str = "not seen"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TraceRecord:
     """A whole trace.
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.finding import Finding
 from modlab.records.sharding import Ranks
 from modlab.records.slots import Floats
@@ -47,7 +48,7 @@ def edge(number: int) -> float:
     return (1.5 if number % 2 else 1.0) * 2.0 ** (number // 2)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Series:
     """One line of the history.
 
@@ -69,7 +70,7 @@ class Series:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One series in one slot, as a row of a table; the fields are those of `HistoryRecord`.
 
@@ -93,7 +94,7 @@ class Entry:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class HistoryRecord:
     """All series over time.
 
@@ -128,7 +129,7 @@ class HistoryRecord:
         return norms
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class UnitsRecord:
     """How often each unit (channel) of a module fires: how many of the inputs seen leave it other than zero, after its activation.
 
@@ -151,7 +152,7 @@ class UnitsRecord:
     flat: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Layer:
     """One layer of a small net over time.
 
@@ -171,7 +172,7 @@ class Layer:
     biases: Floats | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class NeuronsRecord:
     """A small net as units and weights over time.
 
@@ -186,7 +187,7 @@ class NeuronsRecord:
 
 
 @format.printed
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ScalarRecord:
     """One number over time.
 
@@ -235,7 +236,7 @@ class ScalarRecord:
         return max(1, len(self.mean) // 10)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class Alert(Finding):
     """A finding of a run, which may be over again.
 
@@ -268,7 +269,7 @@ class Alert(Finding):
 
 
 @format.printed
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rung(Finding):
     """One step of the ladder, and what was found there.
 
@@ -283,7 +284,7 @@ class Rung(Finding):
     state: str = "not seen"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """The ladder: the first broken rung is the reason why the model does not learn. And what was found beside it.
 
@@ -323,7 +324,7 @@ SIGNS = {"passed": "ok", "broken": "BROKEN", "careful": "careful", "not seen": "
 
 
 @format.printed
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class WatchRecord:
     """All that a watch has seen.
 

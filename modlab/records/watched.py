@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from modlab.frozen import frozen
 from modlab.records.finding import Finding
 
 
@@ -29,7 +30,7 @@ class WatchedModule(NamedTuple):
     holds: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cancelled:
     """The gradient of a bias that is rounding alone: its norm, that of another parameter beside it, and the name of that one."""
 
@@ -78,7 +79,7 @@ class WatchedParameter(NamedTuple):
     swapped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watched:
     """The model, its optimizers and its loss.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, ClassVar
@@ -170,7 +170,7 @@ class Comparison(RowsResult):
         ]
 
     def _row(self, record: ComparisonRecord) -> dict[str, Any]:
-        found = {name: getattr(record, name) for name in ComparisonRecord.__slots__ if name not in ("left", "right", "moved", "runs")}
+        found = {one.name: getattr(record, one.name) for one in fields(record) if one.name not in ("left", "right", "moved", "runs")}
         found |= {"moved": [asdict(move) for move in record.moved], "runs": [asdict(run) for run in record.runs]}
         return found | {side: _summary(stats) for side, stats in zip(("left", "right"), (record.left, record.right), strict=True)}
 

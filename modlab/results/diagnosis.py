@@ -9,11 +9,11 @@ import torch
 from torch.nn import Module
 
 from modlab.compat import own_class
-from modlab.diagnosing import batches, series
+from modlab.diagnosing import batches
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
-from modlab.records.finding import DiagnosisRecord
+from modlab.records.finding import DiagnosisRecord, ExperimentRecord
 from modlab.results.finding import Experiment, Mistake
 from modlab.results.rows import RowsResult
 from modlab.views import payload
@@ -63,16 +63,21 @@ def diagnose(
     pair = batches.require(batch, loss)
     subject = Subject(model, given)
     found, notes, remarks = catalogue.findings(subject)
-    run = series.run(subject, *pair, loss) if pair is not None else series.Results(())
+    experiments: tuple[ExperimentRecord, ...] = ()
+    if pair is not None:
+        from modlab.diagnosing import series  # what runs the model is half of what there is to load
+
+        run = series.run(subject, *pair, loss)
+        experiments, found, notes = run.experiments, [*run.findings, *found], [*run.notes, *notes]
     record = DiagnosisRecord(
         own_class(type(model)).__name__,
         catalogue.checks(subject),
         len(subject.sites),
         len(subject.parameters),
         len(subject.buffers),
-        (*run.findings, *found),
-        (*run.notes, *notes),
-        run.experiments,
+        tuple(found),
+        tuple(notes),
+        experiments,
         subject.labels,
         pair is not None,
         tuple(remarks),

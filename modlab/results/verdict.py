@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from modlab import format, wording
+from modlab.frozen import frozen
 from modlab.records import lines, watch
 from modlab.records.watch import SIGNS
 from modlab.results.worded import Worded
@@ -16,7 +15,7 @@ class Rung(Worded, watch.Rung):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict(watch.Verdict):
     """The ladder: the first broken rung is the reason why the model does not learn. And what was found beside it."""
 

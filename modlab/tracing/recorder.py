@@ -13,7 +13,6 @@ from typing import TypeVar
 from torch.nn import Module
 
 from modlab.compat import own_class, without_torch_function
-from modlab.explaining.explain import explain
 from modlab.inspection.distributed import distribution_of, remarks_of
 from modlab.records.trace import TraceRecord, Uncalled
 from modlab.running import compile_warning
@@ -240,6 +239,8 @@ class Recorder:
 
 def _explained(error: BaseException) -> dict[str, object]:
     """The reason for the exception, as far as it is known; nothing of the exception is kept."""
+    from modlab.explaining.explain import explain  # a fifth of the first trace's time, and most see no exception
+
     found, _ = explain(error)
     if not found.family:
         return {}

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, fields
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
+from modlab.frozen import frozen
 from modlab.records.state import StateRecord, TableRecord
 from modlab.records.structure import Names, compact
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoldedRow:
     """What one module path holds: slots by name with the number of their signature, and runs of equal children."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.state import ValuesRecord
 from modlab.records.tensor import Histogram, TensorStats
 from modlab.views import sharding
@@ -17,7 +17,7 @@ CORNER = 8  # rows and columns of a larger one that plain text shows
 BARS = 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bars:
     """A histogram to draw: counts over equal bins from `low` to `high`; `alone` says it where all the values are one and the same."""
 

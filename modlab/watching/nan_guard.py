@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from torch import Tensor, strided
@@ -22,9 +22,11 @@ from modlab.watching.cast import Cast
 from modlab.watching.finiteness import Check, NonFinite, is_finite
 from modlab.watching.last_step import LastPass, LastStep
 from modlab.watching.losses import Losses
-from modlab.watching.replay import Birth, birthplace
 from modlab.watching.schedule import GUARDED, Schedule
 from modlab.watching.steps import Steps
+
+if TYPE_CHECKING:
+    from modlab.watching.replay import Birth
 
 EACH = 2e-6
 """Seconds that a pair of hooks costs each call of a module, beside what it takes itself: torch goes another way then."""
@@ -237,6 +239,8 @@ class NaNGuard:
         if model is None or finding.step != self._steps.made:
             self._alerts.raise_(alert(finding.kind, finding.path, finding.step, {"seen": "late", "where": ""}, HOLD, steps=1))
             return
+        from modlab.watching.replay import birthplace  # a trace and a comparison: most runs need neither
+
         self.tap.hold()
         self._alerts.raise_(_born(birthplace(model, self.tap), finding, self.passed))
 

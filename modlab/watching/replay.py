@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from modlab import format
 from modlab.comparing.input_copies import InputCopies
 from modlab.comparing.modes import as_written, quiet
 from modlab.compat import tensor_hooks, without_modes, without_torch_function
+from modlab.frozen import frozen
 from modlab.inspection import stores
 from modlab.inspection.distributed import FSDP2, distribution_of
 from modlab.inspection.tensor_difference import equal_bits
@@ -42,7 +43,7 @@ _SCALED = "a GradScaler skips such a step and lowers its scale: look at it only 
 _LOSS = "look at the loss: the log of a probability that is 0, the mean of nothing, a target that is NaN"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Birth:
     """Where the numbers of a step ceased to be finite.
 

@@ -7,7 +7,6 @@ is read later, when it is there (`ReadBack`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import ReferenceType, ref
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.compat import graph_task, is_transformed, without_autograd, without_torch_function
+from modlab.frozen import frozen
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER
 from modlab.running import clock
 from modlab.running.guarded import Look, timed
@@ -63,7 +63,7 @@ GRADIENTS = 5_000
 """Outputs whose gradient is waited for, in one step."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shared:
     """What the samples of one watch share.
 

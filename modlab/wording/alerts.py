@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.finding import Finding
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert
 from modlab.wording.names import named
@@ -28,7 +28,7 @@ ROLES = {
 _NUMBERS = {"nan": "NaN", "inf": "infinity"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AlertKind:
     """One kind of alert.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.finding import ExperimentRecord
 from modlab.records.structure import ROOT
 from modlab.wording import mistakes
@@ -16,7 +16,7 @@ from modlab.wording.names import Words, filled, is_many
 Facts = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckName:
     """A check: its whole name and its short one, each true where it passes."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.finding import Finding, Severity
 from modlab.wording.names import joined, named
 
@@ -15,7 +15,7 @@ SHOWN = 6
 """Numbers of units or slices that are written out."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindingKind:
     """One kind of finding.
 

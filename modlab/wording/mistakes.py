@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
 from modlab.wording.names import FEW, Words, filled
@@ -18,7 +18,7 @@ WARNED = 200
 _MODES = {True: "training", False: "evaluation"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MistakeKind:
     """One kind of mistake.
 

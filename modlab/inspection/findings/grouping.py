@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from modlab.frozen import frozen
 from modlab.inspection.findings.subject import Held, ModuleSite
 from modlab.records.finding import Fact, Finding, Remedy, Severity
 
@@ -27,7 +27,7 @@ class PlacedFinding(Protocol):
         """The dotted name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Whole:
     """A module itself as a member of a group."""
 
@@ -39,7 +39,7 @@ class Whole:
         return self.site.path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindingGroup:
     """Members that share a flaw.
 

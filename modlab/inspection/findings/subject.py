@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim.swa_utils import AveragedModel
 
 from modlab.errors import NotInitializedError
+from modlab.frozen import frozen
 from modlab.inspection import stores, unregistered
 from modlab.inspection.index import ModuleIndex, Node, joined
 from modlab.inspection.optimizers import Ownership
@@ -82,7 +82,7 @@ class ModuleSite(Node):
         return {} if found is None else found if isinstance(found, dict) else dict(found.items())  # a scripted module's are no dicts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Held:
     """A registered tensor in its place."""
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from modlab.errors import CheckpointError
+from modlab.frozen import frozen
 
 STEPS = 10_000_000
 """Instructions of one pickle that are followed: some hundred thousand tensors."""
@@ -29,7 +30,7 @@ class PickleError(CheckpointError):
     """A pickle that cannot be followed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Named:
     """What a pickle names by module and name; it is not looked up."""
 

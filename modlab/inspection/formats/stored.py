@@ -14,6 +14,7 @@ from torch import Tensor
 
 from modlab import files, format
 from modlab.errors import CheckpointError
+from modlab.frozen import frozen
 from modlab.records.structure import TensorEntry
 
 LARGEST = 2**63 - 1
@@ -151,7 +152,7 @@ class PartSource:
         return self._source.read(self._first + first, count)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """Where in a file the numbers of one tensor lie: in bytes, and then as torch lays them out."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+from modlab.frozen import frozen
 from modlab.records.state import ValuesRecord
 
 Mark = Literal["", "fine", "careful", "broken", "absent"]
 """What a row is at a glance: ✓, ⚠, ✕, or a dotted outline for what is not there. A mark never stands without a word."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Box:
     """A tensor, drawn as a box whose sides grow with the logarithm of its sizes.
 
@@ -31,7 +31,7 @@ Flow = tuple[Box | str, ...]
 """Tensors and words along a line: ``(Box((4,)), "→", Box((3,)))``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cell:
     """What stands in one column of one row.
 
@@ -47,7 +47,7 @@ class Cell:
     mark: Mark = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """One column.
 
@@ -69,7 +69,7 @@ class Column:
     measured: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """One piece of a row's details, or of what stands below the table.
 
@@ -97,7 +97,7 @@ class Block:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One row; rows below it have a greater depth.
 
@@ -131,7 +131,7 @@ class Row:
         return tuple(self.details()) if callable(self.details) else self.details
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sheet:
     """A whole view.
 

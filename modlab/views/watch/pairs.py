@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from modlab.frozen import frozen
 from modlab.records.watch import Layer, NeuronsRecord, UnitsRecord, WatchRecord
 from modlab.views.watch import words
 
@@ -21,7 +21,7 @@ APART = 0.05  # of the numbers of inputs that two fire on, which fire on the sam
 _ENOUGH, _FEWEST = 0.2, 200  # inputs of the newest windows, as the picture counts them
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnitPair:
     """Two units that cancel.
 

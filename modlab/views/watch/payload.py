@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from modlab import format, wording
+from modlab.frozen import frozen
 from modlab.records.finding import Finding
 from modlab.records.loss import losses
 from modlab.records.watch import Alert, HistoryRecord, NeuronsRecord, ScalarRecord, UnitsRecord, WatchRecord
@@ -24,7 +24,7 @@ BUDGET = 225_000
 COLUMNS = ("mean", "std", "low", "high", "zeros", "bad", "stuck")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Marks:
     """From which slot of each part on an update has what the page has not.
 

@@ -10,7 +10,6 @@ import math
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modlab import format
+from modlab.frozen import frozen
 from modlab.records.structure import ROOT
 from modlab.records.watch import NeuronsRecord
 from modlab.views.watch import words
@@ -49,7 +49,7 @@ def _svg(width: int, height: int, body: Iterable[str]) -> str:
     return "data:image/svg+xml," + quote(drawn, safe=" '=/:,;()!*@-._~")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scale:
     """Numbers to heights: the greatest at the top; logarithmic where they span a lot."""
 
@@ -124,7 +124,7 @@ def _short(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Curve:
     """A curve with its band: steps, means, least and greatest values, and where some were not finite; all of one length."""
 
