@@ -22,6 +22,7 @@ SECTIONS = {
     "trace": "traces",
     "watch": "loops",
     "import": "imports",
+    "first": "first_calls",
     "browser": "pages",
 }
 
