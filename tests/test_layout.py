@@ -1,6 +1,7 @@
 """The layers of modlab hold: imports go down only, and `import modlab` brings torch and nothing heavier."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -247,3 +248,22 @@ def test_no_fact_is_read_out_of_a_sentence(path):
 )
 def test_the_reader_of_prose_is_found(line, found):
     assert bool([*read_out_of_prose(line)]) is found
+
+
+def walks() -> dict[str, list[tuple[str, str]]]:
+    """Those of docs/architecture.md: by title, file and name of each step."""
+    section = (ROOT / "docs" / "architecture.md").read_text().split("## Three walks")[1].split("\n## ")[0]
+    parts = re.split(r"^\*(.+)\*$", section, flags=re.MULTILINE)
+    return {
+        title: re.findall(r"^\d+\. `(\S+)` · `(\w+)`", steps, flags=re.MULTILINE)
+        for title, steps in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+@pytest.mark.parametrize("title", walks())
+def test_a_walk_of_the_docs_goes_through_rooms_that_are_there(title):
+    steps = walks()[title]
+    assert len(steps) == 10 and len({file for file, _ in steps}) == 10
+    for file, name in steps:
+        body = ast.parse((PACKAGE / file).read_text()).body
+        assert name in {one.name for one in body if isinstance(one, (ast.ClassDef, ast.FunctionDef))}, f"{file} has no {name}"
