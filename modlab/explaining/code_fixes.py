@@ -212,6 +212,16 @@ def self_name(cls: type) -> str:
     return code.co_varnames[0] if code is not None and code.co_argcount else "self"
 
 
+def name_of_module(failure: Failure, module: Module) -> str:
+    """The expression for a module of the model: ``net.layers[0]``."""
+    root = failure.root
+    path = calls.path_to(root.module, module) if root is not None else None
+    if root is None or path is None:
+        return type(module).__name__
+    steps = [f"[{part}]" if part.isdigit() else f".{part}" for part in path.split(".") if part]
+    return "".join([failure.name_of(root.module) or "model", *steps])
+
+
 def name_of_root(failure: Failure) -> str:
     """What the user calls the model: ``net`` in ``net(x)``."""
     call = failure.call_expression()

@@ -184,7 +184,7 @@ def _record(error: BaseException, failure: Failure, family: str, cause: Cause, r
     user = failure.own
     outside = user is not None and (failure.failing is None or user not in failure.failing.frames)
     where, line = _place(failure)
-    fixes = tuple(_applicable(cause.fixes, failure))
+    fixes, patch = patches.of_fixes(tuple(_applicable(cause.fixes, failure)), failure)
     return ExplanationRecord(
         error=type(error).__name__,
         message=format.cut(message_of(error), _MESSAGE),
@@ -193,7 +193,7 @@ def _record(error: BaseException, failure: Failure, family: str, cause: Cause, r
         steps=tuple(_steps(failure, cause.stop)),
         facts=tuple((name, value) for name, value in cause.facts if value not in ("", "()") and (value != "None" or name == "given")),
         fixes=tuple(fix if fix.code else replace(fix, prose=re.sub(r":$", ".", fix.prose)) for fix in fixes),
-        patch=patches.of_fixes(fixes, failure),
+        patch=patch,
         remarks=tuple(
             part for part in (*cause.remarks, *shared_modules.told(failure), *_unseen(failure), *_traced(failure, family), remark) if part
         ),

@@ -41,19 +41,32 @@ class Edit(NamedTuple):
     above: bool = False
 
 
-def of_fixes(fixes: tuple[Fix, ...], failure: Failure) -> Patch | None:
-    """The patch of the first fix that was tried, else of the first that has a place; what was tried in vain is passed over."""
+def of_fixes(fixes: tuple[Fix, ...], failure: Failure) -> tuple[tuple[Fix, ...], Patch | None]:
+    """The fixes, and the patch of the first that was tried, else of the first that has a place; what was tried in vain is passed over.
+
+    A layer that its class makes as the fix would was replaced since: the source is not at fault, and the fix puts it back.
+    """
     found: Patch | None = None
-    for fix in fixes:
+    for at, fix in enumerate(fixes):
         with suppress(Exception):  # a source that is not what it seems
             edit = _edit(fix, failure)
             if edit is not None and _stands_already(edit):
-                return None  # the layer was replaced after its class had made it: the source is not at fault
+                return (*fixes[:at], _put_back(fix, failure), *fixes[at + 1 :]), None
             if edit is not None and edit.tried:
-                return Patch(_diff(edit), tried=True)
+                return fixes, Patch(_diff(edit), tried=True)
             if edit is not None and edit.tried is None and found is None:
                 found = Patch(_diff(edit))
-    return found
+    return fixes, found
+
+
+def _put_back(fix: Fix, failure: Failure) -> Fix:
+    new: Any = _statement(fix.code)
+    target = new.targets[0]
+    owner = next(call.module for call in failure.calls if _has(call.module, target))
+    own, place = code_fixes.self_name(type(owner)), code_fixes.name_of_module(failure, owner)
+    name, cls = ast.unparse(target).removeprefix(f"{own}."), type(owner).__name__
+    put = "Or put" if fix.prose.startswith("Or ") else "Put"
+    return Fix(f"{put} back what {cls} makes, for {name} was replaced since:", f"{place}.{name} = {ast.unparse(new.value)}")
 
 
 def _stands_already(edit: Edit) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.nn import Module
 
-from modlab.explaining import calls, operands
+from modlab.explaining import code_fixes, operands
 from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
@@ -26,7 +26,7 @@ def _covered(failure: Failure, match: re.Match[str]) -> Cause | None:
     value = stores.contents(module).get(name, frame)
     if type(value).__name__ != match[1] or callable(value):
         return None
-    place = ast.unparse(call.func.value) if frame.is_users else _place(failure, module)
+    place = ast.unparse(call.func.value) if frame.is_users else code_fixes.name_of_module(failure, module)
     written = repr(value) if type(value) in (bool, int, float, str) else f"a {type(value).__name__}"
     mode = f"It changes no mode: {place}.train(False) or {place}.eval() does." if name in ("train", "eval") else ""
     return Cause(
@@ -41,16 +41,6 @@ def _covered(failure: Failure, match: re.Match[str]) -> Cause | None:
 def _is_method(module: Module, name: str) -> bool:
     held: Any = next((vars(base)[name] for base in type(module).__mro__ if name in vars(base)), None)
     return inspect.isfunction(held)
-
-
-def _place(failure: Failure, module: Module) -> str:
-    """The expression for a module that torch's own code was at: ``net.layers[0]``."""
-    root = failure.root
-    path = calls.path_to(root.module, module) if root is not None else None
-    if root is None or path is None:
-        return type(module).__name__
-    steps = [f"[{part}]" if part.isdigit() else f".{part}" for part in path.split(".") if part]
-    return "".join([failure.name_of(root.module) or "model", *steps])
 
 
 RULES = (Rule("covered method", (TypeError,), r"^'(\w+)' object is not callable", _covered),)
