@@ -508,7 +508,7 @@ def test_notes_are_asked_for_and_change_no_verdict():
     nn.init.normal_(model[5].weight, std=100.0)
     model[1].eval()
     result = modlab.diagnose(model)
-    assert result.findings == () and result.verdict == "fine" and result.headline.startswith("Nothing found in Sequential")
+    assert result.findings == () and result.verdict == "fine" and result.headline.startswith("Nothing certain found in Sequential")
     assert {(one.path, one.kind) for one in result.notes} == {
         ("0", "bias before a norm"),
         ("2", "dropout 1"),

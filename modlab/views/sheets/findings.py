@@ -59,10 +59,12 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
     checked = _checked(record)
     number = len(record.findings) + len(failed)
     if not number:
-        open_ = [one for one in record.experiments if one.outcome == "unclear"]
+        open_ = [experiments.sentence(one) for one in record.experiments if one.outcome == "unclear"]
+        open_ += map(mistakes.sentence, record.notes)
         if open_:
-            looked = "; ".join(format.cut(experiments.sentence(one), TOLD) for one in open_[:NAMED])
-            return "Nothing certain found", f"in {record.title}; to be looked at: {looked}. {_capital(checked)}."
+            looked = "; ".join(format.cut(one, TOLD) for one in open_[:NAMED])
+            more = f"; and {len(open_) - NAMED} more" if len(open_) > NAMED else ""
+            return "Nothing certain found", f"in {record.title}; to be looked at: {looked}{more}. {_capital(checked)}."
         return "Nothing found", f"in {record.title}: {checked}."
     told = [format.cut(text, TOLD) for text in _named(record.findings, failed)]
     first = f"{format.plural(number, 'finding')}: {told[0]}"
