@@ -60,7 +60,7 @@ class ClassReport:
             return f"{learners}: no answer has been given that could show one of the {len(BELIEFS)} misconceptions."
         number, count = self.rows[0]
         if not count.held:
-            return f"{learners}: none of the {plural(len(self.rows), 'misconception')} that an answer could show was seen."
+            return f"{learners}: of the {plural(len(self.rows), 'misconception')} that an answer could show, none was seen."
         return f"{len(count.held)} of {len(count.asked)} believe: {BELIEFS[number].says}"
 
     @property

@@ -272,7 +272,7 @@ def test_a_report_of_answers_that_show_nothing_says_so():
     assert report.headline == "2 learners: no answer has been given that could show one of the 36 misconceptions."
     assert not report.unasked
     counts[3].asked.add("one")
-    assert report.headline == "2 learners: none of the 1 misconception that an answer could show was seen."
+    assert report.headline == "2 learners: of the 1 misconception that an answer could show, none was seen."
     assert report.unasked.startswith("Nobody has given an answer that could show 1, 2, 4,")
     assert report.unasked in report.text() and report.unasked in report.html()
 
