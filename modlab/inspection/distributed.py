@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import without_torch_function
+from modlab.compat import REHEARSAL, STAGE, without_torch_function
 from modlab.inspection import stores
 from modlab.records.structure import VARIABLE
 from modlab.statistics.memory import is_sharded
@@ -32,13 +32,16 @@ _CLASSES = {
 _ORDER = (DDP, FSDP1, FSDP2, TP, PIPELINE, SYNC)
 
 
-STAGE = "this is one stage of a pipeline: what the stages on other ranks do is not seen"
-REHEARSAL = "the first pass of a pipeline's stage is made on memory that nobody has written, to learn shapes: what it shows means nothing"
+OF_PIPELINE = {
+    STAGE: "this is one stage of a pipeline: what the stages on other ranks do is not seen",
+    REHEARSAL: "the first pass of a pipeline's stage is made on memory that nobody has written, to learn shapes: it shows nothing",
+}
+"""By `compat.pipeline_pass`: what is to be said of such a pass."""
 
 _UNSEEN = {
     FSDP1: "FSDP1 keeps parameters in flat ones: what is said of parameters is about this rank's piece of them, laid out flat",
     TP: "of a layer that tensor parallelism cuts, activations are this rank's part, and units are counted and numbered in it",
-    PIPELINE: STAGE,
+    PIPELINE: OF_PIPELINE[STAGE],
 }
 
 

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab import compat
 from modlab.compat import graph_task, is_transformed, pipeline_pass
 from modlab.inspection import entries, stores
-from modlab.inspection.distributed import REHEARSAL, STAGE
+from modlab.inspection.distributed import OF_PIPELINE
 from modlab.records.trace import EventFact
 from modlab.running.guarded import guarded
 from modlab.running.values import Leaf, arguments, leaves
@@ -135,7 +134,7 @@ class ModuleCalls:
         if caller.direct is not None and whole and id(caller.direct) in self._roster.paths:
             self._direct.setdefault(id(caller.direct), callers.Direct(call.index, caller.called))
         if parent is None and (pipeline := pipeline_pass()):
-            self._log.remark(REHEARSAL if pipeline == compat.REHEARSAL else STAGE)
+            self._log.remark(OF_PIPELINE[pipeline])
         if parent is None and self._follow:
             self._hooks.given(given, path or "")
         self._mark(call, parent, caller.in_function)

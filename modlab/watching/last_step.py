@@ -202,7 +202,7 @@ class LastStep:
         arrived: gradients of outputs so far; `thread`: in which the last pass began, 0 before the first one.
         seconds: that its work took, without what `on_forward` and `on_backward` did.
         trouble: what went wrong in the tap itself, in one line; the training does not notice.
-        is_stage: whether a pipeline makes these passes.
+        is_stage: whether a pipeline has made any of these passes.
         compiled: whether a compiler runs the root: its calls are seen, but not those of a model compiled in its place
             (``model.compile()``), of which torch tells no hook.
     """
@@ -340,7 +340,7 @@ class LastStep:
         pipeline = compat.pipeline_pass()  # of the root alone: it walks the stack where pipelines are imported
         if pipeline == compat.REHEARSAL:
             return
-        self.is_stage = bool(pipeline)
+        self.is_stage |= bool(pipeline)
         frame = id(sys._getframe(3))  # in which torch runs the root
         if self._running and self._is_nested(frame):
             return  # a root that calls itself: the outer call is the pass

@@ -17,9 +17,9 @@ import numpy as np
 from torch.nn import Module
 
 from modlab import format
-from modlab.compat import dispatch_modes, function_mode_count, own_class, without_autograd, without_modes, without_torch_function
+from modlab.compat import STAGE, dispatch_modes, function_mode_count, own_class, without_autograd, without_modes, without_torch_function
 from modlab.errors import Stopped
-from modlab.inspection.distributed import STAGE, on_rank, rank, remarks_of
+from modlab.inspection.distributed import OF_PIPELINE, on_rank, rank, remarks_of
 from modlab.records.watch import ACTIVATION, WatchRecord
 from modlab.records.watched import Watched
 from modlab.running import clock, compile_warning, recursion_limit
@@ -581,7 +581,9 @@ class Watcher:
 
     def _remarks(self) -> tuple[str, ...]:
         """What could not be seen."""
-        found = [*self.remarks, *remarks_of(self.cast.distribution), *([STAGE] if self.tap.is_stage else [])]
+        found = [*self.remarks, *remarks_of(self.cast.distribution)]
+        if self.tap.is_stage and OF_PIPELINE[STAGE] not in found:
+            found.append(OF_PIPELINE[STAGE])
         if self.cast.distribution.sharded:
             empty = sum(weight.empty for weight in self.cast.weights)
             found.append(UNJUDGED)
