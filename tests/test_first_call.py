@@ -21,7 +21,7 @@ MOST = {
     "trace, one step": 130,
     "diagnose": 105,
     "diagnose, with a batch": 170,
-    "watch, one step": 195,
+    "watch, one step": 155,
 }
 """Files of modlab that a first call may load: those that it loads today, and room for a few."""
 NEVER = {

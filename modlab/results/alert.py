@@ -8,7 +8,6 @@ from typing import Self
 from modlab.records import watch
 from modlab.records.finding import Finding
 from modlab.records.trace import TraceRecord
-from modlab.results.trace import Trace
 from modlab.results.worded import Worded
 
 
@@ -21,4 +20,8 @@ class Alert(Worded, watch.Alert):
     def of(cls, finding: Finding) -> Self:
         """The same alert, with its words and its trace."""
         alert = super().of(finding)
-        return replace(alert, trace=Trace.of(alert.trace)) if isinstance(alert.trace, TraceRecord) else alert
+        if not isinstance(alert.trace, TraceRecord):
+            return alert
+        from modlab.results.trace import Trace  # loaded where something was traced: most runs have no NaN
+
+        return replace(alert, trace=Trace.of(alert.trace))

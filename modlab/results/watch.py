@@ -24,7 +24,6 @@ from modlab.records.watch import Entry, WatchRecord, part
 from modlab.results.alert import Alert
 from modlab.results.live import ENDED, Output, Stage, stage
 from modlab.results.result import Result, missing
-from modlab.results.runs import Runs
 from modlab.results.verdict import Verdict
 from modlab.results.worded import Worded
 from modlab.running.guarded import failed, line_of, tried
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from modlab.results.runs import Runs
     from modlab.results.widget import View
 
 OnNaN = Literal["report", "hold", "stop"]
@@ -386,6 +386,8 @@ class Watch(Result):
         """
         if not isinstance(other, Watch):
             raise QuestionError(f"w.compare() got a {type(other).__name__}, and takes another watch: w.compare(other)")
+        from modlab.results.runs import Runs  # its view of rows is loaded when two runs are compared
+
         return Runs(self.record, other.record, [*self.records, *other.records])
 
     @classmethod

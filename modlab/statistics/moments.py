@@ -20,7 +20,7 @@ SMALL = 4096
 ROW = 2048
 """float32 values added up in float32, before float64 takes over."""
 
-_ONES = {kind: np.ones(BLOCK, kind) for kind in "fd"}
+_ONES = {kind: np.ones(SMALL, kind) for kind in "fd"}
 
 
 class _Scratch(threading.local):
