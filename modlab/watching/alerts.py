@@ -13,13 +13,13 @@ from modlab.records.finding import Fact, Remedy
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import GRADIENT, PARAMETER, PARAMETER_GRADIENT, Alert, UnitsRecord
 from modlab.watching.batched_statistics import Readings
-from modlab.watching.cast import Cast, Weight
 from modlab.watching.findings import TINY
 from modlab.watching.finiteness import NonFinite, is_plain, kind_of
 from modlab.watching.sample import Sample
 from modlab.watching.steps import Steps
 from modlab.watching.units import Units
 from modlab.watching.updates import MovedElsewhere
+from modlab.watching.watch_index import WatchIndex, Weight
 from modlab.watching.watched import Gradients
 
 DEAD = 1_000
@@ -111,13 +111,13 @@ class Alerts:
     """Looks at each sample, and keeps what it found; an alert is never lost, and says so when it is over.
 
     Args:
-        cast: the parameters.
+        index: the parameters.
         steps: which know who holds these; `elsewhere`: which know what else moves them.
         units: that are counted, by module.
     """
 
-    def __init__(self, cast: Cast, steps: Steps, elsewhere: MovedElsewhere, units: Mapping[str, Units]) -> None:
-        self._cast, self._steps, self._elsewhere, self._units = cast, steps, elsewhere, units
+    def __init__(self, index: WatchIndex, steps: Steps, elsewhere: MovedElsewhere, units: Mapping[str, Units]) -> None:
+        self._index, self._steps, self._elsewhere, self._units = index, steps, elsewhere, units
         self._found: dict[Key, Alert] = {}
         self._running: dict[Key, int] = {}  # samples in a row
         self._born_saturated: dict[str, bool] = {}  # whether it was so in each sample
@@ -156,8 +156,8 @@ class Alerts:
 
     def _is_inside(self, path: str) -> bool:
         """Whether modules with parameters come after a module."""
-        orders = {member.path: member.order for member in self._cast.members.values()}
-        return any(orders[deep] > orders[path] for deep in self._cast.deep)
+        orders = {member.path: member.order for member in self._index.members.values()}
+        return any(orders[deep] > orders[path] for deep in self._index.deep)
 
     def raise_(self, new: Alert) -> None:
         """Add an alert, or renew the one that is known."""
@@ -201,9 +201,9 @@ class Alerts:
         if not len(bad):
             self._healed(sample, readings)
             return
-        still = {row for weight in self._cast.weights if not weight.trainable for row in weight.rows}
+        still = {row for weight in self._index.weights if not weight.trainable for row in weight.rows}
         bad = np.array([i for i in bad.tolist() if int(readings.rows[i]) not in still], np.intp)  # a mask may be a parameter
-        series = [self._cast.history.series[row] for row in readings.rows[bad].tolist()]
+        series = [self._index.history.series[row] for row in readings.rows[bad].tolist()]
         spoilt = [one.role in (PARAMETER, PARAMETER_GRADIENT) for one in series]
         if sample.thrown and not any(spoilt):
             return  # a scaler saw it, and the step that was made was another one
@@ -222,7 +222,7 @@ class Alerts:
     def _healed(self, sample: Sample, readings: Readings) -> None:
         """All was finite in a step that was made, the parameters too: what held NaN before did not come to stay."""
         known = [key for key, alert in self._found.items() if alert.kind in ("nan", "inf") and not alert.over]
-        series = self._cast.history.series
+        series = self._index.history.series
         if known and sample.stepped and sample.whole and any(series[row].role == PARAMETER for row in readings.rows.tolist()):
             for key in known:
                 self._over(key)
@@ -236,7 +236,7 @@ class Alerts:
         """
         if any(alert.kind in ("nan", "inf") for alert in self._found.values()):
             return
-        for weight in self._cast.weights:
+        for weight in self._index.weights:
             tensor = weight.tensor()
             kind = kind_of(tensor.detach()) if tensor is not None and is_plain(tensor) else ""
             if kind == "nan" or (kind and weight.trainable):
@@ -303,12 +303,12 @@ class Alerts:
     # ---- gradients and steps
 
     def _weights(self, sample: Sample) -> None:
-        cast = self._cast
+        index = self._index
         if not sample.backwards or not sample.stepped:
             return
-        felt = any(weight.felt for weight in cast.weights)
+        felt = any(weight.felt for weight in index.weights)
         others = self._held_by_others()
-        for weight in cast.weights:
+        for weight in index.weights:
             if not weight.trainable:
                 continue
             # what no optimizer holds, and has no gradient, is not trained
@@ -340,12 +340,12 @@ class Alerts:
         """Parameters of optimizers whose steps are not those that are counted."""
         others = [optimizer for optimizer in self._steps.optimizers if not self._steps.are_of(optimizer)]
         held = [tensor for optimizer in others for group in optimizer.param_groups for tensor in group["params"]]
-        return {weight.path for weight in map(self._cast.weight, held) if weight is not None}
+        return {weight.path for weight in map(self._index.weight, held) if weight is not None}
 
     def _is_called(self, weight: Weight) -> bool:
         """Whether its module was ever called; True where that is not known."""
         owner = weight.owner()
-        member = None if owner is None else self._cast.members.get(id(owner))
+        member = None if owner is None else self._index.members.get(id(owner))
         return member is None or member.called > 0
 
     def _carry(self, sample: Sample) -> None:
@@ -362,7 +362,7 @@ class Alerts:
 
     def _depth(self, sample: Sample, readings: Readings) -> None:
         """The gradient at the first modules against that at the last ones."""
-        history, wanted = self._cast.history, self._cast.deep
+        history, wanted = self._index.history, self._index.deep
         if len(wanted) < DEEP:
             return
         sizes: dict[str, float] = {}
@@ -381,8 +381,8 @@ class Alerts:
             self._lasts(holds, kind, order[0], sample.step, {"first": first, "last": last}, Remedy("carry the gradient"))
 
     def _stuck(self, sample: Sample) -> None:
-        gradients = Gradients(self._cast)
-        for weight in self._cast.weights:
+        gradients = Gradients(self._index)
+        for weight in self._index.weights:
             share = sample.stuck.get(weight.rows[2])
             if share is None or share != share:
                 continue

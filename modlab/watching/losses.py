@@ -25,12 +25,12 @@ from modlab.records.watch import ScalarRecord
 from modlab.running.guarded import Look, timed
 from modlab.statistics.memory import copied, is_there, local, number_of
 from modlab.watching import loss_names
-from modlab.watching.cast import Cast, Weight
 from modlab.watching.last_step import LastStep, run_aside
 from modlab.watching.readback import is_far, numbers
 from modlab.watching.scalars import Scalar, Scalars, entropy_of
 from modlab.watching.schedule import Schedule
 from modlab.watching.steps import Steps
+from modlab.watching.watch_index import WatchIndex, Weight
 
 EACH = 10e-6
 """Seconds, about, that it takes to take in a step's loss, until that is known."""
@@ -154,7 +154,7 @@ class Losses:
 
     Args:
         watch: that is on, or not.
-        cast: whose parameters get the gradients.
+        index: whose parameters get the gradients.
         steps: the steps so far, and whose they are.
         schedule: with what is left for this.
 
@@ -164,9 +164,9 @@ class Losses:
         told: names under which something is logged that is compared with every site that had a value: no more is to be asked.
     """
 
-    def __init__(self, watch: Watch, cast: Cast, steps: Steps, schedule: Schedule) -> None:
+    def __init__(self, watch: Watch, index: WatchIndex, steps: Steps, schedule: Schedule) -> None:
         self.ends = self._watch = watch
-        self._cast, self._steps, self._schedule = cast, steps, schedule
+        self._index, self._steps, self._schedule = index, steps, schedule
         self.sites: list[LossSite] = []
         self.awaiting: list[_Await] = []
         self.seconds = 0.0
@@ -233,7 +233,7 @@ class Losses:
         if watch.closed or run_aside() or not watch.is_home:
             return
         some = [parameters] if isinstance(parameters, Tensor) else parameters if isinstance(parameters, (list, tuple)) else ()
-        if any(self._cast.knows(one) for one in some):
+        if any(self._index.knows(one) for one in some):
             value = _value(norm, None)
             if value is not None:
                 self._norm.bound = float(bound)
@@ -277,7 +277,7 @@ class Losses:
             if site.tries >= TRIES and not site.inner and not self._watch.looks:
                 return None
             if not site.inner or site.tries < TRIES:
-                weights = self._cast.weights
+                weights = self._index.weights
                 stride = -(-len(weights) // ASKED) or 1
                 some = weights[site.tries % stride :: stride]
         return [(weight, state) for weight in some if (state := _state(weight)) is not None]

@@ -18,12 +18,12 @@ from modlab.running import clock
 from modlab.running.guarded import Look, guarded
 from modlab.statistics.memory import is_there, local
 from modlab.watching.alerts import HOLD, Alerts, alert
-from modlab.watching.cast import Cast
 from modlab.watching.finiteness import Check, NonFinite, is_finite
 from modlab.watching.last_step import LastPass, LastStep
 from modlab.watching.losses import Losses
 from modlab.watching.schedule import GUARDED, Schedule
 from modlab.watching.steps import Steps
+from modlab.watching.watch_index import WatchIndex
 
 if TYPE_CHECKING:
     from modlab.watching.replay import Birth
@@ -63,7 +63,7 @@ class NaNGuard:
         watch: that is told of the passes.
         model: whose passes they are; held weakly.
         on_nan: "report", "hold" (in every step, and wait for an accelerator), or "stop" (raise before the weights are spoilt).
-        cast: its parameters.
+        index: its parameters.
         steps: the steps so far.
         schedule: with what is left for this.
         losses: which wait for the end of a backward pass.
@@ -77,11 +77,11 @@ class NaNGuard:
     """
 
     def __init__(
-        self, watch: Watch, model: Module, on_nan: str, cast: Cast, steps: Steps, schedule: Schedule, losses: Losses, alerts: Alerts
+        self, watch: Watch, model: Module, on_nan: str, index: WatchIndex, steps: Steps, schedule: Schedule, losses: Losses, alerts: Alerts
     ) -> None:
         self.ends = self._watch = watch
         self._model, self._on_nan = ref(model), on_nan
-        self._cast, self._steps, self._schedule, self._losses, self._alerts = cast, steps, schedule, losses, alerts
+        self._index, self._steps, self._schedule, self._losses, self._alerts = index, steps, schedule, losses, alerts
         self.tap = LastStep(model, watch, on_forward=watch.pass_begins, on_backward=self._backward_ended, on_wrapper=watch.meets)
         self._check: Check | None = None
         self.standing = self.found = self.hidden = self.spoilt = False
@@ -92,7 +92,7 @@ class NaNGuard:
         self._glances = 0  # not paid for yet
         self._paid = 0  # the step up to which it has been
         self._each = 0.0  # seconds of a step that it stands by in
-        self._steady = bool(cast.opaque)  # a compiler would compile anew
+        self._steady = bool(index.opaque)  # a compiler would compile anew
         self.always = self._asked
 
     @property
@@ -142,7 +142,7 @@ class NaNGuard:
         if step == self._paid:
             return
         if self.standing:
-            took = self.tap.seconds + EACH * self._cast.modules
+            took = self.tap.seconds + EACH * self._index.modules
             self.tap.seconds = 0.0
             self._each = 0.8 * self._each + 0.2 * took if self._each else took
         self._schedule.stand(took + GLANCE * self._glances + self._losses.pay())
@@ -163,7 +163,7 @@ class NaNGuard:
 
     def seen(self) -> None:
         """They are, after all."""
-        self._steady, self.hidden = bool(self._cast.opaque), False
+        self._steady, self.hidden = bool(self._index.opaque), False
 
     def _backward_ended(self, one: LastPass) -> None:
         if self.hidden or not self._steps.optimizer_name:
@@ -223,7 +223,7 @@ class NaNGuard:
 
     def _checking(self) -> Check:
         if self._check is None:
-            weights = [(weight.path, weight.tensor()) for weight in self._cast.weights]
+            weights = [(weight.path, weight.tensor()) for weight in self._index.weights]
             self._check = Check([(path, one) for path, one in weights if one is not None], hold=self._on_nan != "report")
         return self._check
 

@@ -19,7 +19,7 @@ from modlab.watching.readback import Numbers
 from modlab.watching.time_slots import TimeSlots
 
 if TYPE_CHECKING:
-    from modlab.watching.cast import Cast, Weight
+    from modlab.watching.watch_index import WatchIndex, Weight
 
 WIDE = 64
 """Units of a layer, and inputs of the first one."""
@@ -75,11 +75,11 @@ class Neurons:
         self._now = self._paths if self._turn % self.slots.stride == 0 else frozenset()
         return self._now
 
-    def settle(self, cast: Cast) -> None:
+    def settle(self, index: WatchIndex) -> None:
         """Find the layers, once the sizes of what goes in and out are known."""
         self.settled = True
         found: list[_Held] = []
-        for member in cast.members.values():
+        for member in index.members.values():
             module = member.module()
             if module is None or not member.called or isinstance(module, nn.Embedding):
                 continue
@@ -92,9 +92,9 @@ class Neurons:
                 inputs, units = member.sizes
                 turned = not isinstance(module, nn.Linear) and shape == (inputs, units)
                 if (turned or shape == (units, inputs)) and 0 < max(shape) <= WIDE:
-                    weight = next((one for one in cast.weights if one.owner() is module and one.name == matrices[0]), None)
+                    weight = next((one for one in index.weights if one.owner() is module and one.name == matrices[0]), None)
                     if weight is not None:
-                        found.append(_Held(member.path, weight, _bias_of(cast, module, matrices[0], units), units, inputs, turned))
+                        found.append(_Held(member.path, weight, _bias_of(index, module, matrices[0], units), units, inputs, turned))
         chained = all(left.units == right.inputs for left, right in pairwise(found))
         if 1 < len(found) <= LAYERS and chained:
             self._layers = found
@@ -153,7 +153,7 @@ def _layer(held: _Held, used: int) -> Layer:
     return Layer(held.path, held.weight.path, weights, held.activations[:used].copy(), held.gradients[:used].copy(), biases)
 
 
-def _bias_of(cast: Cast, module: nn.Module, matrix: str, units: int) -> Weight | float:
+def _bias_of(index: WatchIndex, module: nn.Module, matrix: str, units: int) -> Weight | float:
     """What is added to each unit: 0 where the module has no other parameter, NaN where it has others than one number for each unit."""
     held = stores.contents(module).get("_parameters") or {}
     others = [name for name, tensor in held.items() if isinstance(tensor, Tensor) and name != matrix]
@@ -161,7 +161,7 @@ def _bias_of(cast: Cast, module: nn.Module, matrix: str, units: int) -> Weight |
         return 0.0
     if len(others) > 1 or tuple(held[others[0]].shape) != (units,):
         return math.nan
-    return next((one for one in cast.weights if one.owner() is module and one.name == others[0]), math.nan)
+    return next((one for one in index.weights if one.owner() is module and one.name == others[0]), math.nan)
 
 
 def _is_matrix(tensor: Tensor) -> bool:

@@ -25,7 +25,6 @@ from modlab.running.values import leaves
 from modlab.statistics.memory import local, part_of
 from modlab.watching import axes
 from modlab.watching.batched_statistics import JOINED, LARGE, BatchedStatistics, Readings, ScratchBuffer, evenly, has_numbers
-from modlab.watching.cast import RUN, STACKED, Cast, Member, Weight
 from modlab.watching.last_step import LastPass, run_aside
 from modlab.watching.light_samples import LightSamples
 from modlab.watching.module_hooks import ModuleHooks
@@ -35,6 +34,7 @@ from modlab.watching.shadow import Shadow
 from modlab.watching.steps import Steps
 from modlab.watching.units import MOST, Units, is_silenced, is_silencing
 from modlab.watching.updates import MovedElsewhere, UpdateGroup, Updates
+from modlab.watching.watch_index import RUN, STACKED, Member, WatchIndex, Weight
 
 RARELY = 5
 """Parameters, which change slowly, are measured in every so-manieth of samples in a row, and so are units of large outputs."""
@@ -75,7 +75,7 @@ class Shared:
         elsewhere: what moves parameters, besides the optimizers.
     """
 
-    cast: Cast
+    index: WatchIndex
     roots: set[int]
     modules: ModuleHooks
     steps: Steps
@@ -100,7 +100,7 @@ class Sample:
     def __init__(self, ends: Look, shared: Shared, number: int, *, alone: bool) -> None:
         start = clock.now()
         self.ends, self.shared, self._number = ends, shared, number
-        self.cast, self.step = shared.cast, shared.steps.made
+        self.index, self.step = shared.index, shared.steps.made
         self.forwards = self.backwards = 0
         self.evaluated = 0  # calls of the root in evaluation mode that built a graph
         self.thrown = False  # whether a scaler skipped a step in it, and the gradients of another one came
@@ -108,9 +108,9 @@ class Sample:
         self.tasks: set[int] = set()  # backward passes
         self.carried = True  # whether at the start of each of them there were gradients already
         self.saturated: dict[str, tuple[float, float, bool]] = {}  # shares at both ends, and whether it may be a gate
-        self._parts = self.cast.parts
+        self._parts = self.index.parts
         self._part = number % self._parts
-        self.binned = self.cast.history.wants_bins()
+        self.binned = self.index.history.wants_bins()
         self.back = ReadBack()
         self.gauge = BatchedStatistics(self.binned, self.back, shared.scratch)
         self.moves = Updates()
@@ -130,7 +130,7 @@ class Sample:
         self._by_identity: dict[int, tuple[int, Weight, Tensor]] = {}
         self._theirs: set[int] = set()  # the parameters that only these hold
         self._read_parameters = self._read_gradients = self._by_hand = False
-        self._also = number % RARELY == 0 or alone or self.cast.parts > 1
+        self._also = number % RARELY == 0 or alone or self.index.parts > 1
         shared.modules.on()
         self.seconds = self._opened = clock.now() - start
         self.counted = 0.0  # seconds of them that it took to count units
@@ -156,14 +156,14 @@ class Sample:
             if not self._inside and not self._begins_pass(module):
                 return
             self._inside += 1
-        elif id(module) in self.cast.members and args and isinstance(args[0], Tensor) and torch.is_grad_enabled():
+        elif id(module) in self.index.members and args and isinstance(args[0], Tensor) and torch.is_grad_enabled():
             with without_torch_function():
                 self._see_activation(module, args[0])
 
     @timed
     def leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Its forward has returned."""
-        member, is_root = self.cast.members.get(id(module)), id(module) in self.shared.roots
+        member, is_root = self.index.members.get(id(module)), id(module) in self.shared.roots
         if (member is None and not is_root) or run_aside():
             return
         again = graph_task() != -1  # computed once more under checkpointing
@@ -227,7 +227,7 @@ class Sample:
     def _ask_zeroed(self) -> None:
         """Whether a parameter that had a gradient has none now: those of several models are zeroed at different times."""
         graded = []
-        for weight in self.cast.weights:
+        for weight in self.index.weights:
             tensor = weight.tensor() if weight.felt and weight.trainable else None
             if tensor is None:
                 continue
@@ -267,7 +267,7 @@ class Sample:
 
     def _take(self, member: Member, module: Module, args: tuple[Any, ...], output: Any, *, again: bool) -> None:
         if not again:
-            self.cast.calls(member)
+            self.index.calls(member)
         if self._parts > 1 and not self._takes(member.place) and member.path:
             return
         tensor = _first(output)
@@ -288,20 +288,20 @@ class Sample:
 
     def _measure(self, member: Member, tensor: Tensor, rows: list[int]) -> None:
         """The activation, once for all modules that hand on the same tensor."""
-        row = self.cast.activation(member)
+        row = self.index.activation(member)
         if row < 0 or row in rows:  # too many; or a wrapper's, and what it wraps
             return
         rows.append(row)
         if len(rows) == 1:
             self.gauge.add(rows, tensor, fleeting=True)
-        self.cast.history.describe(row, tensor)
+        self.index.history.describe(row, tensor)
 
     def _await(self, member: Member, tensor: Tensor, members: list[Member]) -> None:
         """Its gradient, by one hook for all of them."""
-        row = self.cast.gradient(member)
+        row = self.index.gradient(member)
         if row < 0:
             return
-        self.cast.history.describe(row, tensor)
+        self.index.history.describe(row, tensor)
         members.append(member)
         if len(members) == 1:
             self.hooks.add(tensor, partial(self._graded, members))
@@ -341,7 +341,7 @@ class Sample:
             if function not in self._told:
                 self._saturates(maker.path, taken, ends)
         elif maker is not None:
-            path = self.cast.members[id(module)].path or "the model"
+            path = self.index.members[id(module)].path or "the model"
             self._see(maker, module, taken, f"the input of {path}", output=False)
 
     def _saturates(self, path: str, tensor: Tensor, ends: tuple[float, float]) -> None:
@@ -434,7 +434,7 @@ class Sample:
             if also:
                 if place not in joined:
                     self.gauge.add(weight.rows[:1], tensor)
-                self.cast.history.describe(weight.rows[0], tensor)
+                self.index.history.describe(weight.rows[0], tensor)
             if gradients and id(tensor) not in self._theirs:
                 self._read_gradient(weight, tensor, measured=place in joined)
         self.gauge.settle()
@@ -442,7 +442,7 @@ class Sample:
     def _read_others(self, optimizer: Any) -> None:
         """The parameters and gradients of another optimizer, before its step."""
         if not self._by_identity:
-            self._by_identity = {id(tensor): (place, weight, tensor) for place, weight, tensor in self.cast.present()}
+            self._by_identity = {id(tensor): (place, weight, tensor) for place, weight, tensor in self.index.present()}
         held = (self._by_identity.get(id(tensor)) for group in optimizer.param_groups for tensor in group["params"])
         some = [one for one in held if one is not None]
         moves = self._others[id(optimizer)] = Updates()
@@ -453,7 +453,7 @@ class Sample:
 
     def _of_part(self, *, gradients: bool) -> list[tuple[int, Weight, Tensor]]:
         """The parameters that this sample looks at; of the others it is noted that they have a gradient."""
-        present, parts = self.cast.present(), self._parts
+        present, parts = self.index.present(), self._parts
         mine = [one for one in present if self._takes(one[0]) and one[1].rows[0] >= 0] if parts > 1 else present
         for _, weight, _ in mine:
             weight.met = True
@@ -476,7 +476,7 @@ class Sample:
         return joined
 
     def _join(self, group: UpdateGroup, kind: int, values: Tensor) -> None:
-        self.gauge.join([self.cast.weights[place].rows[kind : kind + 1] for place in group.places], values, group.sizes)
+        self.gauge.join([self.index.weights[place].rows[kind : kind + 1] for place in group.places], values, group.sizes)
 
     def _read_gradient(self, weight: Weight, tensor: Tensor, *, measured: bool = False) -> None:
         gradient = tensor.grad
@@ -488,7 +488,7 @@ class Sample:
         if not measured:
             self.gauge.add(weight.rows[1:2], gradient)
         if self._also or not measured:
-            self.cast.history.describe(weight.rows[1], gradient)
+            self.index.history.describe(weight.rows[1], gradient)
 
     def _look_at_slices(self, weight: Weight, gradient: Tensor) -> None:
         """Which slices of stacked weights have a gradient: an expert without a token has none."""
@@ -528,7 +528,7 @@ class Sample:
         for path, matrix in self.shared.neurons.matrices():
             self.back.ask(matrix, partial(self.flows.__setitem__, (PARAMETER, path)))
         if self.backwards and stepped:
-            self.shared.elsewhere.renew(self._present or self.cast.present(), self.back)
+            self.shared.elsewhere.renew(self._present or self.index.present(), self.back)
         self._present, self._by_identity, self._others = [], {}, {}
         self.back.send()
 
@@ -544,13 +544,13 @@ class Sample:
 
     def _shadow(self, module: Module, output: Any, note: str) -> None:
         """Measure what a module gave in a run of ours; the root was seen in the run of the user's."""
-        member, tensor = self.cast.members.get(id(module)), _first(output)
+        member, tensor = self.index.members.get(id(module)), _first(output)
         if member is None or tensor is None or not member.path:
             return
-        self.cast.calls(member)
-        row = self.cast.activation(member)
+        self.index.calls(member)
+        row = self.index.activation(member)
         self.gauge.add((row,), tensor, fleeting=True)
-        self.cast.history.describe(row, tensor)
+        self.index.history.describe(row, tensor)
         self.gauge.notes[row] = note
 
     def detach(self) -> None:
@@ -561,7 +561,7 @@ class Sample:
 
     def _read_moves(self, moves: Updates) -> None:
         """After the step."""
-        weights, history = self.cast.weights, self.cast.history
+        weights, history = self.index.weights, self.index.history
         for group, deltas in moves.after(self.back, self._moved):
             self._join(group, 2, deltas)
             for place, size, tensor in zip(group.places, group.sizes, group.tensors, strict=True):
@@ -574,13 +574,13 @@ class Sample:
                     history.describe(row, tensor)
 
     def _moved(self, place: int, stuck: float, moved: bool) -> None:
-        weight = self.cast.weights[place]
+        weight = self.index.weights[place]
         weight.moved |= moved
         self.stepped |= moved
         self.stuck[weight.rows[2]] = stuck
 
     def _store(self) -> None:
-        readings, history = self.readings, self.cast.history
+        readings, history = self.readings, self.index.history
         if readings is None:
             return
         places = {row: i for i, row in enumerate(readings.rows.tolist())}
@@ -592,7 +592,7 @@ class Sample:
         history.take(self.step, readings, binned=self.binned)
         low, high = readings.columns[3], readings.columns[4]
         nonzero = ((low != 0) | (high != 0)).tolist()
-        for weight in self.cast.weights:
+        for weight in self.index.weights:
             if not weight.graded:
                 place = places.get(weight.rows[1])
                 weight.graded = place is not None and nonzero[place]

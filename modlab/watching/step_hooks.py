@@ -13,13 +13,13 @@ from torch import Tensor
 from modlab.compat import graph_task, without_autograd
 from modlab.running.guarded import Look, apart, guarded
 from modlab.statistics.memory import local
-from modlab.watching.cast import Cast
 from modlab.watching.controls import Controls
 from modlab.watching.last_step import captured
 from modlab.watching.losses import Losses
 from modlab.watching.nan_guard import NaNGuard
 from modlab.watching.optimizer_hooks import OptimizerHooks
 from modlab.watching.steps import Steps
+from modlab.watching.watch_index import WatchIndex
 
 UNTOLD = 5
 """Changes of the weights in a row of which an optimizer does not tell, that has told of a step before: from then on they are steps."""
@@ -58,16 +58,16 @@ class StepHooks:
 
     Args:
         watch: that is told of them.
-        cast: the parameters, whose changes tell of steps that nobody tells of.
+        index: the parameters, whose changes tell of steps that nobody tells of.
         steps: which they count.
         losses: judged before and after each step.
         guard: that stands by in some.
         controls: what the page asks for between two steps.
     """
 
-    def __init__(self, watch: Watch, cast: Cast, steps: Steps, losses: Losses, guard: NaNGuard, controls: Controls) -> None:
+    def __init__(self, watch: Watch, index: WatchIndex, steps: Steps, losses: Losses, guard: NaNGuard, controls: Controls) -> None:
         self.ends = self._watch = watch
-        self._cast, self._steps, self._losses, self._guard, self._controls = cast, steps, losses, guard, controls
+        self._index, self._steps, self._losses, self._guard, self._controls = index, steps, losses, guard, controls
         self._hooks = OptimizerHooks(self._begins, self._ended)
         self._versions: tuple[int, ...] = ()
         self._begun: tuple[int, ...] = ()
@@ -177,12 +177,12 @@ class StepHooks:
 
     def _weight_versions(self) -> tuple[int, ...]:
         """How often some weights have been changed in place."""
-        some = (weight.tensor() for weight in self._cast.weights[:4])
+        some = (weight.tensor() for weight in self._index.weights[:4])
         return tuple(-1 if one is None or one.is_inference() else one._version for one in some)
 
     def _grads_gone(self) -> bool:
         """Whether what the last backward pass brought was thrown away: a step is over, though no optimizer made one."""
-        for weight in self._cast.weights:
+        for weight in self._index.weights:
             tensor = weight.tensor()
             if tensor is not None and tensor.requires_grad and tensor.grad is not None:
                 return not bool(without_autograd(local(tensor.grad).any))

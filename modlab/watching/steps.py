@@ -8,7 +8,7 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 from torch import Tensor
 
-from modlab.watching.cast import Cast
+from modlab.watching.watch_index import WatchIndex
 from modlab.wording import joined
 
 ROW = 2
@@ -25,7 +25,7 @@ class Steps:
     """Counts them, and knows whose they are.
 
     Args:
-        cast: the parameters that they move.
+        index: the parameters that they move.
         optimizers: whose first one's steps are the steps; none: the first that holds one of the model's parameters. What others
             hold is judged by their own steps, which are not counted, unless they take turns with the first.
 
@@ -39,8 +39,8 @@ class Steps:
         skipped: of the steps looked at, those that no optimizer made though there is one.
     """
 
-    def __init__(self, cast: Cast, optimizers: list[Any]) -> None:
-        self._cast = cast
+    def __init__(self, index: WatchIndex, optimizers: list[Any]) -> None:
+        self._index = index
         self.made = self.others = self.passes = self.wake = self.skipped = 0
         self.under_way = False
         self.call = self._calls = self.thread = self.beside = 0
@@ -58,7 +58,7 @@ class Steps:
         """Begin to count."""
         self.wake = 1
         if self._optimizers:
-            self._cast.own(self.optimizers)
+            self._index.own(self.optimizers)
 
     # ---- whose
 
@@ -92,7 +92,7 @@ class Steps:
         self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
         self._optimizers = [ref(optimizer), *(ref(one) for one in self.optimizers if one is not optimizer)]
         self._catch_up(optimizer)
-        self._cast.own(self.optimizers)
+        self._index.own(self.optimizers)
 
     def _catch_up(self, optimizer: Any) -> None:
         """Its steps count from now on, and so do the last ones."""
@@ -118,7 +118,7 @@ class Steps:
         if not any(one is optimizer for one in self.optimizers):
             self._optimizers.append(ref(optimizer))
             for group in optimizer.param_groups:
-                for weight in map(self._cast.weight, group["params"]):
+                for weight in map(self._index.weight, group["params"]):
                     if weight is not None:
                         weight.owned = True
         return True
@@ -139,7 +139,7 @@ class Steps:
         """Whether an optimizer holds any of the model's parameters."""
         known = self._held.get(optimizer)
         if known is None:
-            known = self._held[optimizer] = any(self._cast.knows(tensor) for group in optimizer.param_groups for tensor in group["params"])
+            known = self._held[optimizer] = any(self._index.knows(tensor) for group in optimizer.param_groups for tensor in group["params"])
         return known
 
     def is_held(self, tensor: Tensor) -> bool:

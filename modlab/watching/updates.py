@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from modlab.statistics.memory import is_there, local
-from modlab.watching.cast import Cast, Weight
 from modlab.watching.elements import EXACT, comparable, selection
 from modlab.watching.readback import Numbers, ReadBack, exact, is_far, lengths
 from modlab.watching.segments import starts_of
 from modlab.watching.steps import Steps
+from modlab.watching.watch_index import WatchIndex, Weight
 
 Told = Callable[[int, float, bool], None]
 """Told of a parameter: its place; of the elements with a gradient, the share that did not move, NaN if none has one; whether any did."""
@@ -98,27 +98,27 @@ class MovedElsewhere:
     """The parameters that something else moves than the optimizers that are known: each keeps a sum, which changes.
 
     Args:
-        cast: the parameters.
+        index: the parameters.
         steps: which know the optimizers.
 
     Attributes:
         paths: of those that were seen to move.
     """
 
-    def __init__(self, cast: Cast, steps: Steps) -> None:
-        self._cast, self._steps = cast, steps
+    def __init__(self, index: WatchIndex, steps: Steps) -> None:
+        self._index, self._steps = index, steps
         self.paths: set[str] = set()
         self._sums: dict[str, float] = {}  # of parameters that no step of the optimizer was seen to move
 
     def renew(self, present: list[tuple[int, Weight, Tensor]], back: ReadBack) -> None:
         """After a step: who is trained may have changed, and what our optimizer does not move another one may."""
-        cast = self._cast
+        index = self._index
         doubtful = []
-        if len(present) < len(cast.weights):  # one was taken away
-            for weight in cast.weights:
+        if len(present) < len(index.weights):  # one was taken away
+            for weight in index.weights:
                 weight.trainable = False
         for _, weight, tensor in present:
-            if cast.is_new(weight, tensor):
+            if index.is_new(weight, tensor):
                 weight.begin_anew(tensor)
                 self.paths.discard(weight.path)
                 self._sums.pop(weight.path, None)
@@ -127,7 +127,7 @@ class MovedElsewhere:
                 doubtful.append((weight, tensor))
         optimizers = self._steps.optimizers
         if optimizers and any(not weight.owned for weight, _ in doubtful):
-            cast.own(optimizers)
+            index.own(optimizers)
         for weight, tensor in doubtful:
             part = local(tensor)
             if weight.path not in self.paths and not weight.moved and comparable(part):

@@ -14,15 +14,15 @@ from torch.nn import Module
 from modlab.inspection import stores
 from modlab.records.finding import Finding
 from modlab.records.watched import Cancelled, Watched, WatchedModule, WatchedParameter
-from modlab.watching.cast import Cast, Member, Weight
 from modlab.watching.steps import Steps
+from modlab.watching.watch_index import Member, WatchIndex, Weight
 
 ROUNDING, COARSE = 256, 1e-2
 """A gradient is rounding alone when its norm is below so many times its dtype's precision of the norms beside it, and below that share."""
 
 
 def taken_down(
-    cast: Cast,
+    index: WatchIndex,
     steps: Steps,
     elsewhere: set[str],
     uncounted: Mapping[str, str],
@@ -33,7 +33,7 @@ def taken_down(
     """All of it.
 
     Args:
-        cast: the modules and parameters.
+        index: the modules and parameters.
         steps: the optimizers that move these.
         elsewhere: parameters that something else moves.
         uncounted: modules whose units are not counted, and why.
@@ -41,44 +41,44 @@ def taken_down(
         ended: the model, once the watch has ended, if it still exists.
         seen: the other fields of `Watched`.
     """
-    late = () if ended is None else cast.late(ended)
+    late = () if ended is None else index.late(ended)
     return Watched(
-        tuple(_module(cast, member) for member in cast.members.values()),
-        tuple(_parameters(cast, steps, elsewhere)),
-        cast.left,
-        cast.selection.patterns,
-        cast.opaque,
+        tuple(_module(index, member) for member in index.members.values()),
+        tuple(_parameters(index, steps, elsewhere)),
+        index.left,
+        index.selection.patterns,
+        index.opaque,
         dict(uncounted),
         passes=steps.passes,
         rate=steps.learning_rate(),
         optimizer=steps.label,
         beside=steps.beside,
-        feeds_others=not any(weight.trainable and weight.felt for weight in cast.weights) and _feeds_others(cast, steps),
+        feeds_others=not any(weight.trainable and weight.felt for weight in index.weights) and _feeds_others(index, steps),
         late=late,
-        late_unowned=tuple(_late_unowned(cast, steps, ended)) if ended is not None and late else (),
+        late_unowned=tuple(_late_unowned(index, steps, ended)) if ended is not None and late else (),
         unregistered=tuple(unregistered),
         **seen,
     )
 
 
-def _module(cast: Cast, member: Member) -> WatchedModule:
-    holds = () if member.called else tuple(_held(cast, member))
+def _module(index: WatchIndex, member: Member) -> WatchedModule:
+    holds = () if member.called else tuple(_held(index, member))
     return WatchedModule(member.path, member.category, member.called, member.order, member.taken, member.container, holds)
 
 
-def _held(cast: Cast, member: Member) -> Iterator[str]:
+def _held(index: WatchIndex, member: Member) -> Iterator[str]:
     module = member.module()
     for name, tensor in ({} if module is None else stores.contents(module).get("_parameters") or {}).items():
         if isinstance(tensor, Tensor):
-            weight = cast.weight(tensor)
+            weight = index.weight(tensor)
             yield weight.path if weight is not None else f"{member.path}.{name}".lstrip(".")
 
 
-def _parameters(cast: Cast, steps: Steps, elsewhere: set[str]) -> Iterator[WatchedParameter]:
-    still = {weight for weight in cast.weights if _is_still(weight)}
-    gradients, rates = Gradients(cast), _rates(steps) if still else {}
+def _parameters(index: WatchIndex, steps: Steps, elsewhere: set[str]) -> Iterator[WatchedParameter]:
+    still = {weight for weight in index.weights if _is_still(weight)}
+    gradients, rates = Gradients(index), _rates(steps) if still else {}
     for weight, (tensor, size) in gradients.greatest.items():
-        owner, slices = _owner(cast, weight), weight.slices
+        owner, slices = _owner(index, weight), weight.slices
         yield WatchedParameter(
             weight.path,
             weight.name,
@@ -118,26 +118,26 @@ def _rates(steps: Steps) -> dict[int, set[float]]:
     return found
 
 
-def _feeds_others(cast: Cast, steps: Steps) -> bool:
+def _feeds_others(index: WatchIndex, steps: Steps) -> bool:
     """Whether what the optimizers hold got gradients, and is not the model's."""
     held = (tensor for optimizer in steps.optimizers for group in optimizer.param_groups for tensor in group["params"])
-    return any(tensor.grad is not None for tensor in held if not cast.knows(tensor))
+    return any(tensor.grad is not None for tensor in held if not index.knows(tensor))
 
 
-def _late_unowned(cast: Cast, steps: Steps, model: Module) -> Iterator[str]:
+def _late_unowned(index: WatchIndex, steps: Steps, model: Module) -> Iterator[str]:
     """Of the parameters that came into the model during the watch, those that no optimizer holds, and that have a gradient.
 
     It may be gone again: then one that stands where another had a gradient will have had one. A running mean of the weights has none.
     """
-    felt = {weight.path for weight in cast.weights if weight.felt}
-    for path, tensor in cast.late_weights(model).items():
+    felt = {weight.path for weight in index.weights if weight.felt}
+    for path, tensor in index.late_weights(model).items():
         if (tensor.grad is not None or path in felt) and not steps.is_held(tensor):
             yield path
 
 
-def _owner(cast: Cast, weight: Weight) -> Member | None:
+def _owner(index: WatchIndex, weight: Weight) -> Member | None:
     owner = weight.owner()
-    return None if owner is None else cast.members.get(id(owner))
+    return None if owner is None else index.members.get(id(owner))
 
 
 @cache
@@ -149,19 +149,19 @@ def _rounding(dtype: torch.dtype) -> float:
 class Gradients:
     """How large the gradients are: the greatest norm that each parameter's had in any sample; read once, when it is asked for."""
 
-    def __init__(self, cast: Cast) -> None:
-        self._cast = cast
+    def __init__(self, index: WatchIndex) -> None:
+        self._index = index
 
     @cached_property
     def _squares(self) -> list[float]:
-        return self._cast.history.greatest()
+        return self._index.history.greatest()
 
     @cached_property
     def greatest(self) -> dict[Weight, tuple[Tensor | None, float]]:
         """Each parameter, what stands there, and the norm: 0 where nothing does."""
         squares = self._squares
         found: dict[Weight, tuple[Tensor | None, float]] = {}
-        for weight in self._cast.weights:
+        for weight in self._index.weights:
             tensor, row = weight.tensor(), weight.rows[1]
             found[weight] = tensor, 0.0 if tensor is None or row < 0 else math.sqrt(squares[row] * tensor.numel())
         return found
@@ -186,9 +186,9 @@ class Gradients:
         share = _rounding(tensor.dtype)
         if not mine < share * self.most:  # of nearly all: nothing beside it can be large enough
             return None
-        other = max((one for one in self._cast.siblings(weight) if one.graded), key=self.size, default=None) or self._largest
+        other = max((one for one in self._index.siblings(weight) if one.graded), key=self.size, default=None) or self._largest
         theirs = self.size(other)
-        if not mine < share * theirs < math.inf or self._cast.history.spoilt((weight.rows[1], other.rows[1])):
+        if not mine < share * theirs < math.inf or self._index.history.spoilt((weight.rows[1], other.rows[1])):
             return None
         # That of a weight is larger than that of its bias by the size of the inputs; what comes back to the module is not.
         back = self._arriving(weight)
@@ -202,11 +202,11 @@ class Gradients:
     @cached_property
     def _largest(self) -> Weight:
         """The parameter with the largest one, beside which one alone in its module stands."""
-        return max((one for one in self._cast.weights if one.graded), key=self.size)
+        return max((one for one in self._index.weights if one.graded), key=self.size)
 
     def _arriving(self, weight: Weight) -> float | None:
         """The greatest norm of what came back to the output of a parameter's module; None where that was not seen."""
-        member = _owner(self._cast, weight)
+        member = _owner(self._index, weight)
         if member is None or member.gradient < 0:
             return None
-        return math.sqrt(self._squares[member.gradient] * self._cast.history.series[member.gradient].count)
+        return math.sqrt(self._squares[member.gradient] * self._index.history.series[member.gradient].count)

@@ -27,7 +27,6 @@ from modlab.running.guarded import apart, guarded, line_of, surely, tell, tried
 from modlab.watching import engine_calls, optimizer_hooks
 from modlab.watching.alerts import Alerts
 from modlab.watching.batched_statistics import BatchedStatistics, ScratchBuffer
-from modlab.watching.cast import Cast
 from modlab.watching.controls import Controls
 from modlab.watching.history import History
 from modlab.watching.last_step import LastPass
@@ -47,6 +46,7 @@ from modlab.watching.unregistered import UnregisteredWeights
 from modlab.watching.updates import MovedElsewhere
 from modlab.watching.verdict import judged
 from modlab.watching.view_snapshots import ViewSnapshots
+from modlab.watching.watch_index import WatchIndex
 from modlab.watching.watched import taken_down
 
 ENOUGH = 2_000
@@ -101,26 +101,26 @@ class Watcher:
         self._wrappers: list[Any] = []
         self.held: Module | None = None  # the model, where nobody else holds it
         self.title = own_class(type(model)).__name__
-        self.cast = Cast(model, Selection(only))
+        self.index = WatchIndex(model, Selection(only))
         self.units: dict[str, Units] = {}
         self.neurons = Neurons()
         self.uncounted: dict[str, str] = {}  # modules whose units are not counted, and why
         self.scalars = Scalars(self.say)
         self.controls = Controls()
         self.schedule = Schedule(budget)
-        self.steps = Steps(self.cast, optimizers)
-        self.elsewhere = MovedElsewhere(self.cast, self.steps)
-        self.alerts = Alerts(self.cast, self.steps, self.elsewhere, self.units)
-        self.losses = Losses(self, self.cast, self.steps, self.schedule)
-        self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.cast.opaque))
+        self.steps = Steps(self.index, optimizers)
+        self.elsewhere = MovedElsewhere(self.index, self.steps)
+        self.alerts = Alerts(self.index, self.steps, self.elsewhere, self.units)
+        self.losses = Losses(self, self.index, self.steps, self.schedule)
+        self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.index.opaque))
         self.light = LightSamples(self, self.modules, self.steps)
         self.unregistered = UnregisteredWeights()
         self.snapshots = ViewSnapshots(self.steps, self.schedule, self.say)
-        self.guard = NaNGuard(self, model, on_nan, self.cast, self.steps, self.schedule, self.losses, self.alerts)
+        self.guard = NaNGuard(self, model, on_nan, self.index, self.steps, self.schedule, self.losses, self.alerts)
         self.tap = self.guard.tap
-        self.step_hooks = StepHooks(self, self.cast, self.steps, self.losses, self.guard, self.controls)
+        self.step_hooks = StepHooks(self, self.index, self.steps, self.losses, self.guard, self.controls)
         self._shared = Shared(
-            self.cast,
+            self.index,
             self.roots,
             self.modules,
             self.steps,
@@ -131,7 +131,7 @@ class Watcher:
             self.light,
             self.elsewhere,
         )
-        self.shadows = shadows and bool(self.cast.opaque)
+        self.shadows = shadows and bool(self.index.opaque)
         self.lock = threading.RLock()
         self.ended: Callable[[], None] | None = None
         self.remarks: list[str] = []
@@ -261,13 +261,13 @@ class Watcher:
 
     def _read_weights(self, step: int) -> None:
         gauge = BatchedStatistics()
-        for weight in self.cast.weights:
+        for weight in self.index.weights:
             tensor = weight.tensor()
             if tensor is not None:
                 gauge.add(weight.rows[:1], tensor)
         readings = gauge.readings()
         if readings is not None:
-            self.cast.history.take(step, readings)
+            self.index.history.take(step, readings)
         self.neurons.finish(step)
 
     @property
@@ -308,21 +308,21 @@ class Watcher:
     @guarded
     def meets(self, wrapper: Module) -> None:
         """What ``torch.compile`` made of the model is called in its place: from now on as the model, of which nothing inside is seen."""
-        member = next((one for one in self.cast.members.values() if not one.path), None)  # the model, or what DDP wraps
+        member = next((one for one in self.index.members.values() if not one.path), None)  # the model, or what DDP wraps
         if member is None or id(wrapper) in self.roots:
             return
         number = id(wrapper)
         self.roots.add(number)
-        self.cast.members[number] = member
+        self.index.members[number] = member
         self._wrappers.append(ref(wrapper, lambda _: self._forget(number)))
-        if "" not in self.cast.opaque:
-            self.cast.opaque = ("", *self.cast.opaque)
+        if "" not in self.index.opaque:
+            self.index.opaque = ("", *self.index.opaque)
             self.modules.stay()
             self.guard.stay()
 
     def _forget(self, wrapper: int) -> None:
         self.roots.discard(wrapper)
-        self.cast.members.pop(wrapper, None)
+        self.index.members.pop(wrapper, None)
 
     @property
     def looks(self) -> bool:
@@ -436,7 +436,7 @@ class Watcher:
 
     def _called(self) -> float:
         """Seconds, about, that it takes torch in a step to call the hooks on modules."""
-        return EACH * self.cast.modules
+        return EACH * self.index.modules
 
     def _end(self, sample: Sample, *, stepped: bool) -> None:
         """Of a sample that an interrupt spoilt, nothing is kept."""
@@ -488,7 +488,7 @@ class Watcher:
 
     def _judge(self, sample: Sample) -> None:
         if not self.neurons.settled and sample.forwards:
-            self.neurons.settle(self.cast)
+            self.neurons.settle(self.index)
         self.neurons.add(sample.step, sample.flows)
         self.stepped |= sample.stepped
         self.alerts.look(sample)
@@ -533,7 +533,7 @@ class Watcher:
     def _obey(self) -> None:
         """Pause, and stop, as the page asks."""
         start = clock.now()
-        alone = not self.cast.distribution.communicates
+        alone = not self.index.distribution.communicates
         if self.controls.paused:
             if not alone:
                 self.controls.resume()
@@ -555,10 +555,10 @@ class Watcher:
 
     def classes(self) -> int:
         """Among how many classes the loss, a cross-entropy, chooses; 0 if it is none, or that cannot be seen."""
-        row = self.cast.history.find("", ACTIVATION)
-        shape = self.cast.history.series[row].shape if row >= 0 else ()
+        row = self.index.history.find("", ACTIVATION)
+        shape = self.index.history.series[row].shape if row >= 0 else ()
         entropy = self.losses.entropy or self.scalars.entropy
-        if not entropy or len(shape) < 2 or row in self.cast.history.parts:
+        if not entropy or len(shape) < 2 or row in self.index.history.parts:
             return 0
         return shape[1] if entropy == PLANES else shape[-1]
 
@@ -581,19 +581,19 @@ class Watcher:
 
     def _remarks(self) -> tuple[str, ...]:
         """What could not be seen."""
-        found = [*self.remarks, *remarks_of(self.cast.distribution)]
+        found = [*self.remarks, *remarks_of(self.index.distribution)]
         if self.tap.is_stage and OF_PIPELINE[STAGE] not in found:
             found.append(OF_PIPELINE[STAGE])
-        if self.cast.distribution.sharded:
-            empty = sum(weight.empty for weight in self.cast.weights)
+        if self.index.distribution.sharded:
+            empty = sum(weight.empty for weight in self.index.weights)
             found.append(UNJUDGED)
             found.append(PARTS + (f"; {format.plural(empty, 'parameter')} {'has' if empty == 1 else 'have'} none here" if empty else ""))
-        elif self.cast.distribution.communicates and self.cast.distribution.world > 1:
+        elif self.index.distribution.communicates and self.index.distribution.world > 1:
             found.append(OWN)
         if self.hidden:
             found.append("the weights changed, by steps of which torch tells nobody: as where one compiled function makes the whole step")
-        if self.cast.parts > 1:
-            found.append(f"the model is very large: each look takes in one of its {self.cast.parts} parts, in turn")
+        if self.index.parts > 1:
+            found.append(f"the model is very large: each look takes in one of its {self.index.parts} parts, in turn")
         if self.steps.skipped:
             skipped = f"at least {format.plural(self.steps.skipped, 'step')} {'was' if self.steps.skipped == 1 else 'were'} skipped"
             found.append(f"{skipped}: the gradients overflowed, as a scaler expects")
@@ -601,10 +601,10 @@ class Watcher:
 
     def shape_of_slots(self) -> tuple[Any, ...]:
         """Equal as long as slots were only added at the end: how often each part's were halved, and how many series there are."""
-        parts = [self.cast.history.slots, self.cast.history.bin_slots, self.neurons.slots]
+        parts = [self.index.history.slots, self.index.history.bin_slots, self.neurons.slots]
         parts += [curve.slots for curve in [*self.scalars.curves.values()]]
         parts += [units.slots for units in [*self.units.values()]]
-        return (len(self.cast.history.series), *self.losses.shape(), *(part.halvings for part in parts))
+        return (len(self.index.history.series), *self.losses.shape(), *(part.halvings for part in parts))
 
     def record(self) -> WatchRecord:
         """All that was seen so far; to read it changes nothing."""
@@ -625,16 +625,16 @@ class Watcher:
                 schedule.spent,
                 loop,
                 schedule.budget,
-                self.cast.history.record(),
+                self.index.history.record(),
                 units,
                 self.neurons.record(),
                 curves,
                 tuple(self.alerts.alerts),
                 remarks=self._remarks(),
                 error=self.error,
-                modules=self.cast.modules,
+                modules=self.index.modules,
                 paused=self.controls.paused and not self.closed,
-                ranks=self.cast.ranks,
+                ranks=self.index.ranks,
             )
         return judged(replace(record, watched=self._watched()))
 
@@ -642,7 +642,7 @@ class Watcher:
         """What a verdict rests on beside the numbers."""
         model, steps = self.model, self.steps
         return taken_down(
-            self.cast,
+            self.index,
             steps,
             self.elsewhere.paths,
             self.uncounted,

@@ -10,7 +10,7 @@ from torch import nn
 
 import modlab
 from modlab.watching import losses
-from modlab.watching.cast import Weight
+from modlab.watching.watch_index import Weight
 from modlab.watching.watcher import watchers
 
 MODULES = 4_000

@@ -1,4 +1,4 @@
-"""Who is watched: the modules of a model and its parameters, each in its place, without keeping them alive."""
+"""The index of a watch: the modules of a model and its parameters, each in its place, without keeping them alive."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ WHOLE, PART, RUN = 4_000, 1_000, 25
 in runs of neighbours."""
 
 
-class Cast:
+class WatchIndex:
     """The modules and parameters of a model, all or some.
 
     Args:
