@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts import find_chromium
+from tests.browser import kernels
 from tests.browser.jupyterlab import JupyterLab
 
 HERE = Path(__file__).parent
@@ -30,8 +31,8 @@ def chromium() -> Path:
 
 
 @pytest.fixture(scope="session")
-def lab_server(chromium: Path) -> Iterator[JupyterLab]:
-    with JupyterLab(chromium) as lab:
+def lab_server(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterLab]:
+    with kernels.server(tmp_path_factory.mktemp("kernels")) as environment, JupyterLab(chromium, environment=environment) as lab:
         yield lab
 
 
