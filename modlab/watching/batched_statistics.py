@@ -122,15 +122,15 @@ class BatchedStatistics:
     Args:
         binned: whether to take histograms too.
         back: brings what an accelerator measured; who gives one sends and reads it before asking for the readings.
-        tray: of which nobody else makes use meanwhile.
+        scratch: the memory in which small tensors are joined; nobody else makes use of it meanwhile.
     """
 
-    def __init__(self, binned: bool = True, back: ReadBack | None = None, tray: ScratchBuffer | None = None) -> None:
+    def __init__(self, binned: bool = True, back: ReadBack | None = None, scratch: ScratchBuffer | None = None) -> None:
         self._binned = binned
         self._own = back is None
         self._back = back or ReadBack()
-        self._tray = tray or ScratchBuffer()
-        self._tray.laid = []
+        self._scratch = scratch or ScratchBuffer()
+        self._scratch.laid = []
         self._pools: dict[torch.device, _Pool] = {}
         self._done: list[_Batch] = []
         self._turn = 0
@@ -179,26 +179,26 @@ class BatchedStatistics:
         return [(start + i, some) for i, some in enumerate(rows)]
 
     def _lay(self, values: Tensor, size: int) -> tuple[int, list[tuple[int, Rows, int]]]:
-        """Copy numbers that lie here onto the tray: where they begin, and the list that is to say whose they are."""
-        tray = self._tray
-        start = tray.used
+        """Copy numbers that lie here into the scratch buffer: where they begin, and the list that is to say whose they are."""
+        scratch = self._scratch
+        start = scratch.used
         if start + size > BATCH:
             self._clear()
             start = 0
         plain = values if values.dtype is torch.float32 and not values.is_neg() else values.to(torch.float32).resolve_neg()
-        tray.numbers[start : start + size] = plain.numpy().ravel()
-        return start, tray.laid
+        scratch.numbers[start : start + size] = plain.numpy().ravel()
+        return start, scratch.laid
 
     def _clear(self) -> None:
-        """Measure what lies on the tray."""
-        laid, self._tray.laid = self._tray.laid, []
+        """Measure what lies in the scratch buffer."""
+        laid, self._scratch.laid = self._scratch.laid, []
         if laid:
             ends = [end for _, _, end in laid]
             sizes = [end - start for start, end in pairwise([0, *ends])]
-            self._measure_here([(turn, rows) for turn, rows, _ in laid], self._tray.numbers[: ends[-1]], sizes)
+            self._measure_here([(turn, rows) for turn, rows, _ in laid], self._scratch.numbers[: ends[-1]], sizes)
 
     def _measure_here(self, rows: list[tuple[int, Rows]], numbers: Floats, sizes: list[int]) -> None:
-        columns, nan = columns_here(numbers, sizes, self._tray.room if len(numbers) <= BATCH else None)
+        columns, nan = columns_here(numbers, sizes, self._scratch.room if len(numbers) <= BATCH else None)
         self._done.append(_Batch(rows, columns, nan, _keys(numbers, sizes) if self._binned else [None] * len(sizes)))
 
     def _put(self, rows: Rows, tensor: Tensor, size: int) -> None:

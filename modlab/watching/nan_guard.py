@@ -35,7 +35,7 @@ GLANCE, RARELY = 6e-6, 16
 """Seconds that a glance takes in a training: three times as many as where nothing else is done. And steps between two of them at most."""
 
 GLANCED = 0.15
-"""Of the budget, what glances may take: where steps are so quick that one in each takes more, only some are glanced at."""
+"""Of the budget, what light looks may take: where steps are so quick that one in each takes more, only some are looked at."""
 
 
 class Watch(Look, Protocol):
@@ -137,7 +137,7 @@ class NaNGuard:
             self._narrow = None if self.found else self._checking().narrow
 
     def pay(self) -> None:
-        """For the glances, and a step that it stood by in; not for the replay of a NaN, which comes once."""
+        """For the light looks, and a step that it stood by in; not for the replay of a NaN, which comes once."""
         step, took = self._steps.made, 0.0
         if step == self._paid:
             return

@@ -112,7 +112,7 @@ class Sample:
         self._part = number % self._parts
         self.binned = self.index.history.wants_bins()
         self.back = ReadBack()
-        self.gauge = BatchedStatistics(self.binned, self.back, shared.scratch)
+        self.statistics = BatchedStatistics(self.binned, self.back, shared.scratch)
         self.moves = Updates()
         self._wanted = shared.neurons.begin()
         self.readings: Readings | None = None
@@ -217,7 +217,7 @@ class Sample:
                 self.tasks.add(task)
                 if self.carried:
                     self._ask_zeroed()
-            self.gauge.add([member.gradient for member in members], gradient, fleeting=True)
+            self.statistics.add([member.gradient for member in members], gradient, fleeting=True)
             for member in members:
                 units = self.shared.units.get(member.path)
                 if units is not None and units.feels():
@@ -293,7 +293,7 @@ class Sample:
             return
         rows.append(row)
         if len(rows) == 1:
-            self.gauge.add(rows, tensor, fleeting=True)
+            self.statistics.add(rows, tensor, fleeting=True)
         self.index.history.describe(row, tensor)
 
     def _await(self, member: Member, tensor: Tensor, members: list[Member]) -> None:
@@ -433,11 +433,11 @@ class Sample:
         for place, weight, tensor in self._present:
             if also:
                 if place not in joined:
-                    self.gauge.add(weight.rows[:1], tensor)
+                    self.statistics.add(weight.rows[:1], tensor)
                 self.index.history.describe(weight.rows[0], tensor)
             if gradients and id(tensor) not in self._theirs:
                 self._read_gradient(weight, tensor, measured=place in joined)
-        self.gauge.settle()
+        self.statistics.settle()
 
     def _read_others(self, optimizer: Any) -> None:
         """The parameters and gradients of another optimizer, before its step."""
@@ -449,7 +449,7 @@ class Sample:
         joined = self._read_joined(also=False, gradients=True, groups=moves.before([(place, tensor) for place, _, tensor in some]))
         for place, weight, tensor in some:
             self._read_gradient(weight, tensor, measured=place in joined)
-        self.gauge.settle()
+        self.statistics.settle()
 
     def _of_part(self, *, gradients: bool) -> list[tuple[int, Weight, Tensor]]:
         """The parameters that this sample looks at; of the others it is noted that they have a gradient."""
@@ -476,7 +476,7 @@ class Sample:
         return joined
 
     def _join(self, group: UpdateGroup, kind: int, values: Tensor) -> None:
-        self.gauge.join([self.index.weights[place].rows[kind : kind + 1] for place in group.places], values, group.sizes)
+        self.statistics.join([self.index.weights[place].rows[kind : kind + 1] for place in group.places], values, group.sizes)
 
     def _read_gradient(self, weight: Weight, tensor: Tensor, *, measured: bool = False) -> None:
         gradient = tensor.grad
@@ -486,7 +486,7 @@ class Sample:
         if weight.stacked:
             self._look_at_slices(weight, gradient)
         if not measured:
-            self.gauge.add(weight.rows[1:2], gradient)
+            self.statistics.add(weight.rows[1:2], gradient)
         if self._also or not measured:
             self.index.history.describe(weight.rows[1], gradient)
 
@@ -501,7 +501,7 @@ class Sample:
         for _, weight, tensor in self._present:
             if id(tensor) not in self._theirs:
                 self._read_gradient(weight, tensor)
-        self.gauge.settle()
+        self.statistics.settle()
 
     @property
     def in_evaluation(self) -> bool:
@@ -524,7 +524,7 @@ class Sample:
             self._read_moves(self.moves)
         if again is not None:
             Shadow(self._shadow).run(*again)
-        self.gauge.finish()
+        self.statistics.finish()
         for path, matrix in self.shared.neurons.matrices():
             self.back.ask(matrix, partial(self.flows.__setitem__, (PARAMETER, path)))
         if self.backwards and stepped:
@@ -539,7 +539,7 @@ class Sample:
     def finish(self) -> None:
         """Put all readings into the history."""
         self.back.read()
-        self.readings = self.gauge.readings()
+        self.readings = self.statistics.readings()
         self._store()
 
     def _shadow(self, module: Module, output: Any, note: str) -> None:
@@ -549,9 +549,9 @@ class Sample:
             return
         self.index.calls(member)
         row = self.index.activation(member)
-        self.gauge.add((row,), tensor, fleeting=True)
+        self.statistics.add((row,), tensor, fleeting=True)
         self.index.history.describe(row, tensor)
-        self.gauge.notes[row] = note
+        self.statistics.notes[row] = note
 
     def detach(self) -> None:
         """Take all hooks off."""
@@ -567,9 +567,9 @@ class Sample:
             for place, size, tensor in zip(group.places, group.sizes, group.tensors, strict=True):
                 row = weights[place].rows[2]
                 if not group.whole:
-                    self.gauge.notes[row] = evenly(size, local(tensor).numel(), part_of(tensor))
+                    self.statistics.notes[row] = evenly(size, local(tensor).numel(), part_of(tensor))
                 elif weights[place].part:
-                    self.gauge.notes[row] = weights[place].part
+                    self.statistics.notes[row] = weights[place].part
                 if self._also:
                     history.describe(row, tensor)
 
@@ -587,7 +587,7 @@ class Sample:
         for row, stuck in self.stuck.items():
             if row in places:
                 readings.columns[-1, places[row]] = stuck
-        for row, note in self.gauge.notes.items():
+        for row, note in self.statistics.notes.items():
             history.note(row, note)
         history.take(self.step, readings, binned=self.binned)
         low, high = readings.columns[3], readings.columns[4]

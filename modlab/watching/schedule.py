@@ -87,8 +87,8 @@ class Schedule:
         """Divide the budget, at the beginning or anew."""
         whole, light, page = (0.08, 0.84, 0.08) if self.counting else (0.52, 0.3, 0.18)
         loop = 0.0 if now is None else self.loop(now)
-        for purse, part in ((self.whole, whole), (self.light, light), (self.page, page)):
-            purse.refill(self.budget * part, loop)
+        for budget, part in ((self.whole, whole), (self.light, light), (self.page, page)):
+            budget.refill(self.budget * part, loop)
 
     @property
     def spent(self) -> float:
@@ -118,12 +118,12 @@ class Schedule:
         """Whether the first samples are over."""
         return self._origin is not None
 
-    def wait(self, purse: Budget, now: float) -> int:
-        """The steps until a purse, and the whole budget, cover its next expense; at least 1."""
+    def wait(self, budget: Budget, now: float) -> int:
+        """The steps until this budget, and the one of all parts together, cover its next expense; at least 1."""
         loop = self.loop(now)
         left = self.budget - min(self.stood / loop, GUARDED * self.budget) if loop > 0 else self.budget
-        missing = (self.spent - self.stood + purse.last) / left - loop
-        return max(purse.wait(loop, self.pace), math.ceil(missing / self.pace) if missing > 0 and self.pace > 0 else 1)
+        missing = (self.spent - self.stood + budget.last) / left - loop
+        return max(budget.wait(loop, self.pace), math.ceil(missing / self.pace) if missing > 0 and self.pace > 0 else 1)
 
     def loop(self, now: float) -> float:
         """Seconds that the loop has taken since the budget counts."""

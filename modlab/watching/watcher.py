@@ -260,12 +260,12 @@ class Watcher:
         self.close("ended")
 
     def _read_weights(self, step: int) -> None:
-        gauge = BatchedStatistics()
+        statistics = BatchedStatistics()
         for weight in self.index.weights:
             tensor = weight.tensor()
             if tensor is not None:
-                gauge.add(weight.rows[:1], tensor)
-        readings = gauge.readings()
+                statistics.add(weight.rows[:1], tensor)
+        readings = statistics.readings()
         if readings is not None:
             self.index.history.take(step, readings)
         self.neurons.finish(step)
@@ -468,12 +468,12 @@ class Watcher:
         if self.light.back.waiting and (wait or self.light.back.ready()):
             self.light.back.read()
 
-    def _spend(self, purse: Budget, seconds: float, sample: Sample | None = None, start: float = 0.0) -> None:
+    def _spend(self, budget: Budget, seconds: float, sample: Sample | None = None, start: float = 0.0) -> None:
         """Pay for a look, and learn how long the steps before it took; the first samples are free, and show what the next ones cost."""
         now = clock.now()
         schedule = self.schedule
         if schedule.began:
-            purse.spend(seconds)
+            budget.spend(seconds)
             schedule.tick(self.step, now)
             return
         if sample is None:
@@ -515,12 +515,12 @@ class Watcher:
         if self._owed or self.light.back.waiting:
             steps.wake = step + 1 if not self.light.on else steps.wake
 
-    def _after(self, purse: Budget) -> int:
-        """The step at which a purse has room again."""
+    def _after(self, budget: Budget) -> int:
+        """The step at which a budget has room again."""
         schedule = self.schedule
         if not schedule.began or schedule.budget >= 1:
             return self.step
-        return self.step + schedule.wait(purse, clock.now())
+        return self.step + schedule.wait(budget, clock.now())
 
     def _end_light_samples(self) -> None:
         self.light.end()

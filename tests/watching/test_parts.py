@@ -33,10 +33,10 @@ AT = {name: i for i, name in enumerate(COLUMNS)}
 
 
 def read(*tensors: Tensor) -> np.ndarray:
-    gauge = BatchedStatistics()
+    statistics = BatchedStatistics()
     for i, tensor in enumerate(tensors):
-        gauge.add((i,), tensor)
-    readings = gauge.readings()
+        statistics.add((i,), tensor)
+    readings = statistics.readings()
     assert readings is not None
     order = np.argsort(readings.rows)
     return readings.columns[:, order]
@@ -61,10 +61,10 @@ def test_of_a_very_large_tensor_a_part_speaks_for_all(shape: tuple[int, ...]) ->
     x = torch.randn(shape) + torch.arange(shape[0]).view(-1, *[1] * (len(shape) - 1)) % 7
     if len(shape) > 1:
         x += torch.arange(shape[1]).view(1, -1, *[1] * (len(shape) - 2)) % 5
-    gauge = BatchedStatistics()
-    gauge.add((0,), x)
-    readings = gauge.readings()
-    assert readings is not None and gauge.notes[0].startswith("≈ from ")
+    statistics = BatchedStatistics()
+    statistics.add((0,), x)
+    readings = statistics.readings()
+    assert readings is not None and statistics.notes[0].startswith("≈ from ")
     column = readings.columns[:, 0]
     assert column[AT["mean"]] == pytest.approx(x.mean().item(), abs=0.05 * x.std().item())
     assert math.sqrt(column[AT["var"]]) == pytest.approx(x.std().item(), rel=0.05)
@@ -72,12 +72,12 @@ def test_of_a_very_large_tensor_a_part_speaks_for_all(shape: tuple[int, ...]) ->
 
 def test_what_is_not_finite_is_counted_and_left_out() -> None:
     x = torch.tensor([1.0, math.nan, math.inf, 3.0, -math.inf])
-    gauge = BatchedStatistics()
-    gauge.add((0,), torch.ones(3))
-    gauge.add((1,), x)
-    gauge.add((2,), torch.full((4,), math.nan))
-    gauge.add((3,), torch.full((4,), math.inf))
-    readings = gauge.readings()
+    statistics = BatchedStatistics()
+    statistics.add((0,), torch.ones(3))
+    statistics.add((1,), x)
+    statistics.add((2,), torch.full((4,), math.nan))
+    statistics.add((3,), torch.full((4,), math.inf))
+    readings = statistics.readings()
     assert readings is not None
     assert readings.columns[AT["bad"]].tolist() == [0, 3, 4, 4]
     assert readings.nan.tolist() == [False, True, True, False]
@@ -86,25 +86,25 @@ def test_what_is_not_finite_is_counted_and_left_out() -> None:
 
 
 def test_a_tensor_with_several_series_is_measured_once_for_all() -> None:
-    gauge = BatchedStatistics()
-    gauge.add((4, 2, -1), torch.tensor([1.0, 2.0]))
-    readings = gauge.readings()
+    statistics = BatchedStatistics()
+    statistics.add((4, 2, -1), torch.tensor([1.0, 2.0]))
+    readings = statistics.readings()
     assert readings is not None
     assert readings.rows.tolist() == [4, 2]
-    assert gauge is not None and (readings.columns[AT["mean"]] == 1.5).all()
+    assert statistics is not None and (readings.columns[AT["mean"]] == 1.5).all()
 
 
-def test_more_than_a_tray_holds_is_measured_in_turns_and_keeps_its_order() -> None:
-    tray = ScratchBuffer()
-    for _ in range(2):  # a tray is used again
-        gauge = BatchedStatistics(tray=tray)
+def test_more_than_the_scratch_buffer_holds_is_measured_in_turns_and_keeps_its_order() -> None:
+    scratch = ScratchBuffer()
+    for _ in range(2):  # it is used again
+        statistics = BatchedStatistics(scratch=scratch)
         tensors = [torch.randn(LARGE - 1 - i) for i in range(2 * BATCH // LARGE + 1)]
         for i, tensor in enumerate(tensors):
-            gauge.add((i,), tensor)
+            statistics.add((i,), tensor)
         joined = [torch.randn(BATCH - 7), torch.randn(99)]
-        gauge.join([(len(tensors),), (len(tensors) + 1,)], torch.cat(joined), [len(one) for one in joined])
-        gauge.add((len(tensors) + 2,), torch.randn(4).bfloat16())
-        readings = gauge.readings()
+        statistics.join([(len(tensors),), (len(tensors) + 1,)], torch.cat(joined), [len(one) for one in joined])
+        statistics.add((len(tensors) + 2,), torch.randn(4).bfloat16())
+        readings = statistics.readings()
         assert readings is not None
         assert readings.rows.tolist() == [*range(len(tensors) + 3)]
         means = [one.double().mean().item() for one in (*tensors, *joined)]
@@ -118,26 +118,26 @@ def test_negated_views_are_read_as_what_they_are() -> None:
 
 
 def test_a_fleeting_tensor_may_change_afterwards() -> None:
-    gauge, x = BatchedStatistics(), torch.ones(4)
-    gauge.add((0,), x, fleeting=True)
+    statistics, x = BatchedStatistics(), torch.ones(4)
+    statistics.add((0,), x, fleeting=True)
     x.zero_()
-    readings = gauge.readings()
+    readings = statistics.readings()
     assert readings is not None and readings.columns[AT["mean"], 0] == 1
 
 
 def test_what_has_no_values_says_why() -> None:
-    gauge = BatchedStatistics()
-    gauge.add((0,), torch.empty(3, device="meta"))
-    assert gauge.readings() is None
-    assert "meta" in gauge.notes[0]
+    statistics = BatchedStatistics()
+    statistics.add((0,), torch.empty(3, device="meta"))
+    assert statistics.readings() is None
+    assert "meta" in statistics.notes[0]
 
 
 def test_what_is_not_finite_is_in_no_bin() -> None:
-    gauge, history = BatchedStatistics(), History()
+    statistics, history = BatchedStatistics(), History()
     rows = tuple(history.row(path, "parameter") for path in "abc")
     for row, values in zip(rows, ([math.nan] * 4, [math.inf, -math.inf], [1.0, math.nan, 1.0, math.inf, -1.0]), strict=True):
-        gauge.add((row,), torch.tensor(values))
-    readings = gauge.readings()
+        statistics.add((row,), torch.tensor(values))
+    readings = statistics.readings()
     assert readings is not None
     history.take(0, readings)
     made = history.record().bins[0]
@@ -147,9 +147,9 @@ def test_what_is_not_finite_is_in_no_bin() -> None:
 
 @given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=50))
 def test_every_value_is_in_its_bin(values: list[float]) -> None:
-    gauge = BatchedStatistics()
-    gauge.add((0,), torch.tensor(values))
-    readings = gauge.readings()
+    statistics = BatchedStatistics()
+    statistics.add((0,), torch.tensor(values))
+    readings = statistics.readings()
     assert readings is not None
     top = readings.highest()
     made = shares(readings, top)[0] * len(values)
@@ -167,9 +167,9 @@ def test_bins_move_when_greater_values_come() -> None:
     history = History(8, 8)
     row = history.row("a", ACTIVATION)
     for step, scale in enumerate((1.0, 1.0, 1000.0)):
-        gauge = BatchedStatistics()
-        gauge.add((row,), torch.tensor([1.0, -2.0, 0.0, 0.5]) * scale)
-        readings = gauge.readings()
+        statistics = BatchedStatistics()
+        statistics.add((row,), torch.tensor([1.0, -2.0, 0.0, 0.5]) * scale)
+        readings = statistics.readings()
         assert readings is not None
         history.add(step, readings.rows, readings.columns)
         history.add_bins(step, readings.rows, shares(readings, history.tops(readings.rows, readings.highest())))
