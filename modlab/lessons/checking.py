@@ -20,7 +20,7 @@ from modlab.frozen import frozen
 from modlab.lessons.cards import Card, CardRecord
 from modlab.lessons.content import Mistake, Task
 from modlab.lessons.features import available
-from modlab.lessons.isolation import custody
+from modlab.lessons.isolation import isolated
 
 Outcome = Literal["correct", "not yet", "not attempted", "not possible"]
 LONG = 400  # characters of an expected or a found value
@@ -87,7 +87,7 @@ def _judged(task: Task, answer: Any) -> CheckResult:
         return CheckResult(task.name, "not attempted")
     passed = 0
     failure: BaseException | None = None
-    with custody(answer) as left:
+    with isolated(answer) as left:
         try:
             for probe in task.probes:
                 torch.manual_seed(passed)

@@ -24,7 +24,7 @@ Left = list[str]
 
 
 @contextmanager
-def custody(*answers: Any) -> Iterator[Left]:
+def isolated(*answers: Any) -> Iterator[Left]:
     """Run something under a fixed seed, and put the world back as it was.
 
     Each thing is put back by itself: one that cannot be is told, and keeps no other from it. An interrupt meanwhile comes afterwards.

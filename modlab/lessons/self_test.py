@@ -14,7 +14,7 @@ from modlab.lessons import answers, beliefs
 from modlab.lessons.checking import CheckResult, evaluate, judge
 from modlab.lessons.content import Content, Question, Task
 from modlab.lessons.features import available
-from modlab.lessons.isolation import custody
+from modlab.lessons.isolation import isolated
 
 
 def rehearse(content: Content) -> Iterator[str]:
@@ -40,7 +40,7 @@ def of_question(question: Question) -> Iterator[str]:
         yield f"its own answer {question.answer!r} counts as wrong"
     yield from _wrong(question)
     if question.proof is not None and _possible(question):
-        with custody():
+        with isolated():
             torch.manual_seed(0)
             proved = question.proof()
         if not question.kind.right(question.kind.read(proved), read.said):

@@ -34,7 +34,7 @@ from modlab.lessons.checking import evaluate, fail, judge, require_equal, untouc
 from modlab.lessons.content import Mistake, Question, Task, Wrong
 from modlab.lessons.expectation import Expectation, ExpectationError
 from modlab.lessons.features import available
-from modlab.lessons.isolation import custody
+from modlab.lessons.isolation import isolated
 from modlab.lessons.kinds import Choice, Name, Number, Order, Several, Shape, UnreadableError, YesNo
 from modlab.lessons.modification import KnobError
 
@@ -340,7 +340,7 @@ def test_hints_come_one_by_one_and_the_solution_last():
 )
 def test_what_is_left_on_is_put_back_and_told(leave, word):
     call = nn.Module.__call__
-    with custody() as left:
+    with isolated() as left:
         leave()
     assert len(left) == 1 and word in left[0]
     assert nn.Module.__call__ is call and not hasattr(nn.Module, "forward_twice")
@@ -350,7 +350,7 @@ def test_what_is_left_on_is_put_back_and_told(leave, word):
 
 
 def test_a_part_of_torch_that_was_imported_meanwhile_stays():
-    with custody() as left:
+    with isolated() as left:
         torch.nn.loaded_late = types.ModuleType("torch.nn.loaded_late")
     assert left == [] and "loaded_late" in vars(torch.nn)
     del torch.nn.loaded_late
@@ -364,7 +364,7 @@ def test_random_numbers_and_a_given_module_are_as_they_were():
     random.seed(5)
     model = nn.BatchNorm1d(2)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    with custody(model) as left:
+    with isolated(model) as left:
         torch.rand(7), random.random()
         model(torch.randn(8, 2))
         model.eval()
@@ -376,8 +376,8 @@ def test_random_numbers_and_a_given_module_are_as_they_were():
     assert torch.equal(torch.rand(2), expected[0]) and random.random() == expected[1]
 
 
-def test_custody_also_holds_when_something_is_raised():
-    with pytest.raises(ZeroDivisionError), custody() as left:
+def test_isolation_also_holds_when_something_is_raised():
+    with pytest.raises(ZeroDivisionError), isolated() as left:
         torch.set_grad_enabled(False)
         warnings.simplefilter("ignore")
         raise ZeroDivisionError
@@ -660,7 +660,7 @@ def world():
 @pytest.mark.parametrize(("leave", "word"), LEFT_ON.values(), ids=LEFT_ON)
 def test_whatever_is_left_on_is_put_back(leave, word):
     before, functions = world(), (torch.allclose, torch.Tensor.__eq__, torch.optim.SGD.step, print, modlab.tree, torch.autograd.backward)
-    with custody() as left:
+    with isolated() as left:
         leave()
     _KEPT.clear()
     assert world() == before
@@ -671,7 +671,7 @@ def test_whatever_is_left_on_is_put_back(leave, word):
 def test_all_of_it_at_once_and_an_error_too():
     before = world()
     leave = [do for name, (do, _) in LEFT_ON.items() if name not in ("builtin", "stdout", "tensor", "inference")]
-    with pytest.raises(ZeroDivisionError), custody() as left:
+    with pytest.raises(ZeroDivisionError), isolated() as left:
         for do in leave:
             do()
         raise ZeroDivisionError
@@ -682,7 +682,7 @@ def test_all_of_it_at_once_and_an_error_too():
 def test_what_the_user_had_on_stays_on():
     with _Mode(), _Dispatch(), torch.autocast("cpu"), torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x), torch.no_grad():
         before = world()
-        with custody() as left:
+        with isolated() as left:
             pass
         assert world() == before and left == []
 
@@ -693,7 +693,7 @@ def test_a_working_folder_that_is_gone_is_no_trouble(tmp_path, monkeypatch):
     os.chdir(tmp_path / "here")
     (tmp_path / "here").rmdir()
     try:
-        with custody() as left:
+        with isolated() as left:
             os.chdir("/")
         assert Lesson("01_a_module").check("Affine", 3).outcome == "not yet"
     finally:
@@ -704,7 +704,7 @@ def test_a_working_folder_that_is_gone_is_no_trouble(tmp_path, monkeypatch):
 def test_a_folder_that_the_answer_removes_is_told(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with custody() as left:
+    with isolated() as left:
         os.chdir(tmp_path)
         (tmp_path / "here").rmdir()
     assert len(left) == 1 and "working folder" in left[0] and "could not be put back" in left[0]
