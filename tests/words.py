@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modlab.wording import alerts, cards, checks, events, experiments, kinds, mistakes
+from modlab.wording import alerts, births, cards, checks, events, experiments, kinds, mistakes
 from modlab.wording.fixes import FIXES
 
 SAID = ("text", "fix", "headline", "advice", "reason")
@@ -29,6 +29,9 @@ def mute(patch: pytest.MonkeyPatch) -> None:
         (checks._AT, "x"),
         (checks._ALL, "x"),
         (events._WORDS, lambda facts: "x"),
+        (births.BIRTHS, "x"),
+        (births.CAUSES, "x"),
+        (births.DOUBTS, "x"),
         (experiments.EXPERIMENTS, "x"),
         (cards.REASONS, "x"),
         (cards.CHECK_REASONS, "x"),

@@ -245,7 +245,7 @@ class Alert(Finding):
             "rounding".
         path: of the module or parameter.
         facts: what the sentence is made of; of a NaN "where" is the place of its birth: "forward", "backward", "the loss", "the batch",
-            "the weights", or "" if that is not known.
+            "the weights", or "" if that is not known, and "birth" what was seen there.
         step: at which it was first seen.
         unit: which unit of the module, or None; `units`: which ones, where an alert is about several.
         steps, inputs: how many it rests on.

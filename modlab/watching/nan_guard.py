@@ -12,7 +12,7 @@ from torch.nn import Module
 from modlab import wording
 from modlab.compat import dispatch_modes, without_torch_function
 from modlab.errors import NotFiniteError
-from modlab.records.finding import Fact, Remedy
+from modlab.records.finding import Fact
 from modlab.records.watch import Alert
 from modlab.running import clock
 from modlab.running.guarded import Look, guarded
@@ -26,7 +26,7 @@ from modlab.watching.steps import Steps
 from modlab.watching.watch_index import WatchIndex
 
 if TYPE_CHECKING:
-    from modlab.watching.replay import Birth
+    from modlab.watching.nan_origin import Birth
 
 EACH = 2e-6
 """Seconds that a pair of hooks costs each call of a module, beside what it takes itself: torch goes another way then."""
@@ -248,9 +248,8 @@ class NaNGuard:
 def _born(birth: Birth, finding: NonFinite, passed: NonFinite | None) -> Alert:
     """What the step that was run again tells; of a batch or weights that were spoilt before, since when."""
     kind, path = (birth.kind or finding.kind, birth.path) if birth.where else (finding.kind, finding.path)
-    text = {"begin": birth.begin, "rest": birth.why if birth.begin else birth.text, "remark": birth.remark}
-    facts: dict[str, Fact] = {"seen": "again", "where": birth.where, **text}
-    fixes, step = (Remedy(advice=birth.fix),) if birth.fix else (), finding.step
+    facts: dict[str, Fact] = {"seen": "again", "where": birth.where, **birth.facts}
+    fixes, step = birth.fixes, finding.step
     if passed is not None and birth.where in ("the batch", "the weights"):
         facts, fixes, step = {**facts, **passed.facts}, fixes or (HOLD,), passed.step
     return alert(kind, path, step, facts, *fixes, steps=1, trace=birth.trace)

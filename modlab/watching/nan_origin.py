@@ -6,12 +6,12 @@ is infinite on purpose, as a mask of attention is, and does no harm, is not name
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 
-from modlab import format
-from modlab.records.structure import ROOT
-from modlab.records.trace import Event, Value
+from modlab.frozen import frozen
+from modlab.records.finding import Fact, Remedy
+from modlab.records.trace import Event, TraceRecord, Value
 
 _OPERATORS = {
     "x + y": "add",
@@ -32,31 +32,36 @@ _OPERATORS = {
     "y ** x": "pow",
 }
 _ON_PURPOSE = ("inf", "-inf", "nan")
-DATA = "look at the data where this batch is made"
-_LARGEST = {"float16": "65,504", "bfloat16": "3.39e38", "float32": "3.40e38", "float64": "1.80e308"}
+_BOUNDED = ("float16", "bfloat16", "float32", "float64")
+DATA = Remedy("look at the data")
+Cause = tuple[dict[str, Fact], tuple[Remedy, ...]]
+"""Why it is so, as facts with their kind under "cause"; and what can be done. Nothing where the numbers do not tell."""
 
 
-class NaNOrigin(NamedTuple):
-    """Where it began.
+@frozen
+class Birth:
+    """Where the numbers of a step ceased to be finite.
 
     Attributes:
-        where: "forward", "the batch" or "the weights".
-        path: of the module, or the tensor's name; `name` is what is called there.
-        event: its number in the trace.
-        kind: "nan" or "inf".
-        text: a sentence; `fix` is advice.
-        begin: where the sentence begins with the place, what it says of that; `why` is what follows.
+        where: "forward", "backward", "the loss", "the batch", "the weights", or "" if it was not found.
+        path: of the module at fault; of a parameter or input, its name; "" where the model as a whole is meant, or nothing was found.
+        kind: "nan" or "inf", or "".
+        facts: what was seen, or why nothing was: "birth" is a key of `wording.births.BIRTHS`, which says what the others mean;
+            "doubts" are keys of `wording.births.DOUBTS`.
+        fixes: what can be done.
+        event: the number of what is at fault in the trace, or -1.
+        trace: the pass that was run again; None if none was.
+        exact: the pass was the same one, as far as can be told.
     """
 
-    where: str
-    path: str
-    name: str
-    event: int
-    kind: str
-    text: str
-    fix: str = ""
-    begin: str = ""
-    why: str = ""
+    where: str = ""
+    path: str = ""
+    kind: str = ""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    fixes: tuple[Remedy, ...] = ()
+    event: int = -1
+    trace: TraceRecord | None = None
+    exact: bool = True
 
 
 class NaNOrigins:
@@ -77,7 +82,7 @@ class NaNOrigins:
                 if value.number and is_bad(value) and value.number not in taken:
                     self._makers.setdefault(value.number, event)
 
-    def of_outputs(self, root: Event) -> NaNOrigin | None:
+    def of_outputs(self, root: Event) -> Birth | None:
         """Why the outputs of the root's call are not finite; None if they are."""
         bad = [value for value in root.outputs if is_bad(value)]
         seen: set[int] = set()
@@ -87,7 +92,7 @@ class NaNOrigins:
                 return found
         return self._first(self._ended) if bad else None
 
-    def _of_value(self, value: Value, taker: Event, root: Event, seen: set[int]) -> NaNOrigin | None:
+    def _of_value(self, value: Value, taker: Event, root: Event, seen: set[int]) -> Birth | None:
         """Follow one value to where it comes from; None if it is like that on purpose."""
         if value.number in seen:
             return None
@@ -108,7 +113,7 @@ class NaNOrigins:
         # all that it took is infinite on purpose: it is at fault where it makes NaN of that
         return _born(maker) if any(map(_holds_nan, maker.outputs)) and not any(map(_holds_nan, bad)) else None
 
-    def _without_maker(self, value: Value, taker: Event, root: Event, seen: set[int]) -> NaNOrigin | None:
+    def _without_maker(self, value: Value, taker: Event, root: Event, seen: set[int]) -> Birth | None:
         given = next((one for one in root.inputs if one.number == value.number and is_bad(one)), None)
         if given is not None:
             return _batch(given, root)
@@ -130,7 +135,7 @@ class NaNOrigins:
             if above == outer.index:
                 yield event
 
-    def _first(self, events: Iterable[Event]) -> NaNOrigin | None:
+    def _first(self, events: Iterable[Event]) -> Birth | None:
         """The first of some events that makes NaN or infinities of finite numbers, where the way cannot be followed."""
         for event in events:
             if any(map(is_bad, event.outputs)) and not any(map(is_bad, event.inputs)) and not _on_purpose(event):
@@ -169,51 +174,35 @@ def _ended(events: Sequence[Event]) -> Iterator[Event]:
         yield stack.pop()
 
 
-def _born(event: Event) -> NaNOrigin:
+def _born(event: Event) -> Birth:
     value = next((one for one in event.outputs if _holds_nan(one)), None) or next(one for one in event.outputs if is_bad(one))
-    path, kind = event.path or "", kind_of_value(value)
-    place = f" in {path or ROOT}" if event.kind == "function" else f" of {path or ROOT}" if event.kind == "hook" else ""
-    subject = f"{event.name}{place}" if event.kind != "module" else f"{path or ROOT} ({event.name})"
-    at = f" ({event.where})" if event.where and event.kind != "module" else ""
-    finite = not any(map(is_bad, event.inputs))
-    source = "from finite numbers" if finite else "from infinities that are there on purpose"
-    why, fix = explain(word_of(event.name), event.inputs, value, forward=True)
-    begin = f"{subject} gives {amount(value)} {source}{at}"
-    return NaNOrigin("forward", path, event.name, event.index, kind, f"{begin}: {why}" if why else begin, fix, begin, why)
+    cause, fixes = explain(word_of(event.name), event.inputs, value, forward=True)
+    facts: dict[str, Fact] = {"birth": "made", "event": event.kind, "name": event.name, **counts(value), **cause}
+    facts |= {"on purpose": any(map(is_bad, event.inputs)), "at": event.where if event.kind != "module" else ""}
+    return Birth("forward", event.path or "", kind_of_value(value), facts, fixes, event.index)
 
 
-def _batch(value: Value, root: Event) -> NaNOrigin:
+def _batch(value: Value, root: Event) -> Birth:
     name = value.name or "the input"
-    return NaNOrigin(
-        "the batch",
-        name,
-        name,
-        root.index,
-        kind_of_value(value),
-        f"the batch: {name} holds {amount(value)}",
-        DATA,
-    )
+    return Birth("the batch", name, kind_of_value(value), {"birth": "batch", **counts(value)}, (DATA,), root.index)
 
 
-def _weights(value: Value) -> NaNOrigin:
-    text = f"{value.owner} held {amount(value)} before this step began"
-    return NaNOrigin("the weights", value.owner, value.owner, -1, "nan", text, begin=text)
+def _weights(value: Value) -> Birth:
+    return Birth("the weights", value.owner, "nan", {"birth": "held before", **counts(value)})
 
 
-def _unseen(event: Event, value: Value) -> NaNOrigin:
-    path = event.path or ""
-    text = f"what {event.name} in {path or ROOT} takes holds {amount(value)}, made where it cannot be seen"
-    return NaNOrigin("forward", path, event.name, event.index, kind_of_value(value), text, begin=text)
+def _unseen(event: Event, value: Value) -> Birth:
+    facts: dict[str, Fact] = {"birth": "unseen", "name": event.name, **counts(value)}
+    return Birth("forward", event.path or "", kind_of_value(value), facts, event=event.index)
 
 
-def amount(value: Value) -> str:
-    """How many numbers of a tensor are not finite: "3 NaN of 640 numbers"."""
+def counts(value: Value) -> dict[str, Fact]:
+    """How many numbers of a tensor there are, and how many of each kind are not finite."""
     stats = value.stats
     if stats is None:
-        return "NaN or infinity"
-    found = [(stats.nan, "NaN"), (stats.posinf, "+inf"), (stats.neginf, "-inf")]
-    parts = [f"{count:,} {word}" for count, word in found if count]
-    return f"{' and '.join(parts)} of {format.plural(stats.count, 'number')}"
+        return {}
+    bad = {name: getattr(stats, name) for name in ("nan", "posinf", "neginf")}
+    return {**{name: count for name, count in bad.items() if count}, "numbers": stats.count}
 
 
 def word_of(name: str) -> str:
@@ -221,7 +210,7 @@ def word_of(name: str) -> str:
     return _OPERATORS.get(name, name.rpartition(".")[2].strip("_").lower())
 
 
-def explain(word: str, inputs: Sequence[Value], value: Value | None, *, forward: bool) -> tuple[str, str]:
+def explain(word: str, inputs: Sequence[Value], value: Value | None, *, forward: bool) -> Cause:
     """Why a function gives what is not finite, and what can be done; as far as the numbers tell.
 
     Args:
@@ -235,32 +224,30 @@ def explain(word: str, inputs: Sequence[Value], value: Value | None, *, forward:
     if not forward:
         return _explain_backward(word, zeros)
     if word in ("log", "log2", "log10") and (zeros or negative):
-        what = " and ".join(filter(None, (f"{zeros:,} of its inputs are 0" * bool(zeros), "some are negative" * negative)))
-        return what, "keep its input above zero: torch.log(x.clamp_min(1e-8))"
+        return {"cause": "log", "zeros": zeros, "negative": negative}, (Remedy("keep above zero"),)
     if word in ("div", "true_divide", "reciprocal", "rsqrt") and measured and measured[-1].zeros:
-        return f"{measured[-1].zeros:,} of the numbers it divides by are 0", "add a small number to what it divides by: x / (y + 1e-8)"
+        return {"cause": "division", "zeros": measured[-1].zeros}, (Remedy("add to the divisor"),)
     if word == "sqrt" and negative:
-        return "some of its inputs are negative", "keep its input at zero or above: torch.sqrt(x.clamp_min(0))"
+        return {"cause": "root"}, (Remedy("keep at zero or above"),)
     if word in ("softmax", "log_softmax") and any(one.neginf for one in measured):
-        return "a row of its input is -inf throughout", "let the mask leave at least one place in each row"
+        return {"cause": "masked row"}, (Remedy("leave one in each row"),)
     overflows = value is not None and value.stats is not None and (value.dtype == "float16" or not value.stats.nan)
-    if value is not None and overflows and value.dtype in _LARGEST:
-        return f"{value.dtype} holds numbers up to {_LARGEST[value.dtype]}", _for_overflow(value.dtype)
-    return "", ""
+    if value is not None and overflows and value.dtype in _BOUNDED:
+        return overflow(value.dtype, Remedy("wider dtype" if value.dtype == "float16" else "smaller numbers"))
+    return {}, ()
 
 
-def _explain_backward(word: str, zeros: int) -> tuple[str, str]:
-    mask = "; if it stands under torch.where, mask what goes into it, not what comes out"
+def overflow(dtype: str, fix: Remedy) -> Cause:
+    """A number too large for its dtype."""
+    return {"cause": "overflow", "dtype": dtype}, (fix,)
+
+
+def _explain_backward(word: str, zeros: int) -> Cause:
+    steep: dict[str, Fact] = {"cause": "slope at 0"}
     if word in ("sqrt", "rsqrt") or "norm" in word:
-        return "its slope at 0 is infinite", f"keep what is under the root above zero: torch.sqrt(x + 1e-8){mask}"
+        return steep, (Remedy("root above zero"),)
     if word in ("log", "log2", "log10", "div", "reciprocal", "pow"):
-        return "its slope at 0 is infinite" if zeros else "", f"keep it away from zero: add 1e-8{mask}"
+        return steep if zeros else {}, (Remedy("away from zero"),)
     if word in ("acos", "asin", "atan2", "acosh", "atanh"):
-        return "its slope is infinite at the end of its range", f"keep its input inside: x.clamp(-1 + 1e-6, 1 - 1e-6){mask}"
-    return "", ""
-
-
-def _for_overflow(dtype: str) -> str:
-    if dtype == "float16":
-        return "run this part in float32: with torch.autocast(device_type, enabled=False), or use bfloat16"
-    return "make what goes in smaller: a lower learning rate, torch.nn.utils.clip_grad_norm_, a normalization before it"
+        return {"cause": "slope at the end"}, (Remedy("inside its range"),)
+    return {}, ()

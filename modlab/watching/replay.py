@@ -15,15 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab import format
 from modlab.comparing.input_copies import InputCopies
 from modlab.comparing.modes import as_written, quiet
 from modlab.compat import tensor_hooks, without_modes, without_torch_function
-from modlab.frozen import frozen
 from modlab.inspection import stores
 from modlab.inspection.distributed import FSDP2, distribution_of
 from modlab.inspection.tensor_difference import equal_bits
-from modlab.records.structure import ROOT
+from modlab.records.finding import Fact, Remedy
 from modlab.records.trace import Event, TraceRecord
 from modlab.running.guarded import afterwards
 from modlab.running.sandbox import Sandbox
@@ -36,50 +34,16 @@ from modlab.tracing.tensor_ids import version_of, versions_of
 from modlab.watching.finiteness import is_plain, kind_of
 from modlab.watching.last_step import LastPass, LastStep, sample_of, unseen
 from modlab.watching.nan_in_backward import NaNInBackward, Turn
-from modlab.watching.nan_origin import DATA, NaNOrigin, NaNOrigins, amount, explain, is_bad, kind_of_value, word_of
+from modlab.watching.nan_origin import DATA, Birth, Cause, NaNOrigins, counts, explain, is_bad, kind_of_value, overflow, word_of
 
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
-_SCALED = "a GradScaler skips such a step and lowers its scale: look at it only if it goes on"
-_LOSS = "look at the loss: the log of a probability that is 0, the mean of nothing, a target that is NaN"
-
-
-@frozen
-class Birth:
-    """Where the numbers of a step ceased to be finite.
-
-    Attributes:
-        path: of the module at fault; of a parameter or input, its name; "" where the model as a whole is meant, or nothing was found.
-        where: "forward", "backward", "the loss", "the batch", "the weights", or "" if it was not found.
-        text: a sentence, with the evidence, or with the reason why it was not found; `fix` is advice.
-        trace: the pass that was run again; None if none was.
-        exact: the pass was the same one, as far as can be told; else `remark` says why not.
-        kind: "nan" or "inf", or "".
-        begin: where the text begins with the place, what it says of that; `why` is what follows.
-        name: what is called there ("torch.log", "Linear", "SqrtBackward0"); `event` is its number in the trace, or -1.
-    """
-
-    path: str
-    where: str
-    text: str
-    trace: TraceRecord | None = None
-    exact: bool = True
-    kind: str = ""
-    name: str = ""
-    event: int = -1
-    fix: str = ""
-    remark: str = ""
-    begin: str = ""
-    why: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.text} ({self.remark})" if self.remark else self.text
 
 
 def birthplace(model: Module, memory: LastStep) -> Birth:
     """Run the training passes since the last step again until one gives what is not finite, and tell where that begins.
 
     Everything is put back bit for bit: weights, buffers, the very tensors in ``.grad``, random generators, flags, versions.
-    Nothing is raised: what goes wrong is in the text.
+    Nothing is raised: what goes wrong is among the facts.
 
     Args:
         model: the root of `memory`; its weights are those that the passes were run with.
@@ -89,7 +53,7 @@ def birthplace(model: Module, memory: LastStep) -> Birth:
         with unseen(), quiet(True), torch.inference_mode(False), torch.enable_grad(), torch.autograd.set_detect_anomaly(False):
             return _Search(model, memory).birth()
     except Exception as error:  # noqa: BLE001 - the training goes on
-        return Birth("", "", f"the step could not be run again: {one_line(error)}", exact=False)
+        return _nowhere("failed", error=one_line(error))
 
 
 class _Search:
@@ -109,21 +73,21 @@ class _Search:
         weights = self._weights()
         if weights is not None:
             return self._batch(weights)
-        refusal = self._refusal()
-        if refusal:
-            return Birth("", "", f"the step was not run again: {refusal}", exact=False)
+        spread = distribution_of(self._model)
+        if spread.communicates:
+            return _nowhere("other ranks", kinds=tuple(spread.kinds), world=spread.world)
         passes = [one for one in self._memory.passes if one.finished]
         if not passes:
-            hidden = ": it is compiled in its place (model.compile()), where torch tells no hook of its calls" if self._compiled else ""
-            return Birth("", "", f"the step was not run again: no training pass of the model was seen in it{hidden}", exact=False)
-        found = self._among(passes)
-        return self._placed(found)
+            return _nowhere("no pass, compiled" if self._compiled else "no pass")
+        return self._doubted(self._among(passes))
 
-    def _placed(self, found: Birth) -> Birth:
+    def _doubted(self, found: Birth) -> Birth:
         """With what there is to be doubted."""
-        doubts = list(dict.fromkeys(self._doubts))
-        remark = f"replay may differ: {'; '.join(doubts)}" if doubts else ""
-        return replace(found, exact=not doubts, remark=remark)
+        if not self._doubts:
+            return replace(found, exact=True)
+        doubts: dict[str, Fact] = {"doubts": tuple(dict.fromkeys(self._doubts))}
+        dropped: dict[str, Fact] = {"dropped": self._memory.dropped} if "dropped" in self._doubts else {}
+        return replace(found, exact=False, facts={**found.facts, **doubts, **dropped})
 
     def _weights(self) -> Birth | None:
         """A parameter that was not finite before."""
@@ -131,9 +95,8 @@ class _Search:
             for one in self._roster.parameters:
                 part = local(one.tensor).detach()
                 if is_plain(part) and (kind := kind_of(part)):
-                    bad = _amount(part, kind) + (" of this rank's part" if part.shape != one.tensor.shape else "")
-                    text = f"the weights: {one.path} holds {bad} before the step, so an earlier step spoilt it"
-                    return Birth(one.path, "the weights", text, kind=kind, name=one.path)
+                    facts = {"birth": "weights", **_counts(part, kind), "part": part.shape != one.tensor.shape}
+                    return Birth("the weights", one.path, kind, facts)
         return None
 
     def _batch(self, weights: Birth) -> Birth:
@@ -146,15 +109,9 @@ class _Search:
                 given += [leaf for leaf in arguments((), (), one.kwargs) if _is_untouched(leaf[1])]
                 for name, thing, _ in given:
                     if issubclass(type(thing), Tensor) and is_plain(thing) and kind_of(thing.detach()) == "nan":
-                        text = f"the batch: {name} holds {_amount(thing.detach(), 'nan')}, and {weights.path} is spoilt already"
-                        return Birth(name, "the batch", text, kind="nan", name=name, fix=DATA)
+                        facts = {"birth": "batch", **_counts(thing.detach(), "nan"), "spoilt": weights.path}
+                        return Birth("the batch", name, "nan", facts, (DATA,))
         return weights
-
-    def _refusal(self) -> str:
-        spread = distribution_of(self._model)
-        if spread.communicates:
-            return f"a pass talks to the other ranks ({', '.join(spread.kinds)} over {spread.world}), which would have to take part"
-        return ""
 
     def _among(self, passes: Sequence[LastPass]) -> Birth:
         with _aside():
@@ -165,17 +122,16 @@ class _Search:
         if found.where or trace is None:
             return found
         if self._memory.dropped:
-            self._doubts.append(f"{format.plural(self._memory.dropped, 'pass', 'passes')} of this step were not kept")
+            self._doubts.append("dropped")
         if spoilt is not None and not self._doubts and not trace.error:
             return self._elsewhere(spoilt, len(passes), trace)
-        self._doubts = self._doubts or ["the run is not deterministic, or something outside of the model changed"]
-        text = f"run again, it raises {trace.error}" if trace.error else "run again, the step gives finite numbers alone"
-        return Birth("", "", text, trace, exact=False)
+        self._doubts = self._doubts or ["changes"]
+        return replace(_nowhere("raises", error=trace.error) if trace.error else _nowhere("finite"), trace=trace)
 
     def _all_again(self, passes: Sequence[LastPass], sandbox: Sandbox) -> tuple[Birth, list[str]]:
         """The first pass in which a birth has a place, else the last one; and what there is to be doubted of it, or of all."""
         sandbox.add(self._model)
-        found, doubts = Birth("", "", ""), list[str]()
+        found, doubts = Birth(), list[str]()
         for place, one in enumerate(passes):
             if place:
                 sandbox.restoration.renew()
@@ -186,27 +142,27 @@ class _Search:
             doubts += self._doubts
         return found, doubts
 
-    def _spoilt(self) -> tuple[str, str, torch.dtype] | None:
-        """The first parameter whose gradient is not finite as it is there: its path, NaN or infinity, and the dtype."""
+    def _spoilt(self) -> tuple[str, str, str] | None:
+        """The first parameter whose gradient is not finite as it is there: its path, "nan" or "inf", and the dtype."""
         for one in self._roster.parameters:
             gradient = one.tensor.grad if one.tensor.is_leaf else None
             if gradient is not None and is_plain(gradient) and (kind := kind_of(gradient)):
-                return one.path, kind, gradient.dtype
+                return one.path, kind, _named(gradient.dtype)
         return None
 
-    def _elsewhere(self, spoilt: tuple[str, str, torch.dtype], passes: int, trace: TraceRecord) -> Birth:
+    def _elsewhere(self, spoilt: tuple[str, str, str], passes: int, trace: TraceRecord) -> Birth:
         """Each pass is the same pass, and all it gives is finite."""
         path, kind, dtype = spoilt
         if passes > 1:
-            text = f"backward: each of the {passes} passes gives finite gradients, and their sum at {path} is not"
-            return Birth(path, "backward", text, trace, kind=kind, name="sum", fix=_fix(kind, dtype))
-        text = (
-            f"the gradients of the pass are finite, and that of {path} is not when the step begins: "
-            "it comes from another loss, from gradient clipping, or was not zeroed"
-        )
-        return Birth(
-            path, "backward", text, trace, kind=kind, name=path, fix="look at what stands between loss.backward() and optimizer.step()"
-        )
+            return Birth(
+                "backward",
+                path,
+                kind,
+                {"birth": "sum of passes", "passes": passes},
+                _scaled(kind, dtype)[1],
+                trace=trace,
+            )
+        return Birth("backward", path, kind, {"birth": "elsewhere"}, (Remedy("look after backward"),), trace=trace)
 
     def _again(self, one: LastPass) -> Birth:
         """Run one pass; a birth without a place if all is finite."""
@@ -228,31 +184,31 @@ class _Search:
         self._memory.put_back(one)
         with as_written(self._compiled):
             found, record = recorder.run(lambda: afterwards(backward.close, run))
-        return replace(found or Birth("", "", ""), trace=record)
+        return replace(found or Birth(), trace=record)
 
     def _doubt(self, one: LastPass) -> None:
         """What may make the pass another one."""
         with _aside():
             given, named = versions_of(leaves(one.args)), versions_of(leaves(one.kwargs))
             if given != one.versions or (one.kwargs and named != one.late):
-                self._doubts.append("inputs were changed in place")
+                self._doubts.append("inputs changed")
             if any(version_of(gradient) != one.written.get(place) for place, gradient in one.gradients.items()):
-                self._doubts.append("the gradient of the outputs was changed in place")
+                self._doubts.append("gradient changed")
         if one.partly:
-            self._doubts.append("buffers that the model changes were too large to be kept")
+            self._doubts.append("buffers not kept")
         if self._compiled:
-            self._doubts.append("the model is compiled, and is run here as it is written")
+            self._doubts.append("compiled")
         if not stores.mode(self._model):
-            self._doubts.append("the model was switched to eval mode since")
+            self._doubts.append("in evaluation mode")
 
     def _look(self, one: LastPass, recorder: Recorder, backward: NaNInBackward, output: Any, given: Any) -> Birth | None:
         with _aside():
             outputs = [(place, thing) for place, (_, thing, _) in enumerate(leaves(output)) if issubclass(type(thing), Tensor)]
             self._compare(one, dict(outputs))
             if any(is_plain(tensor) and kind_of(tensor.detach()) for _, tensor in outputs):
-                origin = _origin(recorder.record().events)
-                if origin is not None:
-                    return _of_origin(origin)
+                found = _of_outputs(recorder.record().events)
+                if found is not None:
+                    return found
             for gradient in one.gradients.values():
                 kind = kind_of(gradient) if is_plain(gradient) else ""
                 if kind:  # of another pass it is not known whether its outputs were finite
@@ -260,7 +216,7 @@ class _Search:
             pairs = [(tensor, one.gradients[place]) for place, tensor in outputs if tensor.requires_grad and place in one.gradients]
             pairs = [(tensor, gradient) for tensor, gradient in pairs if tensor.shape == gradient.shape]
             if one.beyond:
-                self._doubts.append("gradients of outputs were too large to be kept")
+                self._doubts.append("gradients not kept")
             del outputs
         if not pairs:
             return None
@@ -276,7 +232,7 @@ class _Search:
                 continue
             alike = now is not None and now.shape == sample.shape and torch.allclose(now, sample.to(now.dtype), 1e-3, 1e-5, equal_nan=True)
             self._other = not alike
-            self._doubts.append("run again, the outputs are not the same" + (" bit for bit" if alike else ": the run is not deterministic"))
+            self._doubts.append("rounded otherwise" if alike else "other outputs")
             return
 
     def _backward(self, pairs: list[tuple[Tensor, Tensor]], recorder: Recorder, backward: NaNInBackward, given: Any) -> Birth | None:
@@ -290,7 +246,7 @@ class _Search:
             ]
         if backward.again:
             if self._parallel or any(tensor_hooks(tensor) for _, tensor in wanted):
-                self._doubts.append("the backward pass of reentrant checkpoints would run hooks of parameters, and was left out")
+                self._doubts.append("reentrant")
                 return None
             torch.autograd.backward(outputs, gradients)
             came = [(path, tensor.grad) for path, tensor in wanted]
@@ -314,10 +270,15 @@ class _Search:
         with _aside():
             for path, gradient in came:
                 if gradient is not None and is_plain(gradient) and (kind := kind_of(gradient)):
-                    text = f"the gradients that meet at {path} are finite, and add up to {_amount(gradient, kind)}"
-                    return Birth(path, "backward", text, kind=kind, name=path, fix=_fix(kind, gradient.dtype))
+                    return Birth(
+                        "backward",
+                        path,
+                        kind,
+                        {"birth": "sum", **_counts(gradient, kind)},
+                        _scaled(kind, _named(gradient.dtype))[1],
+                    )
         if FSDP2 in distribution_of(self._model).kinds:  # the pass is made with other tensors than the parameters
-            self._doubts.append("FSDP2 gives parameters their gradients by hooks of its own, which were not run")
+            self._doubts.append("FSDP2")
         return None
 
 
@@ -365,40 +326,32 @@ def _put_buffers(one: LastPass) -> None:
                 buffer.store[buffer.name] = buffer.copy.clone()
 
 
-def _origin(events: Sequence[Event]) -> NaNOrigin | None:
+def _nowhere(birth: str, **facts: Fact) -> Birth:
+    """That nothing was found, and why."""
+    return Birth(facts={"birth": birth, **facts}, exact=False)
+
+
+def _of_outputs(events: Sequence[Event]) -> Birth | None:
     root = next((event for event in events if event.kind == "module" and event.path == ""), None)
     return None if root is None else NaNOrigins(events).of_outputs(root)
 
 
-def _of_origin(origin: NaNOrigin) -> Birth:
-    found = Birth(origin.path, origin.where, origin.text, kind=origin.kind, name=origin.name, event=origin.event, fix=origin.fix)
-    return replace(found, begin=origin.begin, why=origin.why) if origin.path else found
-
-
 def _of_loss(gradient: Tensor, kind: str) -> Birth:
-    what = _amount(gradient, kind)
-    text = f"the loss: the model's outputs are finite, and the gradient that comes back from the loss holds {what}"
-    if kind == "inf" and gradient.dtype is torch.float16:
-        return Birth("", "the loss", f"{text}: float16 holds numbers up to 65,504", kind=kind, fix=_SCALED)
-    return Birth("", "the loss", text, kind=kind, fix=_LOSS)
+    cause, fixes = _scaled(kind, _named(gradient.dtype))
+    return Birth("the loss", "", kind, {"birth": "loss", **_counts(gradient, kind), **cause}, fixes or (Remedy("look at the loss"),))
 
 
 def _of_turn(turn: Turn, events: Sequence[Event]) -> Birth:
-    path, words = turn.path or "", {"nan": "NaN", "inf": "infinity"}
-    share = f"{turn.bad:,} of {format.plural(turn.size, 'number')}"
+    path, scaled = turn.path or "", _scaled(turn.kind, turn.dtype)
+    count: dict[str, Fact] = {"bad": turn.bad, "numbers": turn.size}
     if not turn.node:
-        text = f"backward: the gradients that meet in {path or ROOT} are finite, and their sum is {words[turn.kind]} in {share}"
-        return Birth(path, "backward", text, kind=turn.kind, name="sum", fix=_SCALED if turn.dtype == "float16" else "")
+        return Birth("backward", path, turn.kind, {"birth": "sum inside", **count}, scaled[1])
     word = _word(turn.node)
     event = next((one for one in events if one.kind == "function" and one.path == turn.path and _same(word_of(one.name), word)), None)
-    why, fix = explain(word, () if event is None else event.inputs, None, forward=False)
-    if turn.kind == "inf" and turn.dtype == "float16":
-        why, fix = "float16 holds numbers up to 65,504", _SCALED
-    place = f"{event.name} in {path or ROOT}" if event is not None else path or ROOT
-    at = f", {event.where}" if event is not None and event.where else ""
-    text = f"backward: {place} ({turn.node}{at}) makes {words[turn.kind]} of finite gradients, in {share}{f': {why}' if why else ''}"
-    index = event.index if event is not None else _call(events, turn.path)
-    return Birth(path, "backward", text, kind=turn.kind, name=turn.node, event=index, fix=fix)
+    cause, fixes = scaled if scaled[1] else explain(word, () if event is None else event.inputs, None, forward=False)
+    name, at, index = ("", "", _call(events, turn.path)) if event is None else (event.name, event.where, event.index)
+    facts = {"birth": "node", "node": turn.node, "name": name, "at": at, **count, **cause}
+    return Birth("backward", path, turn.kind, facts, fixes, index)
 
 
 def _arrival(events: Sequence[Event]) -> Birth | None:
@@ -406,11 +359,8 @@ def _arrival(events: Sequence[Event]) -> Birth | None:
     for event in events:
         value = next(filter(is_bad, event.inputs), None) if event.kind == "gradient" else None
         if value is not None and event.path is not None:
-            place = event.path or ROOT
-            text = (
-                f"backward: the gradient that arrives at the output of {place} holds {amount(value)}, and is the first that is not finite"
-            )
-            return Birth(event.path, "backward", text, kind=kind_of_value(value), name=event.name, event=_call(events, event.path))
+            facts = {"birth": "arrives", **counts(value)}
+            return Birth("backward", event.path, kind_of_value(value), facts, event=_call(events, event.path))
     return None
 
 
@@ -427,11 +377,16 @@ def _same(function: str, node: str) -> bool:
     return bool(name) and (name == node or (len(name) > 2 and (name in node or node in name)))
 
 
-def _fix(kind: str, dtype: torch.dtype) -> str:
-    return _SCALED if kind == "inf" and dtype is torch.float16 else ""
+def _named(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
-def _amount(tensor: Tensor, kind: str) -> str:
+def _scaled(kind: str, dtype: str) -> Cause:
+    """Why a gradient is infinite in float16: a scale of the loss is tried out."""
+    return overflow(dtype, Remedy("loss scale")) if kind == "inf" and dtype == "float16" else ({}, ())
+
+
+def _counts(tensor: Tensor, kind: str) -> dict[str, Fact]:
+    """How many numbers are NaN, or infinite; and of how many."""
     bad = int(torch.isnan(tensor).sum()) if kind == "nan" else tensor.numel() - int(torch.isfinite(tensor).sum())
-    what = f"{bad:,} NaN" if kind == "nan" else format.plural(bad, "infinity", "infinities")
-    return f"{what} of {format.plural(tensor.numel(), 'number')}"
+    return {"bad": bad, "numbers": tensor.numel()}

@@ -88,8 +88,10 @@ def _late(alert: Alert, facts: Facts, word: str) -> Halves:
 
 
 def _run_again(alert: Alert, facts: Facts, word: str) -> Halves:
-    begin, rest = facts["begin"], facts["rest"]
-    end = f" ({facts['remark']})" if facts["remark"] else ""
+    from modlab.wording import births  # most runs have none
+
+    begin, rest = births.halves(alert.path, facts, word)
+    end = births.doubted(facts)
     end += f"; {_unkept(facts)}" if "unkept" in facts else ""
     return (begin, f"{rest}{end}") if rest else (f"{begin}{end}", "")
 

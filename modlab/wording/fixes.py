@@ -15,6 +15,7 @@ _REGAINED = {
     "not used": "Use it in forward, or leave it away.",
     ".forward called": "Call the module itself, not its .forward.",
 }
+_MASK = "; if it stands under torch.where, mask what goes into it, not what comes out"
 
 
 def _regained(reasons: Sequence[Mapping[str, str]]) -> str:
@@ -76,6 +77,19 @@ FIXES: dict[str, Words] = {
         "Look for what is multiplied by zero, replaced or computed of something else: modlab.trace(model) shows the way."
     ),
     "scale, or trace": "Scale the inputs to about 1; modlab.trace(model) shows where they are lost.",
+    "keep above zero": "keep its input above zero: torch.log(x.clamp_min(1e-8))",
+    "add to the divisor": "add a small number to what it divides by: x / (y + 1e-8)",
+    "keep at zero or above": "keep its input at zero or above: torch.sqrt(x.clamp_min(0))",
+    "leave one in each row": "let the mask leave at least one place in each row",
+    "wider dtype": "run this part in float32: with torch.autocast(device_type, enabled=False), or use bfloat16",
+    "smaller numbers": ("make what goes in smaller: a lower learning rate, torch.nn.utils.clip_grad_norm_, a normalization before it"),
+    "root above zero": f"keep what is under the root above zero: torch.sqrt(x + 1e-8){_MASK}",
+    "away from zero": f"keep it away from zero: add 1e-8{_MASK}",
+    "inside its range": f"keep its input inside: x.clamp(-1 + 1e-6, 1 - 1e-6){_MASK}",
+    "look at the data": "look at the data where this batch is made",
+    "look at the loss": "look at the loss: the log of a probability that is 0, the mean of nothing, a target that is NaN",
+    "look after backward": "look at what stands between loss.backward() and optimizer.step()",
+    "loss scale": "a GradScaler skips such a step and lowers its scale: look at it only if it goes on",
     "one number": "Let the loss end with .mean(), or make it with reduction='mean'.",
 }
 """By the `kind` of a `Remedy`; what stands in braces is a fact of the finding, or its ``path``."""

@@ -25,7 +25,10 @@ from modlab.statistics.memory import local
 from modlab.watching import last_step
 from modlab.watching.finiteness import Check, NonFinite, kind_of
 from modlab.watching.last_step import KEPT, LastStep
-from modlab.watching.replay import Birth, birthplace
+from modlab.watching.nan_origin import Birth
+from modlab.watching.replay import birthplace
+from modlab.wording import births
+from modlab.wording.fixes import FIXES
 from tests.calls import CALLS
 from tests.tracing.test_identity import bits as trace_bits
 from tests.tracing.test_identity import facts_of
@@ -190,21 +193,37 @@ def born(model: nn.Module, *inputs: Any, loss: Loss = squares, autocast: Any = N
     return found
 
 
+def said(found: Birth) -> str:
+    """In words, with what there is to be doubted."""
+    parts = births.halves(found.path, found.facts, {"nan": "NaN"}.get(found.kind, "infinity"))
+    return ": ".join(filter(None, parts)) + births.doubted(found.facts)
+
+
+def advice(found: Birth) -> str:
+    (fix,) = found.fixes
+    return str(FIXES[fix.kind])
+
+
+def name(found: Birth) -> Any:
+    """Of the node of the graph, else of the module or function."""
+    return found.facts.get("node") or found.facts["name"]
+
+
 def data() -> Tensor:
     return torch.randn(6, 4)
 
 
 def test_log_of_zero_in_the_middle():
     found = born(sandwich(Log()), data())
-    assert (found.where, found.path, found.name, found.kind, found.exact) == ("forward", "1", "torch.log", "inf", True)
-    assert "from finite numbers (tests/watching/test_replay.py:" in found.text and "of its inputs are 0" in found.text
+    assert (found.where, found.path, name(found), found.kind, found.exact) == ("forward", "1", "torch.log", "inf", True)
+    assert "from finite numbers (tests/watching/test_replay.py:" in said(found) and "of its inputs are 0" in said(found)
     assert found.trace is not None and found.trace.events[found.event].name == "torch.log"
 
 
 def test_division_by_zero():
     found = born(sandwich(Ratio()), data())
-    assert (found.where, found.path, found.name) == ("forward", "1", "x / y")
-    assert "it divides by are 0" in found.text
+    assert (found.where, found.path, name(found)) == ("forward", "1", "x / y")
+    assert "it divides by are 0" in said(found)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -215,7 +234,7 @@ def test_overflow_under_autocast(dtype):
         net[2].weight.abs_(), net[0].bias.fill_(100)
     found = born(net, data(), autocast=torch.autocast("cpu", dtype=dtype))
     assert (found.where, found.path, found.exact) == ("forward", "2", True)
-    assert ("float16 holds numbers up to 65,504" in found.text) == (dtype is torch.float16)
+    assert ("float16 holds numbers up to 65,504" in said(found)) == (dtype is torch.float16)
 
 
 def test_overflow_in_the_backward_pass_with_a_grad_scaler():
@@ -233,7 +252,7 @@ def test_overflow_in_the_backward_pass_with_a_grad_scaler():
     found = birthplace(net, tap)
     tap.close()
     assert (found.where, found.path, found.kind, found.exact) == ("backward", "2", "inf", True)
-    assert "float16" in found.text and "GradScaler" in found.fix
+    assert "float16" in said(found) and "GradScaler" in advice(found)
     assert facts(net) == state
 
 
@@ -286,29 +305,29 @@ def test_steps_that_a_grad_scaler_skips_in_a_loop():
 def test_the_scale_alone_overflows():
     found = born(sandwich(nn.ReLU()), data(), loss=lambda y: squares(y) * 2**24, autocast=torch.autocast("cpu", dtype=torch.float16))
     assert (found.where, found.path, found.kind) == ("the loss", "", "inf")
-    assert "65,504" in found.text and "GradScaler" in found.fix
+    assert "65,504" in said(found) and "GradScaler" in advice(found)
 
 
 def test_a_square_root_at_zero_is_found_in_the_backward_pass():
     found = born(sandwich(Root()), data())
-    assert (found.where, found.path, found.name, found.kind, found.exact) == ("backward", "1", "SqrtBackward0", "inf", True)
+    assert (found.where, found.path, name(found), found.kind, found.exact) == ("backward", "1", "SqrtBackward0", "inf", True)
     assert found.trace is not None and found.trace.events[found.event].name == "torch.sqrt"
-    assert "tests/watching/test_replay.py:" in found.text
+    assert "tests/watching/test_replay.py:" in said(found)
 
 
 def test_the_trap_of_where():
     net = sandwich(Trap())
     found = born(net, data())
     assert torch.isnan(net[0].weight.grad).any()  # the oracle
-    assert (found.where, found.path, found.name, found.kind) == ("backward", "1", "SqrtBackward0", "nan")
-    assert "mask what goes into it" in found.fix
+    assert (found.where, found.path, name(found), found.kind) == ("backward", "1", "SqrtBackward0", "nan")
+    assert "mask what goes into it" in advice(found)
 
 
 def test_what_a_mask_stops_is_not_blamed():
     net = nn.Sequential(nn.Linear(4, 8), Root(), nn.Linear(8, 8), Harmless(), nn.Linear(8, 2))
     found = born(net, data())
     assert torch.isnan(net[0].weight.grad).any() and torch.isfinite(net[2].weight.grad).all()  # the oracle
-    assert (found.where, found.path, found.name) == ("backward", "1", "SqrtBackward0")
+    assert (found.where, found.path, name(found)) == ("backward", "1", "SqrtBackward0")
 
 
 def test_a_gradient_that_is_spoilt_after_the_backward_pass():
@@ -317,7 +336,7 @@ def test_a_gradient_that_is_spoilt_after_the_backward_pass():
     net[2].weight.grad[0, 0] = NAN
     found = birthplace(net, tap)
     assert (found.where, found.path, found.exact) == ("backward", "2.weight", True)
-    assert "gradients of the pass are finite" in found.text
+    assert "gradients of the pass are finite" in said(found)
     tap.close()
 
 
@@ -325,13 +344,13 @@ def test_nan_in_the_batch():
     x = data()
     x[2, 1] = NAN
     found = born(sandwich(nn.ReLU(), nn.Dropout()), x)
-    assert (found.where, found.path, found.text) == ("the batch", "input", "the batch: input holds 1 NaN of 24 numbers")
+    assert (found.where, found.path, said(found)) == ("the batch", "input", "the batch: input holds 1 NaN of 24 numbers")
 
 
 def test_nan_in_the_loss():
     found = born(sandwich(nn.ReLU()), data(), loss=lambda y: (y * 0).sqrt().sum())
     assert (found.where, found.path, found.exact) == ("the loss", "", True)
-    assert "outputs are finite" in found.text
+    assert "outputs are finite" in said(found)
 
 
 def test_weights_that_were_spoilt_before():
@@ -340,20 +359,20 @@ def test_weights_that_were_spoilt_before():
         net[2].bias[0] = INF
     found = born(net, data())
     assert (found.where, found.path, found.trace) == ("the weights", "2.bias", None)
-    assert "1 infinity of 2 numbers" in found.text
+    assert "1 infinity of 2 numbers" in said(found)
 
 
 def test_infinities_on_purpose_are_not_blamed():
     found = born(nn.Sequential(nn.Linear(4, 8), Attention(), Root(), nn.Linear(8, 2)), data())
     assert (found.where, found.path) == ("backward", "2")
     found = born(nn.Sequential(nn.Linear(4, 8), Attention(), nn.Linear(8, 8), Log(), nn.Linear(8, 2)), data())
-    assert (found.where, found.path, found.name) == ("forward", "3", "torch.log")
+    assert (found.where, found.path, name(found)) == ("forward", "3", "torch.log")
 
 
 def test_a_row_that_is_masked_throughout():
     found = born(nn.Sequential(nn.Linear(4, 8), Attention(all_of_it=True), nn.Linear(8, 2)), data())
-    assert (found.where, found.path, found.name, found.kind) == ("forward", "1", "Tensor.softmax", "nan")
-    assert "-inf throughout" in found.text
+    assert (found.where, found.path, name(found), found.kind) == ("forward", "1", "Tensor.softmax", "nan")
+    assert "-inf throughout" in said(found)
 
 
 def test_the_same_random_numbers_are_drawn():
@@ -364,7 +383,7 @@ def test_the_same_random_numbers_are_drawn():
     before = facts(net)
     found = birthplace(net, tap)
     assert facts(net) == before and gold == {name: bits(p.grad) for name, p in net.named_parameters()}
-    assert (found.where, found.path, found.name, found.exact) == ("forward", "2", "x / y", True)
+    assert (found.where, found.path, name(found), found.exact) == ("forward", "2", "x / y", True)
     tap.close()
 
 
@@ -473,7 +492,7 @@ def test_only_the_sum_of_two_passes_overflows():
     assert torch.isinf(net.weight.grad).all()
     found = birthplace(net, tap)
     assert (found.where, found.path, found.kind, found.exact) == ("backward", "weight", "inf", True)
-    assert "each of the 2 passes gives finite gradients" in found.text
+    assert "each of the 2 passes gives finite gradients" in said(found)
     tap.close()
 
 
@@ -489,13 +508,13 @@ def test_gradients_that_meet_and_overflow():
 
     found = born(Twice().half(), torch.ones(1, 2).half(), loss=lambda y: y.sum() * 40_000)
     assert (found.where, found.path, found.kind) == ("backward", "inner", "inf")
-    assert "sum" in found.text
+    assert "sum" in said(found)
 
 
 def test_in_place_modules():
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), Log(), nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 2))
     found = born(net, data())
-    assert (found.where, found.path, found.name, found.exact) == ("forward", "2", "torch.log", True)
+    assert (found.where, found.path, name(found), found.exact) == ("forward", "2", "torch.log", True)
 
 
 def test_a_value_that_is_written_in():
@@ -506,7 +525,7 @@ def test_a_value_that_is_written_in():
             return y
 
     found = born(sandwich(Writer()), data())
-    assert (found.where, found.path, found.name) == ("forward", "1", "torch.log")
+    assert (found.where, found.path, name(found)) == ("forward", "1", "torch.log")
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -525,7 +544,7 @@ def test_hooks_of_the_users_stay_and_are_named():
     net[1].register_forward_hook(spoil)
     found = born(net, data())
     assert (found.where, found.path) == ("forward", "1")
-    assert "spoil" in found.name or found.name.startswith("x *")
+    assert "spoil" in name(found) or name(found).startswith("x *")
 
 
 def test_the_trace_shows_no_hook_of_ours():
@@ -551,8 +570,8 @@ def test_inputs_changed_in_place_are_told():
     found = birthplace(net, tap)
     assert (found.where, found.exact) == ("", False)
     assert (
-        found.remark
-        == "replay may differ: inputs were changed in place; run again, the outputs are not the same: the run is not deterministic"
+        births.doubted(found.facts)
+        == " (replay may differ: inputs were changed in place; run again, the outputs are not the same: the run is not deterministic)"
     )
     tap.close()
 
@@ -568,7 +587,7 @@ def test_what_is_not_deterministic_is_told():
     net = sandwich(Moody())
     tap = backward(net, data())
     found = birthplace(net, tap)
-    assert (found.where, found.exact) == ("", False) and "not deterministic" in str(found)
+    assert (found.where, found.exact) == ("", False) and "not deterministic" in said(found)
     tap.close()
 
 
@@ -579,7 +598,7 @@ def test_a_model_that_raises_the_second_time():
     before = facts(net)
     found = birthplace(net, tap)
     assert (found.where, found.path, found.exact) == ("", "", False)
-    assert "it raises ValueError: only once" in found.text
+    assert "it raises ValueError: only once" in said(found)
     assert facts(net) == before
     tap.close()
 
@@ -618,7 +637,7 @@ def test_keyword_arguments_nests_and_many_outputs():
     (output["a"].sum() + output["b"][0].sum()).backward()
     before = facts(net)
     found = birthplace(net, tap)
-    assert (found.where, found.path, found.name) == ("forward", "", "x / y")
+    assert (found.where, found.path, name(found)) == ("forward", "", "x / y")
     assert facts(net) == before
     tap.close()
 
@@ -643,7 +662,7 @@ def test_only_the_gradient_of_the_input_is_bad():
             return torch.sqrt(x)
 
     found = born(nn.Sequential(First(), nn.Linear(4, 2)), torch.zeros(3, 4, requires_grad=True))
-    assert (found.where, found.path, found.name) == ("backward", "0", "SqrtBackward0")
+    assert (found.where, found.path, name(found)) == ("backward", "0", "SqrtBackward0")
 
 
 def test_a_compiled_model_is_run_as_it_is_written():
@@ -653,7 +672,7 @@ def test_a_compiled_model_is_run_as_it_is_written():
     before = facts(net)
     found = birthplace(compiled, tap)
     assert (found.where, found.path, found.exact) == ("forward", "1", False)
-    assert "compiled" in found.remark and facts(net) == before
+    assert "compiled" in said(found) and facts(net) == before
     tap.close()
 
 
@@ -709,7 +728,7 @@ def test_a_pass_that_other_ranks_take_part_in_is_not_run_again(alone, monkeypatc
     net = nn.Sequential(nn.parallel.DistributedDataParallel(sandwich(Log())))
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     found = born(net, data())
-    assert (found.where, found.trace, found.exact) == ("", None, False) and "talks to the other ranks (DDP over 2)" in found.text
+    assert (found.where, found.trace, found.exact) == ("", None, False) and "talks to the other ranks (DDP over 2)" in said(found)
 
 
 @pytest.mark.parametrize("way", ["TP", "FSDP2"])
@@ -721,15 +740,15 @@ def test_gradients_and_weights_that_are_parts(alone, way):
     mesh, net = init_device_mesh("cpu", (1,)), sandwich(Root())
     if way == "TP":
         parallelize_module(net, mesh, {"0": ColwiseParallel()})
-        assert born(net, data()).text.startswith("backward: torch.sqrt in 1")
+        assert said(born(net, data())).startswith("backward: torch.sqrt in 1")
     else:
         fully_shard(net, mesh=mesh)
-        assert "hooks of its own, which were not run" in born(net, data()).remark
+        assert "hooks of its own, which were not run" in said(born(net, data()))
     tap = backward(net, data())
     with torch.no_grad():
         net.get_parameter("0.weight").to_local()[0, 0] = NAN  # type: ignore[operator]
     found = birthplace(net, tap)
-    assert (found.where, found.path, found.exact) == ("the weights", "0.weight", True) and "holds 1 NaN of 32 numbers before" in found.text
+    assert (found.where, found.path, found.exact) == ("the weights", "0.weight", True) and "holds 1 NaN of 32 numbers before" in said(found)
     tap.close()
 
 
@@ -737,7 +756,7 @@ def test_a_graph_that_is_too_large_is_followed_by_modules(monkeypatch):
     monkeypatch.setattr("modlab.watching.nan_in_backward.LIMIT", 1)
     found = born(sandwich(Root()), data())
     assert (found.where, found.path, found.kind) == ("backward", "0", "inf")
-    assert "arrives at the output of 0" in found.text
+    assert "arrives at the output of 0" in said(found)
 
 
 def test_a_model_compiled_in_its_place():
@@ -747,7 +766,7 @@ def test_a_model_compiled_in_its_place():
         warnings.simplefilter("ignore")  # torch's own
         torch._dynamo.reset()
         found = born(net, data())
-    assert found.where == "" and "model.compile()" in found.text
+    assert found.where == "" and "model.compile()" in said(found)
 
 
 def test_anomaly_mode_does_not_stop_it():
@@ -919,14 +938,14 @@ def test_large_gradients_are_not_held(monkeypatch):
     tap = backward(net, data())
     assert tap.passes[0].gradients == {} and tap.passes[0].beyond == {0}
     found = birthplace(net, tap)
-    assert found.where == "" and "too large to be kept" in found.remark
+    assert found.where == "" and "too large to be kept" in said(found)
     tap.close()
 
 
 def test_without_a_pass():
     net = sandwich(nn.ReLU())
     found = birthplace(net, LastStep(net))
-    assert (found.where, found.exact) == ("", False) and "no training pass" in found.text
+    assert (found.where, found.exact) == ("", False) and "no training pass" in said(found)
 
 
 def test_a_failure_of_ours_is_told_and_not_raised(monkeypatch):
@@ -935,7 +954,7 @@ def test_a_failure_of_ours_is_told_and_not_raised(monkeypatch):
     monkeypatch.setattr("modlab.watching.replay.NaNInBackward", None)
     before = facts(net)
     found = birthplace(net, tap)
-    assert (found.where, found.exact) == ("", False) and "could not be run again: TypeError" in found.text
+    assert (found.where, found.exact) == ("", False) and "could not be run again: TypeError" in said(found)
     assert facts(net) == before
     tap.close()
 

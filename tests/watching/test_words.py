@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
+import modlab
 from modlab.records.finding import Finding
 from modlab.records.watch import Verdict, WatchRecord
 from modlab.views.watch import columns, words
 from modlab.watching.verdict import judged
-from modlab.wording import alerts, checks, experiments, findings, kinds, mistakes, told
+from modlab.wording import alerts, births, checks, experiments, findings, kinds, mistakes, told
+from tests.test_layout import ROOT
 from tests.watching.test_verdict import RUNS
 from tests.words import mute, without_words
 
@@ -34,11 +40,60 @@ def test_no_fact_is_in_a_sentence(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert conclusion(judged(replace(w.record, verdict=Verdict(())))) == facts == conclusion(w.record)
 
 
-def test_a_run_that_is_watched_without_words_is_watched_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, _ = RUNS["dead units"]
+@pytest.mark.parametrize("name", ["dead units", "born in a log"])
+def test_a_run_that_is_watched_without_words_is_watched_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, _ = {**RUNS, "born in a log": (with_a_log, "")}[name]
     spoken = conclusion(run().record)
     mute(monkeypatch)
     assert conclusion(run().record) == spoken
+
+
+def with_a_log() -> modlab.Watch:
+    """A step is run again, for a NaN is born there."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), Log())
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with modlab.watch(model, optimizer, on_nan="hold") as w:
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).sum().backward()
+            optimizer.step()
+    return w
+
+
+class Log(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log(x - x.detach())
+
+
+def test_what_a_step_shows_that_was_run_again_is_facts() -> None:
+    (born, *_) = with_a_log().to_dict()["alerts"]
+    wanted = {"seen": "again", "where": "forward", "birth": "made", "event": "function", "name": "torch.log", "cause": "log"}
+    assert {name: born["facts"][name] for name in wanted} == wanted
+    assert [one["kind"] for one in born["fixes"]] == ["keep above zero"] and json.loads(json.dumps(born["facts"]))
+
+
+def test_all_that_a_step_can_show_that_was_run_again_has_its_words() -> None:
+    text = "".join((ROOT / "modlab" / "watching" / name).read_text() for name in ("replay.py", "nan_origin.py"))
+    given = re.findall(r'"birth": "(.*?)"|_nowhere\("(.*?)"(?: if .*? else "(.*?)")?', text)
+    assert set().union(*given) - {""} == {*births.BIRTHS}
+    assert {*re.findall(r'"cause": "(.*?)"', text)} == {*births.CAUSES}
+    assert set().union(*re.findall(r'_doubts(?:\.append\(| or \[)"(.*?)"(?: if .*? else "(.*?)")?', text)) - {""} == {*births.DOUBTS}
+
+
+FACTS: dict[str, Any] = {
+    **{"name": "torch.log", "event": "function", "at": "m.py:3", "on purpose": False, "bad": 2, "numbers": 1_000, "part": True},
+    **{"spoilt": "0.weight", "node": "LogBackward0", "passes": 2, "error": "ValueError: {x}", "kinds": ("DDP",), "world": 2},
+    **{"zeros": 3, "negative": True, "dtype": "float16", "dropped": 1},
+}
+
+
+@pytest.mark.parametrize("kind", births.BIRTHS)
+def test_each_of_them_is_a_sentence(kind: str) -> None:
+    for cause in births.CAUSES:
+        said = "".join(births.halves("l0", {**FACTS, "birth": kind, "cause": cause}, "NaN"))
+        assert len(said) > 20 and "  " not in said and "{" not in said.replace("{x}", "")
+    assert births.doubted({"doubts": [*births.DOUBTS], **FACTS}).count(";") == len(births.DOUBTS) - 1
 
 
 def test_each_kind_that_a_run_found_has_its_words() -> None:
