@@ -30,9 +30,9 @@ ALLOWED = {
     "statistics": BASE,
     "inspection": BASE | {"statistics"},
     "running": BASE | {"statistics", "inspection"},
-    "explaining": WORK,
+    "explaining": WORK | {"wording"},  # for what is said of a value
     "tracing": WORK | {"explaining", "wording"},
-    "comparing": WORK | {"tracing"},
+    "comparing": WORK | {"tracing", "wording"},
     "diagnosing": WORK | {"explaining", "tracing", "comparing"},
     "watching": WORK | {"tracing", "comparing", "wording"},  # wording: for its alerts and verdict
     "wording": PLAIN,

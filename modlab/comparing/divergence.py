@@ -169,10 +169,18 @@ def nests(left: Sequence[Kept], right: Sequence[Kept], tensors: Callable[[Kept, 
     return total
 
 
+def _unread(left: Kept, right: Kept) -> str:
+    """Why what is no tensor was not compared."""
+    from modlab.wording import events  # most models give tensors alone
+
+    found = left.note or right.note
+    return "not compared" if found is None else events.of_value(found)
+
+
 def _plain(left: Kept, right: Kept) -> Gap:
     gap = Gap()
     if not (left.is_tensor or right.is_tensor) and (left.digest is None or right.digest is None):
-        gap.notes = tuple(filter(None, (f"{left.name} {left.note or right.note}".strip(),)))
+        gap.notes = (f"{left.name} {_unread(left, right)}".strip(),)
     elif left.digest == right.digest and left.is_tensor is right.is_tensor:
         gap.equal = True
     else:

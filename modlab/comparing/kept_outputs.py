@@ -13,7 +13,8 @@ from modlab.compat import without_autograd
 from modlab.frozen import frozen
 from modlab.inspection.fingerprint import digest_of, fingerprint
 from modlab.inspection.tensor_difference import equal_bits
-from modlab.running.values import Leaf, said
+from modlab.records.trace import EventFact
+from modlab.running.values import EMPTY, Leaf, said
 from modlab.statistics.contents import sizes_of
 from modlab.statistics.memory import NoValuesError, arrived, require_values
 from modlab.statistics.sampling import stride_of
@@ -40,7 +41,7 @@ class Kept:
         digest: of every bit: of a tensor that is not kept whole, and of what is no tensor; None where there is nothing to compare.
         text: what it is, in words; of a tensor `shape` and `dtype` say it.
         reason: why a tensor has no values that could be compared.
-        note: the same of what is no tensor.
+        note: why what is no tensor cannot be compared.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Kept:
     is_tensor: bool
     requires_grad: bool = False
     reason: str = ""
-    note: str = ""
+    note: EventFact | None = None
     shape: str = ""
     dtype: str = ""
 
@@ -106,12 +107,12 @@ def seen(leaves: Iterable[Leaf]) -> tuple[Kept, ...]:
     return tuple(_leaf(*leaf, lambda tensor: (tensor.detach(), 1, None)) for leaf in leaves)
 
 
-def _leaf(name: str, thing: Any, reason: str, content: Callable[[Tensor], _Content]) -> Kept:
+def _leaf(name: str, thing: Any, unread: EventFact | None, content: Callable[[Tensor], _Content]) -> Kept:
     """One leaf; never raises."""
     if not issubclass(type(thing), Tensor):
-        plain = type(thing) in _PLAIN and not reason
-        digest = digest_of(f"{type(thing).__name__} {thing!r}".encode()) if plain else digest_of(b"") if reason == "empty" else None
-        return Kept(name, None, 1, digest, said(thing), False, note="" if digest else reason or "not compared")
+        plain = type(thing) in _PLAIN and unread is None
+        digest = digest_of(f"{type(thing).__name__} {thing!r}".encode()) if plain else digest_of(b"") if unread is EMPTY else None
+        return Kept(name, None, 1, digest, said(thing), False, note=None if digest else unread)
     return without_autograd(_tensor, name, thing, content)
 
 

@@ -27,7 +27,7 @@ from modlab.explaining.shape_inference import Ran
 from modlab.inspection import entries, marks, stores
 from modlab.records.explanation import ExplanationRecord, Fix, Step
 from modlab.records.structure import ROOT
-from modlab.records.trace import Value
+from modlab.records.trace import EventFact, Value
 from modlab.running import values
 from modlab.statistics.contents import sizes_of
 
@@ -410,11 +410,11 @@ def _inputs(call: ModuleFrame) -> tuple[Value, ...]:
     if frame is None or frame.function != "forward":
         return ()
     arguments = frame.code.co_varnames[1 : frame.code.co_argcount]
-    return _values((name, frame.names[name], "") for name in arguments if name in frame.names)
+    return _values((name, frame.names[name], None) for name in arguments if name in frame.names)
 
 
 def _tensors(module: Module) -> tuple[Value, ...]:
-    return _values((name, tensor, "") for name, tensor in stores.named_tensors(module))
+    return _values((name, tensor, None) for name, tensor in stores.named_tensors(module))
 
 
 def _locals(frame: frames.Frame, call: ModuleFrame | None) -> tuple[Value, ...]:
@@ -441,10 +441,16 @@ def _values(leaves: Iterable[values.Leaf]) -> tuple[Value, ...]:
     return tuple(_value(*leaf) for leaf in islice(leaves, SHOWN))
 
 
-def _value(name: str, thing: Any, note: str) -> Value:
+def _note(unread: EventFact) -> str:
+    from modlab.wording import events  # most errors need none
+
+    return events.of_value(unread)
+
+
+def _value(name: str, thing: Any, unread: EventFact | None) -> Value:
     kind = type(thing).__name__
     if not issubclass(type(thing), Tensor):
-        return Value(name, kind, text=values.said(thing), note=note)
+        return Value(name, kind, text=values.said(thing), note="" if unread is None else _note(unread))
     dtype, device = entries.dtype_name(thing), str(thing.device)
     if is_lazy(thing):
         return Value(name, kind, None, dtype, device, thing.requires_grad, note=entries.LAZY)

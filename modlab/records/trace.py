@@ -51,7 +51,7 @@ class Value:
 
 @frozen
 class EventFact:
-    """Something that is special about an event: `wording.events` has the words for each kind."""
+    """Something that is special about an event, or about a value in it: `wording.events` has the words for each kind."""
 
     kind: str
     facts: Mapping[str, Fact] = field(default_factory=dict)

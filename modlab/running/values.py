@@ -14,12 +14,17 @@ from weakref import WeakKeyDictionary
 from torch import Tensor
 from torch.distributions import Distribution
 
+from modlab.records.trace import EventFact
+
 DEPTH = 8
 LEAVES = 64
 _TEXT = 60
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
-Leaf = tuple[str, Any, str]
+EMPTY, OPAQUE, USED_UP, DEEP = map(EventFact, ("empty", "not looked into", "used up", "deep"))
+"""Why there is nothing inside of a leaf that is no tensor."""
+
+Leaf = tuple[str, Any, EventFact | None]
 """The name of a place, what is there, and, if that was not looked into, why."""
 
 
@@ -30,31 +35,31 @@ def leaves(thing: Any, name: str = "") -> list[Leaf]:
     containers their own code would have to be run.
     """
     if issubclass(type(thing), Tensor):  # nearly always
-        return [(name, thing, "")]
+        return [(name, thing, None)]
     found = list(islice(_leaves(thing, name, DEPTH), LEAVES + 1))
     if len(found) > LEAVES:
-        found[LEAVES] = f"{name}…", None, f"more than {LEAVES} values: the others are not looked at"
+        found[LEAVES] = f"{name}…", None, EventFact("more", {"most": LEAVES})
     return found
 
 
 def _leaves(thing: Any, name: str, depth: int) -> Iterator[Leaf]:
     cls = type(thing)
     if issubclass(cls, Tensor) or cls in _PLAIN:
-        yield name, thing, ""
+        yield name, thing, None
         return
     opened = _opener(cls)
     if opened is None:
-        yield name, thing, _reason(cls)
+        yield name, thing, USED_UP if hasattr(cls, "__next__") else OPAQUE
     elif depth == 0:
-        yield name, thing, "nested too deep to be looked into"
+        yield name, thing, DEEP
     else:
         try:
             parts = opened(thing)
         except Exception as error:  # noqa: BLE001 - a container of the user's may raise anything
-            yield name, thing, f"not looked into: {type(error).__name__}"
+            yield name, thing, EventFact("raises", {"error": type(error).__name__})
             return
         if not parts:
-            yield name, thing, "empty"
+            yield name, thing, EMPTY
         for place, part in parts:
             yield from _leaves(part, name + place, depth - 1)
 
@@ -121,10 +126,6 @@ def _attribute(thing: Any, name: str) -> Any:
         return None
 
 
-def _reason(cls: type) -> str:
-    return "not looked into: reading it would use it up" if hasattr(cls, "__next__") else "not looked into"
-
-
 def said(thing: Any) -> str:
     """What is no tensor, in words that are the same in each run."""
     cls = type(thing)
@@ -174,7 +175,7 @@ def arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str
     found: list[Leaf] = []
     for name, argument in zip(_places(names, len(args)), args, strict=True):
         if issubclass(type(argument), Tensor):
-            found.append((name, argument, ""))
+            found.append((name, argument, None))
         else:
             found += leaves(argument, name)
     if kwargs:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import without_autograd
+from modlab.records.trace import EventFact
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
 from modlab.tracing.calls import Call, Seen, Sight
@@ -90,7 +91,7 @@ class Backward:
         self.passes, self._running = self.passes + 1, False
         before = self._before
         fresh = self._fresh(call.index)
-        call.outputs = self._sightings.values([(f"{one.path}.grad", gradient, "") for one, gradient in fresh], call.index)
+        call.outputs = self._sightings.values([(f"{one.path}.grad", gradient, None) for one, gradient in fresh], call.index)
         self.values.update((one.path, seen.sight) for (one, _), seen in zip(fresh, call.outputs, strict=True))
         self._note_sums(call, fresh, before, bool(kwargs.get("create_graph")))
         self._note_taken(call, {id(one.tensor) for one, _ in fresh})
@@ -101,7 +102,7 @@ class Backward:
             self.returned.update({id(thing): call.index for (_, thing, _), (_, gradient, _) in given if gradient is not None})
             self.refused.update({id(thing): call.index for (_, thing, _), (_, gradient, _) in given if gradient is None})
             names = {id(one.tensor): f"{one.path}.grad" for one in self._roster.parameters}
-            back = [(names.get(id(thing), "gradient"), gradient, "") for (_, thing, _), (_, gradient, _) in given if gradient is not None]
+            back = [(names.get(id(thing), "gradient"), gradient, None) for (_, thing, _), (_, gradient, _) in given if gradient is not None]
             call.outputs = self._sightings.values(back, call.index)
             call.mark("gives gradients back")
             return
@@ -132,7 +133,7 @@ class Backward:
         taken = [(one, sight) for key, (one, sight) in self._met.items() if key not in fresh and one.tensor.grad is None]
         for one, sight in taken:
             self.values[one.path] = sight
-            call.outputs += (Seen(f"{one.path}.grad", sight._replace(note="set to None before the pass had ended")),)
+            call.outputs += (Seen(f"{one.path}.grad", sight._replace(note=EventFact("set to None"))),)
         self._met = {}
 
     def fails(self, call: Call) -> None:

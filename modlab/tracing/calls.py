@@ -30,7 +30,7 @@ class Sight(NamedTuple):
     stats: TensorStats | None = None
     numbers: Matrix | None = None
     text: str = ""
-    note: str = ""
+    note: EventFact | None = None
     sharding: Sharding | None = None
     owner: str = ""
 
@@ -57,7 +57,7 @@ class Seen(NamedTuple):
             stats,
             numbers,
             text,
-            note,
+            events.note(note, owner, shape, stats),
             sharding,
             owner,
         )

@@ -71,7 +71,7 @@ class Gradients:
             for index in reversed(events):  # outer modules first, as they began
                 source = self._log.calls[index]
                 call = self._log.begin("gradient", source.path, source.name, now)
-                call.call, call.inputs = source.call, self._sightings.values([(name, gradient, "")])
+                call.call, call.inputs = source.call, self._sightings.values([(name, gradient, None)])
                 self._log.end(call, now)
 
     @guarded
@@ -82,7 +82,7 @@ class Gradients:
             return
         with self._log.aside() as now:
             call = self._log.begin("gradient", self._roster.paths.get(id(one.owner)), one.name, now)
-            call.category, call.inputs = "parameter", self._sightings.values([(f"{one.name}.grad", gradient, "")])
+            call.category, call.inputs = "parameter", self._sightings.values([(f"{one.name}.grad", gradient, None)])
             if one.tensor.grad is not None:
                 call.mark("is added")
             self._log.end(call, now)

@@ -267,7 +267,7 @@ def _is_odd(old: Any, new: Any) -> bool:
 def _subject(stage: HookWrapper, args: tuple[Any, ...]) -> list[Leaf]:
     """What a hook can change: the arguments before ``forward``, the output after it, a gradient."""
     if stage.kind in (TENSOR, ACCUMULATED):
-        return [("gradient", args[0] if stage.kind == TENSOR else args[0].grad, "")]
+        return [("gradient", args[0] if stage.kind == TENSOR else args[0].grad, None)]
     if stage.kind == FORWARD_PRE:
         return arguments(argument_names(type(args[0])), args[1], args[2] if len(args) > 2 else None)
     if stage.kind == FORWARD:
@@ -284,7 +284,7 @@ def _beside(stage: HookWrapper, args: tuple[Any, ...]) -> list[Leaf]:
 
 def _returned(stage: HookWrapper, args: tuple[Any, ...], result: Any) -> list[Leaf]:
     if stage.kind in (TENSOR, ACCUMULATED):
-        return [("gradient", result, "")]
+        return [("gradient", result, None)]
     if stage.kind != FORWARD_PRE:
         return leaves(result, {FORWARD: "output", BACKWARD: "grad_input", LEGACY: "grad_input"}.get(stage.kind, "grad_output"))
     names = argument_names(type(args[0]))

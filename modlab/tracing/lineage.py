@@ -50,7 +50,7 @@ class Lineage:
             met.add(number)
             if number not in makers and number in first:
                 call, seen = first[number]
-                if call.parent >= 0 and call.kind != "hook" and not seen.requires_grad and not seen.sight.note and _is_real(seen):
+                if call.parent >= 0 and call.kind != "hook" and not seen.requires_grad and not seen.sight.owner and _is_real(seen):
                     self.strange.append((call.index, seen))
             for call in makers.get(number, ()):
                 if call.index not in self.events:

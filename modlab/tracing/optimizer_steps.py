@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from modlab.records.trace import EventFact
 from modlab.running.guarded import guarded
 from modlab.statistics.memory import copied, is_there
 from modlab.tracing import callers
@@ -17,7 +18,6 @@ from modlab.tracing.functions import Functions
 from modlab.tracing.kept_copies import comparable, distance
 from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_ids import TensorIds, version_of
-from modlab.wording import events
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
 
@@ -86,8 +86,10 @@ class OptimizerSteps:
         if version_of(tensor) == version:
             return None
         far = distance(copy, tensor) if copy is not None and copy.shape == tensor.shape and is_there(tensor) else None
-        (seen,) = self._sightings.values([(path, tensor, "")])
-        return seen._replace(sight=seen.sight._replace(stats=None, numbers=None, note=events.moved(far))), far
+        (seen,) = self._sightings.values([(path, tensor, None)])
+        return seen._replace(
+            sight=seen.sight._replace(stats=None, numbers=None, note=EventFact("moved", {} if far is None else {"far": far}))
+        ), far
 
 
 def _copy(tensor: Tensor) -> Tensor | None:

@@ -13,6 +13,7 @@ from modlab.compat import is_transformed
 from modlab.inspection.entries import PLAIN
 from modlab.inspection.values import layout
 from modlab.records.tensor import TensorStats
+from modlab.records.trace import EventFact
 from modlab.running.values import Leaf, said
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
@@ -20,7 +21,9 @@ from modlab.statistics.sharding import of_tensor
 from modlab.tracing.calls import Seen, Sight, quick_seen, quick_sight
 
 WRITTEN = 64  # elements up to which a tensor's numbers are noted
-RAW = "not measured: nothing has been written into this memory yet"
+RAW = EventFact("raw")
+"""Of memory into which nothing has been written yet."""
+
 OWNED = 4096  # elements up to which a parameter or buffer is measured
 
 
@@ -99,7 +102,7 @@ class TensorIds:
     def _is_raw(self, base: Tensor | None) -> bool:
         """Whether what a tensor is a view of is memory in which nothing has been written yet."""
         found = None if base is None else self._met.get(id(base))
-        return base is not None and found is not None and found[2].note == RAW and found[0]() is base and found[1] == version_of(base) != -1
+        return base is not None and found is not None and found[2].note is RAW and found[0]() is base and found[1] == version_of(base) != -1
 
     def new_bytes(self, outputs: list[Leaf], values: tuple[Seen, ...], since: float) -> int:
         """The bytes of memory that output tensors lie in, and that was not met before an event: no input, and no view of what was there."""
@@ -140,7 +143,7 @@ class TensorIds:
             number, memory = found[2].number, found[3]
         self._raw = self._raw or raw
         raw = raw or (self._raw and self._is_raw(tensor._base))
-        sight = self._describe(tensor, number, self.measured and not raw, RAW if raw else "")
+        sight = self._describe(tensor, number, self.measured and not raw, RAW if raw else None)
         self._met[key] = ref(tensor), version, sight, memory
         return sight
 
@@ -151,21 +154,19 @@ class TensorIds:
             self._count += 1
             number = self._numbers[id(tensor)] = self._count
         if torch.nn.parameter.is_lazy(tensor):
-            return Sight(type(tensor).__name__, None, tensor.dtype, tensor.device, note=f"is {owner}, lazy", owner=owner)
+            return Sight(type(tensor).__name__, None, tensor.dtype, tensor.device, owner=owner)
         if id(tensor) not in self._placed:
             self._placed.add(id(tensor))
             self._memory(tensor, -1)
         small = tensor.layout is torch.strided and not tensor.is_nested and tensor.numel() <= OWNED
-        return self._describe(tensor, number, self.measured and small, f"is {owner}", owner)
+        return self._describe(tensor, number, self.measured and small, owner=owner)
 
-    def _describe(self, tensor: Tensor, number: int, measured: bool, note: str = "", owner: str = "") -> Sight:
+    def _describe(self, tensor: Tensor, number: int, measured: bool, note: EventFact | None = None, owner: str = "") -> Sight:
         self.accelerated = self.accelerated or tensor.is_cuda
         stats = numbers = None
         if measured:
             stats = self._measured(tensor)
-            if not stats.measured:
-                note = note or stats.note
-            elif 0 < stats.count <= WRITTEN:
+            if stats.measured and 0 < stats.count <= WRITTEN:
                 numbers, _ = layout(tensor, WRITTEN, WRITTEN)
         cls = type(tensor)
         plain = cls in PLAIN and tensor.layout is torch.strided and not tensor.is_nested

@@ -15,7 +15,7 @@ from torch.nn import Module
 
 from modlab.compat import without_autograd, without_torch_function
 from modlab.running.listener import Listener
-from modlab.running.values import leaves
+from modlab.running.values import Leaf, leaves
 from modlab.tracing.graph import LIMIT
 from modlab.watching.finiteness import is_plain, kind_of
 
@@ -86,7 +86,7 @@ class NaNInBackward:
             self._adopt(leaves(output))
             self._stack.pop()
 
-    def _adopt(self, things: Iterable[tuple[str, Any, str]]) -> None:
+    def _adopt(self, things: Iterable[Leaf]) -> None:
         """Nodes that nobody has met were made by the module that runs."""
         owner = self._stack[-1][1] if self._stack else None
         with without_torch_function():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from modlab import format
+from modlab.records.tensor import TensorStats
 from modlab.records.trace import EventFact
 
 Facts = Mapping[str, Any]
@@ -43,6 +44,20 @@ def said(fact: EventFact) -> str:
     'moves 0 of 4 parameters'
     """
     return _WORDS[fact.kind](fact.facts)
+
+
+def of_value(fact: EventFact) -> str:
+    """What is to be known of a value."""
+    return _OF_VALUES[fact.kind](fact.facts)
+
+
+def note(fact: EventFact | None, owner: str, shape: tuple[int, ...] | None, stats: TensorStats | None) -> str:
+    """The same, or whose it is, or why it was not measured."""
+    if fact is not None:
+        return of_value(fact)
+    if owner:
+        return f"is {owner}" if shape is not None else f"is {owner}, lazy"
+    return stats.note if stats is not None and not stats.measured else ""
 
 
 def hook(facts: Facts) -> str:
@@ -164,4 +179,16 @@ _WORDS: Mapping[str, Callable[[Facts], str]] = {
     "does beside": _beside,
     "gradients there": _there,
     "gradients awaited": _awaited,
+}
+
+_OF_VALUES: Mapping[str, Callable[[Facts], str]] = {
+    "empty": _text("empty"),
+    "not looked into": _text("not looked into"),
+    "used up": _text("not looked into: reading it would use it up"),
+    "deep": _text("nested too deep to be looked into"),
+    "raises": _text("not looked into: {error}"),
+    "more": _text("more than {most} values: the others are not looked at"),
+    "raw": _text("not measured: nothing has been written into this memory yet"),
+    "moved": lambda facts: moved(facts.get("far")),
+    "set to None": _text("set to None before the pass had ended"),
 }
