@@ -17,7 +17,7 @@ const STATIC = join(HERE, "..", "modlab", "views", "static");
 // `still`, `sheet`, `watch` and `knobs` are inline classic scripts in an output, `live` is a module that anywidget loads.
 const ENTRIES = [
   { source: "src/still.ts", target: "still.js", format: "iife", gzipBudget: 30_000 },
-  { source: "src/sheet-still.ts", target: "sheet.js", format: "iife", gzipBudget: 30_000 },
+  { source: "src/sheet/entry.ts", target: "sheet.js", format: "iife", gzipBudget: 30_000 },
   { source: "src/watch/entry.ts", target: "watch.js", format: "iife", gzipBudget: 45_000 },
   { source: "src/lessons/entry.ts", target: "knobs.js", format: "iife", gzipBudget: 3_000 },
   { source: "src/live.ts", target: "live.js", format: "esm", gzipBudget: 70_000 },

@@ -1,9 +1,9 @@
 /** The entry for anywidget. A default export alone: anywidget warns about a named one. */
 // Like with like, for gzip compares 32 KB: all styles, then all that draws.
 import "./style.css";
-import "./sheet.css";
+import "./sheet/sheet.css";
 import "./models.css";
-import "./lab.css";
+import "./lab/lab.css";
 import "./watch/watch.css";
 import "./watch/parts.css";
 import "./watch/neurons";

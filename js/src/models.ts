@@ -1,9 +1,9 @@
 /** The views of what stands in a model: its tree, its state, the values of one tensor. */
-import { measurePanel } from "./measure-panel";
+import { measurePanel } from "./values/measure";
 import style from "./models.css";
 import { complete, type Payload } from "./payload";
-import { StatePanel } from "./state-panel";
-import { TreePanel } from "./tree-panel";
+import { StatePanel } from "./state/panel";
+import { TreePanel } from "./tree/panel";
 import { missing, type Drawing } from "./view";
 
 const VIEWS = new Set(["tree", "state", "measure"]);

@@ -4,7 +4,7 @@ import { element, set } from "./elements";
 import { onKeys, type Commands } from "./keys";
 import { List, mark } from "./list";
 import { turn } from "./row-head";
-import { searchBox, type SearchBox } from "./search-box";
+import { searchBox, type SearchBox } from "./search/box";
 import { TypeAhead } from "./type-ahead";
 
 /** How deep a row is, and where among its neighbours: all from 1. */

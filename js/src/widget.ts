@@ -2,10 +2,10 @@
 import type { Asked } from "./context";
 import { element } from "./elements";
 import { Kernel, type WidgetModel } from "./kernel";
-import { showLab } from "./lab";
+import { showLab } from "./lab/lab";
 import { models } from "./models";
 import { completeValues, decode } from "./payload";
-import { sheets } from "./sheets";
+import { sheets } from "./sheet/views";
 import { show } from "./view";
 import { showWatch, type Shown } from "./watch/show";
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { Outline } from "../src/outline";
+import { Outline } from "../src/tree/outline";
 import { complete, type TreePayload } from "../src/payload";
-import { childrenOf, isOpenable, labelOf, lastPathOf, originalOf, pathOf, rootOf, stepsOf, stepsTo } from "../src/place";
-import { flagsOf, parametersText, spoken, tensorsText } from "../src/tree-row";
+import { childrenOf, isOpenable, labelOf, lastPathOf, originalOf, pathOf, rootOf, stepsOf, stepsTo } from "../src/tree/place";
+import { flagsOf, parametersText, spoken, tensorsText } from "../src/tree/row";
 import { bigNet, deep, experts, gpt2, subtree, type Sample } from "./samples";
 
 const tree = (sample: Sample): TreePayload => complete(sample) as TreePayload;

@@ -1,5 +1,5 @@
 /** A page with one view on it, and what a person does there. */
-import { mount as mountSheet } from "../src/sheet-still";
+import { mount as mountSheet } from "../src/sheet/entry";
 import { mount } from "../src/still";
 import { pack, type Sample } from "./samples";
 

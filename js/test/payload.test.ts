@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { complete, decode, type StatePayload, type TreePayload } from "../src/payload";
-import { completeSheet } from "../src/sheet";
+import { completeSheet } from "../src/sheet/sheet";
 import { common, gpt2, pack, stateful } from "./samples";
 
 const FIXTURES = join(import.meta.dirname, "../../tests/fixtures");

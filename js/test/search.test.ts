@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { Automaton } from "../src/automaton";
-import { Outline } from "../src/outline";
+import { Automaton } from "../src/search/automaton";
+import { Outline } from "../src/tree/outline";
 import { complete, type TreePayload } from "../src/payload";
-import { labelOf, pathOf } from "../src/place";
-import { parse } from "../src/query";
-import { search } from "../src/search";
+import { labelOf, pathOf } from "../src/tree/place";
+import { parse } from "../src/search/query";
+import { search } from "../src/tree/search";
 import { bigNet, deep, experts, gpt2, type Sample } from "./samples";
 
 const tree = (sample: Sample): TreePayload => complete(sample) as TreePayload;

@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { completeSheet } from "../src/sheet";
-import { mount } from "../src/sheet-still";
+import { completeSheet } from "../src/sheet/sheet";
+import { mount } from "../src/sheet/entry";
 import { over, page, type Page } from "./page";
 import { checked, common, explained, gpt2, HOSTILE, many, type Sample } from "./samples";
 

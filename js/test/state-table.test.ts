@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { columnsOf, fitting, template } from "../src/columns";
 import { complete, type Signature, type StatePayload } from "../src/payload";
-import { parse } from "../src/query";
-import { StateTable, textOf, type Item } from "../src/state-table";
+import { parse } from "../src/search/query";
+import { StateTable, textOf, type Item } from "../src/state/table";
 import { common, signature, stateful } from "./samples";
 
 const table = new StateTable(complete(stateful().json) as StatePayload);

@@ -1,6 +1,6 @@
 // @vitest-environment happy-dom
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { mount as mountSheet } from "../src/sheet-still";
+import { mount as mountSheet } from "../src/sheet/entry";
 import { mount as mountStill } from "../src/still";
 import { VERSION } from "../src/version";
 import { mount as mountWatch } from "../src/watch/entry";
