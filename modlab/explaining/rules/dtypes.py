@@ -171,12 +171,6 @@ def _origin(failure: Failure, given: str) -> str:
     return "it became so on the way."
 
 
-def _first_argument(failure: Failure) -> str:
-    call = failure.call_expression()
-    first = call.args[0] if call is not None and call.args else None
-    return ast.unparse(first) if isinstance(first, (ast.Name, ast.Attribute)) else "x"
-
-
 def _no_kernel(failure: Failure, match: re.Match[str]) -> Cause:
     dtype = named(match[2])
     name = next((o.text for o in _of_user(failure) if _dtype(o.thing) == dtype), "")

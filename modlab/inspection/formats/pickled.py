@@ -23,7 +23,6 @@ KEYS = 64
 """Parts of a tuple that is a key: a nest of tuples takes time to hash that doubles with each level."""
 _DIGITS = 1024  # bytes of a whole number
 _OLD = {"__builtin__": "builtins", "copy_reg": "copyreg"}
-_MARK = object()
 
 
 class PickleError(CheckpointError):
