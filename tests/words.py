@@ -29,6 +29,7 @@ def mute(patch: pytest.MonkeyPatch) -> None:
         (checks._AT, "x"),
         (checks._ALL, "x"),
         (events._WORDS, lambda facts: "x"),
+        (events._OF_VALUES, lambda facts: "x"),
         (births.BIRTHS, "x"),
         (births.CAUSES, "x"),
         (births.DOUBTS, "x"),

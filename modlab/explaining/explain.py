@@ -144,21 +144,21 @@ def _recognised(failure: Failure) -> tuple[str, Cause] | None:
         match = _compiled(rule.pattern).search(failure.brief) if _literal(rule.pattern) in failure.brief else None
         if match is None:
             continue
+        failure.names_hook = False
         try:
             cause = rule.explain(failure, match)
         except Exception:  # noqa: BLE001 - a rule that stumbles over odd objects has nothing to say
             continue
         if cause is not None:
-            return rule.name, cause if hook is None else _of_hook(cause, _named(hook), hook.where)
+            return rule.name, cause if hook is None else _of_hook(cause, _named(hook), hook.where, named=failure.names_hook)
     return None
 
 
-def _of_hook(cause: Cause, hook: str, where: str) -> Cause:
-    """The same, where it is the code of a hook that failed: named with file and line."""
-    words = cause.said + cause.more
-    if where in words or any(name == "hook" for name, _ in cause.facts):
+def _of_hook(cause: Cause, hook: str, where: str, *, named: bool) -> Cause:
+    """The same, where it is the code of a hook that failed: with file and line, and with its name unless that is `named` already."""
+    if any(name == "hook" for name, _ in cause.facts):
         return cause
-    told = f"It stands at {where}." if f"the {hook}" in words else f"It happened in the {hook}, at {where}."
+    told = f"It stands at {where}." if named else f"It happened in the {hook}, at {where}."
     return cause._replace(more=f"{cause.more} {told}".strip(), facts=(*cause.facts, ("hook", f"{hook}, {where}")))
 
 

@@ -81,6 +81,7 @@ class Failure:
         self.here: list[Frame] = []  # and these were the frames of the process that asked
         self.place: tuple[str, str] | None = None  # where it happened, and the line, if the message alone says so
         self.hook = ""  # "the forward hook f on l0", if it is one whose own code failed: then no module did
+        self.names_hook = False  # whether the sentence says so
 
     @property
     def brief(self) -> str:
@@ -136,6 +137,7 @@ class Failure:
     def within(self) -> str:
         """The end of a sentence that is not about the innermost module, but happened in it."""
         where = self.hook or self.subject
+        self.names_hook = bool(self.hook)
         return f" in {where}" if where else ""
 
     @property

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from modlab import format
 from modlab.frozen import frozen
+from modlab.records.finding import Evidence, Fact, Finding, Remedy
 from modlab.records.trace import Value
 
 
@@ -112,3 +115,21 @@ class ExplanationRecord:
     line: str = ""
     locals: tuple[Value, ...] = ()
     patch: Patch | None = None
+
+    @property
+    def finding(self) -> Finding:
+        """The same as a finding: what was given and expected, and the tensors of the module that failed, are its facts."""
+        at = next((step for step in self.steps if step.failed), None)
+        facts: dict[str, Fact] = {"error": self.error, "given": tuple({"name": name, "value": value} for name, value in self.facts)}
+        if at is not None:
+            facts |= {"module": at.type, "inputs": tuple(map(_tensor, at.inputs)), "tensors": tuple(map(_tensor, at.tensors))}
+        path = "" if at is None else at.path or ""
+        evidence = (Evidence("module", path),) if at is not None and at.path is not None else ()
+        fixes = tuple(Remedy(code=fix.code, advice=fix.prose) for fix in self.fixes)
+        return Finding(self.family or "not known", path, facts, "broken", evidence=evidence, fixes=fixes)
+
+
+def _tensor(value: Value) -> dict[str, Any]:
+    """What a module took or has, as far as it is known."""
+    told = {"name": value.name, "kind": value.kind, "shape": value.shape, "dtype": value.dtype, "device": value.device, "text": value.text}
+    return {name: fact for name, fact in told.items() if fact not in ("", None)}

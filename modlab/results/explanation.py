@@ -108,7 +108,9 @@ class Explanation(RowsResult):
         return self.record.patch
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: besides what every result has, the error, its family, facts and fixes."""
+        """Plain data: besides what every result has, the error, its family, facts and fixes; in ``findings`` as docs/findings.md says."""
+        from modlab.views.findings import of_explanation  # most explanations are read, and not by a program
+
         record = self.record
         return {
             **super().to_dict(),
@@ -117,6 +119,7 @@ class Explanation(RowsResult):
             "family": record.family,
             "facts": dict(record.facts),
             "fixes": [asdict(fix) for fix in record.fixes],
+            "findings": [of_explanation(record)],
             "patch": asdict(record.patch) if record.patch is not None else None,
         }
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from modlab import wording
+from modlab.records.explanation import ExplanationRecord
 from modlab.records.finding import Finding
 
 _HELD = frozenset(("trace",))
@@ -15,6 +16,18 @@ _COMMON = frozenset(one.name for one in fields(Finding))
 
 def as_data(finding: Finding) -> dict[str, Any]:
     """What JSON takes: what every finding has, and what its own class adds."""
+    own = {one.name: getattr(finding, one.name) for one in fields(finding) if one.name not in _COMMON | _HELD}
+    return {**_facts(finding), "text": wording.said(finding), "fix": wording.fix(finding), **own}
+
+
+def of_explanation(record: ExplanationRecord) -> dict[str, Any]:
+    """The same of an explained error, whose rule made its sentence."""
+    first = record.fixes[0] if record.fixes else None
+    fix = "" if first is None else " ".join(filter(None, (first.prose, first.code)))
+    return {**_facts(record.finding), "text": " ".join(filter(None, record.sentence)), "fix": fix}
+
+
+def _facts(finding: Finding) -> dict[str, Any]:
     pairs = zip(finding.fixes, wording.fixes(finding), strict=True)
     return {
         "kind": finding.kind,
@@ -24,7 +37,4 @@ def as_data(finding: Finding) -> dict[str, Any]:
         "facts": dict(finding.facts),
         "evidence": [asdict(one) for one in finding.evidence],
         "fixes": [{"kind": one.kind, "code": code, "advice": advice} for one, (code, advice) in pairs],
-        "text": wording.said(finding),
-        "fix": wording.fix(finding),
-        **{one.name: getattr(finding, one.name) for one in fields(finding) if one.name not in _COMMON | _HELD},
     }

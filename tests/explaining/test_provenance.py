@@ -864,3 +864,17 @@ def test_below_the_traceback_of_run(shell, tmp_path):
     shell.run_line_magic("unload_ext", "modlab")
     shell.run_cell(f"%run {script}")
     assert len([o for o in shell.display_pub.outputs if "got rows" in str(o)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [(lambda out: out[9], "It stands at {}."), (lambda out: nn.functional.layer_norm(out, (5,)), "It happened in the {}, at {}.")],
+)
+def test_a_hook_whose_code_failed_is_named_once(spoil, told):
+    net = nn.Sequential(nn.Linear(4, 3))
+    net[0].register_forward_hook(lambda module, args, out: spoil(out))
+    result = explained(lambda: net(torch.ones(2, 4)))
+    (hook,) = (value for name, value in result.record.facts if name == "hook")
+    name, _, where = hook.partition(", ")
+    assert result.record.sentence[1].endswith(told.format(*([where] if told.count("{}") == 1 else [name, where])))
+    assert str(result.headline).count(name) == 1

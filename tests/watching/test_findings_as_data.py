@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import modlab
 from modlab import wording
 from modlab.views.watch import columns
 from modlab.wording.mistakes import MISTAKES
@@ -44,6 +46,27 @@ def test_those_of_a_diagnosis_too() -> None:
     for name in ("hidden", "flawed"):
         for one in json.loads(json.dumps(RUNS[name]().to_dict()))["records"]:
             assert {*one} == every | {"reason"} | (check if "outcome" in one else set())
+
+
+def test_an_explained_error_too() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(4, 3))
+    try:
+        net(torch.zeros(5))
+    except RuntimeError as error:
+        result = modlab.explain(error)
+    (found,) = json.loads(json.dumps(result.to_dict()))["findings"]
+    assert {*found} == fields("in one form") and (found["kind"], found["path"], found["severity"]) == ("product", "0", "broken")
+    assert found["text"] == result.headline and found["fix"] == f"{found['fixes'][0]['advice']} {found['fixes'][0]['code']}"
+    facts = found["facts"]
+    assert {*facts} == {"error", "given", "module", "inputs", "tensors"} and (facts["error"], facts["module"]) == ("RuntimeError", "Linear")
+    assert [one["shape"] for one in (*facts["inputs"], *facts["tensors"])] == [[5], [3, 4], [3]]
+    assert {"name": "numbers expected", "value": "4"} in facts["given"]
+
+
+def test_so_is_an_error_that_is_not_known() -> None:
+    (found,) = modlab.explain(OSError("cold")).to_dict()["findings"]
+    assert (found["kind"], found["path"], found["facts"]) == ("not known", "", {"error": "OSError", "given": ()})
+    assert found["evidence"] == found["fixes"] == [] and "cold" in found["text"]
 
 
 def test_a_fix_says_what_of_it_is_code(data: Any) -> None:

@@ -1,0 +1,67 @@
+"""With every sentence of the wording folder replaced by "x", what two models differ in and why an error was raised are the same facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import modlab
+from tests.words import mute, without_words
+
+_NOTES = ("note", "notes", "marks")
+
+
+class Parts(nn.Module):
+    """Gives a tensor, nothing, and what nobody may look into."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.drop = nn.Linear(4, 3), nn.Dropout(0.5)
+
+    def forward(self, x: Tensor, *rest: Any) -> Any:
+        return self.drop(self.layer(x)), [], iter(())
+
+
+def compared() -> Any:
+    torch.manual_seed(0)
+    return modlab.compare(Parts())(torch.ones(2, 4)).to_dict()
+
+
+def explained() -> Any:
+    try:
+        Parts()(torch.ones(2, 5), [], iter(()))
+    except RuntimeError as error:
+        return modlab.explain(error).to_dict()
+
+
+def traced() -> Any:
+    model = Parts()
+    with modlab.trace(model) as trace:
+        model(torch.ones(2, 4), [], iter(()))[0].sum().backward()
+    return [(one.kind, one.path, one.name, [fact.kind for fact in one.facts]) for one in trace.events]
+
+
+def facts(data: Any) -> Any:
+    """Less what is said, beside findings in notes too, and what differs from run to run."""
+    if isinstance(data, dict):
+        return {name: facts(value) for name, value in without_words(data).items() if name not in _NOTES}
+    return [facts(one) for one in data] if isinstance(data, (list, tuple)) else data
+
+
+@pytest.mark.parametrize("run", [compared, explained, traced])
+def test_no_fact_is_in_a_sentence(run: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    spoken = facts(run())
+    mute(monkeypatch)
+    assert json.dumps(facts(run()), default=str) == json.dumps(spoken, default=str)
+
+
+def test_what_is_said_of_values_stands_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the test above would hold of words that it does not see."""
+    assert all("not looked into" in json.dumps(run(), default=str) for run in (compared, explained))
+    mute(monkeypatch)
+    assert not any("not looked into" in json.dumps(run(), default=str) for run in (compared, explained))
