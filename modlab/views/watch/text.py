@@ -37,7 +37,7 @@ def _verdict(entries: list[tuple[str, str, Finding]]) -> Iterator[str]:
         place = f"{beside}: " if beside else ""
         yield f"{SIGNS[state]:<8}  {name:<{width}}  {place}{words.said(wording.said(found))}".rstrip()
         if fix and state != "passed":
-            yield f"{'':<8}  {'':<{width}}  fix: {words.said(fix)}"
+            yield f"{'':<8}  {'':<{width}}  Fix: {words.said(fix)}"
 
 
 def _alerts(alerts: list[Alert]) -> Iterator[str]:
@@ -49,7 +49,7 @@ def _alerts(alerts: list[Alert]) -> Iterator[str]:
         if replay := words.replay(alert):
             yield f"    run again: {replay}"
         if fix := wording.fix(alert):
-            yield f"    fix: {words.said(fix)}"
+            yield f"    Fix: {words.said(fix)}"
     if len(alerts) > ALERTS:
         yield f"  ... and {len(alerts) - ALERTS:,} more: w.alerts"
 
