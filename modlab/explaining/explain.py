@@ -344,11 +344,11 @@ def _before(call: ModuleFrame, inner: ModuleFrame | None, depth: int) -> Iterato
 
 
 def _ran(call: ModuleFrame, one: Ran, depth: int, taken: tuple[int, ...] | None, given: tuple[int, ...] | None) -> Step:
-    name, module, said = one.name, one.module, one.perhaps or "ran"
+    name, module, said, certain = one.name, one.module, one.perhaps or "ran", not one.perhaps
     inputs, outputs = _shaped(taken), _shaped(given)
     if module is None:
         note = "no module: not in the tree"
-        return Step(None, name, "function", "function", depth, inputs, outputs, stopped=False, said=said, note=note)
+        return Step(None, name, "function", "function", depth, inputs, outputs, stopped=False, certain=certain, said=said, note=note)
     registered = call.path is not None and calls.at(call.module, name) is module
     path = call.shown(calls.join(call.path or "", name)) if registered else None
     return Step(
@@ -361,6 +361,7 @@ def _ran(call: ModuleFrame, one: Ran, depth: int, taken: tuple[int, ...] | None,
         outputs,
         _tensors(module),
         stopped=False,
+        certain=certain,
         said=said,
     )
 

@@ -51,7 +51,7 @@ def of_fixes(fixes: tuple[Fix, ...], failure: Failure) -> tuple[tuple[Fix, ...],
         with suppress(Exception):  # a source that is not what it seems
             edit = _edit(fix, failure)
             if edit is not None and _stands_already(edit):
-                return (*fixes[:at], _put_back(fix, failure), *fixes[at + 1 :]), None
+                return (*fixes[:at], _put_back(fix, failure, first=not at), *fixes[at + 1 :]), None
             if edit is not None and edit.tried:
                 return fixes, Patch(_diff(edit), tried=True)
             if edit is not None and edit.tried is None and found is None:
@@ -59,13 +59,13 @@ def of_fixes(fixes: tuple[Fix, ...], failure: Failure) -> tuple[tuple[Fix, ...],
     return fixes, found
 
 
-def _put_back(fix: Fix, failure: Failure) -> Fix:
+def _put_back(fix: Fix, failure: Failure, *, first: bool) -> Fix:
     new: Any = _statement(fix.code)
     target = new.targets[0]
     owner = next(call.module for call in failure.calls if _has(call.module, target))
     own, place = code_fixes.self_name(type(owner)), code_fixes.name_of_module(failure, owner)
     name, cls = ast.unparse(target).removeprefix(f"{own}."), type(owner).__name__
-    put = "Or put" if fix.prose.startswith("Or ") else "Put"
+    put = "Put" if first else "Or put"
     return Fix(f"{put} back what {cls} makes, for {name} was replaced since:", f"{place}.{name} = {ast.unparse(new.value)}")
 
 

@@ -56,6 +56,7 @@ class Step:
         locals: the tensors that stood in the local names of its code when it stopped.
         stopped: whether the error came out of it.
         failed: whether it is the innermost one of these.
+        certain: of one that ended before the place of the error, whether it is certain that it ran.
         said: what happened there, in words ("(1×5) @ (4×4): inner sizes 5 ≠ 4"); "ran", or under which condition it did.
         note: what is special ("called through .forward: hooks are skipped").
         where: file and line of its code that was running ("net.py:12").
@@ -73,6 +74,7 @@ class Step:
     locals: tuple[Value, ...] = ()
     stopped: bool = True
     failed: bool = False
+    certain: bool = True
     said: str = ""
     note: str = ""
     where: str = ""

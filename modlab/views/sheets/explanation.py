@@ -15,7 +15,6 @@ _OF_SHAPES = frozenset(
     {"product", "attention", "convolution", "norm", "loss", "broadcast", "join", "view", "index"}
 )  # where a box is what does not fit
 _SHOWN = 4  # inputs in one row
-RAN = "ran"  # what is said of a call that ended, without any condition
 
 
 def of_explanation(record: ExplanationRecord) -> Sheet:
@@ -72,7 +71,7 @@ def _fitted(step: Step) -> list[Value]:
 
 def _happened(step: Step, record: ExplanationRecord) -> Cell:
     inputs = [value for value in step.inputs if value.shape is not None or value.text][:_SHOWN]
-    if not step.stopped and step.outputs and step.said == RAN:
+    if not step.stopped and step.outputs and step.certain:
         return _passed(inputs, step.outputs)
     if not step.stopped:
         end = step.said
