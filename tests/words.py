@@ -34,6 +34,7 @@ def mute(patch: pytest.MonkeyPatch) -> None:
         (births.CAUSES, "x"),
         (births.DOUBTS, "x"),
         (experiments.EXPERIMENTS, "x"),
+        (kinds.UNCOUNTED, "x"),
         (cards.REASONS, "x"),
         (cards.CHECK_REASONS, "x"),
         (FIXES, "x"),

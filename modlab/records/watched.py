@@ -86,7 +86,8 @@ class Watched:
     Attributes:
         left: how many modules and parameters `only` leaves out.
         opaque: paths of what is compiled or scripted.
-        uncounted: modules whose units are not counted, and why.
+        uncounted: modules whose units are not counted, and why: "wide" (the module has too many), "many" (there are too many in all), of
+            the dimension that they lie along "mixed" (places stand in it too), "unbatched" (no other is a batch), "unknown".
         classes: among how many the loss chooses, 0 if that is not known.
         passes: training passes of the root; `evaluated`: looks at steps for which it was called in evaluation mode alone.
         stepped: whether a step of the optimizer was measured; `rate`: the greatest learning rate, None if there is none.

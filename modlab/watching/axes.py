@@ -11,9 +11,8 @@ from torch import nn
 
 from modlab.compat import shape_at
 
-MIXED = "channels and places stand in one dimension"
-UNKNOWN = "which dimension they lie along cannot be told"
-UNBATCHED = "there is no batch dimension"
+MIXED, UNKNOWN, UNBATCHED = "mixed", "unknown", "unbatched"
+"""Why there is none: channels and places stand in one dimension, it cannot be told, there is no batch dimension."""
 
 DEEP = 12
 """Functions of the graph that are followed back."""

@@ -8,6 +8,7 @@ from modlab.records.finding import Evidence, Fact, Finding, Remedy
 from modlab.records.watch import PARAMETER_GRADIENT, ScalarRecord, WatchRecord
 from modlab.records.watched import Watched, WatchedParameter
 from modlab.watching.history import MOST
+from modlab.watching.units import MOST as UNITS
 
 LOST, LOST_OF_MANY, NARROW = 0.1, 0.5, 16
 """Share of a layer's units that must be dead before it counts as broken, and of a layer with more than `NARROW`; less is a reason
@@ -147,7 +148,7 @@ def _unseen(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]
         yield Finding("hidden inside", facts={"paths": watched.opaque})
     for why in dict.fromkeys(watched.uncounted.values()):
         paths = tuple(path for path, one in watched.uncounted.items() if one == why)
-        yield Finding("units not counted", paths[0], {"paths": paths, "why": why})
+        yield Finding("units not counted", paths[0], {"paths": paths, "why": why, **({"most": UNITS} if why == "wide" else {})})
     if watched.late:
         yield Finding("came later", watched.late[0], {"paths": watched.late})
     modules, parameters = watched.left

@@ -392,9 +392,9 @@ class Sample:
         if axis == 0 and tensor.dim() > 1:
             return axes.UNBATCHED
         if tensor.shape[axis] > MOST:
-            return f"more than {MOST:,} of a module"
+            return "wide"
         if sum(units.count for units in [*self.shared.units.values()]) + tensor.shape[axis] > ALL_UNITS:
-            return "there are too many in all"
+            return "many"
         made = self._made_along(node)
         return axis, made if isinstance(made, int) else None
 

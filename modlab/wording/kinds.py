@@ -101,7 +101,17 @@ def _hidden(finding: Finding) -> str:
 
 def _uncounted(finding: Finding) -> str:
     facts: Facts = finding.facts
-    return f"units of {joined(map(named, facts['paths']))} were not counted: {facts['why']}"
+    return f"units of {joined(map(named, facts['paths']))} were not counted: {UNCOUNTED[facts['why']].format_map(facts)}"
+
+
+UNCOUNTED = {
+    "mixed": "channels and places stand in one dimension",
+    "unknown": "which dimension they lie along cannot be told",
+    "unbatched": "there is no batch dimension",
+    "wide": "more than {most:,} of a module",
+    "many": "there are too many in all",
+}
+"""By the fact "why"."""
 
 
 def _beyond(finding: Finding) -> str:

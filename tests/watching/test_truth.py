@@ -16,6 +16,7 @@ from modlab import wording
 from modlab.records.finding import Finding
 from modlab.results.watch import Watch
 from modlab.watching import axes
+from modlab.wording.kinds import UNCOUNTED
 from tests import agreement, watches
 
 Batch = Callable[[], tuple[Tensor, Tensor]]
@@ -761,7 +762,7 @@ def test_units_are_followed(layer: nn.Module, between: Any, given: tuple[int, ..
     w.close()
     if isinstance(axis, str):
         assert not w.record.units and kinds(w)["units not counted"].facts == {"paths": ("layer",), "why": axis}
-        assert f"units of layer were not counted: {axis}" in str(w).replace("Units", "units")
+        assert f"units of layer were not counted: {UNCOUNTED[axis]}" in str(w).replace("Units", "units")
     else:
         (units,) = watcher.units.values()
         made = {nn.Linear: len(given) - 1}.get(type(layer), 1)
