@@ -193,7 +193,7 @@ def _tensors(left: Kept, right: Kept, length: Callable[[Kept], float]) -> Gap:
     if left.reason or right.reason:
         gap.refuse(left.reason or right.reason)
         return gap
-    if left.text != right.text:
+    if (left.shape, left.dtype) != (right.shape, right.dtype):
         gap.notes = (f"{left.dtype} and {right.dtype}" if left.shape == right.shape else f"{left.text} and {right.text}",)
     elif same_bits(left, right):
         gap.equal, gap.max_abs, gap.sampled = True, 0.0, False

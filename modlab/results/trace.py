@@ -477,6 +477,7 @@ class Trace(RowsResult):
             "memory": record.memory,
             "where": record.where,
             "marks": list(record.marks),
+            "facts": [{"kind": fact.kind, **fact.facts} for fact in record.facts],
             "error": record.error,
             "times": record.times,
         }

@@ -416,6 +416,8 @@ def test_a_step_says_what_moved():
         optimizer.step()
     (step,) = trace.find(kind="step")
     assert step.name == "SGD" and "moves 2 of 4 parameters" in step.marks
+    row = next(one for one in trace.to_dict()["records"] if one["kind"] == "step")
+    assert {"kind": "moves", "moved": 2, "parameters": 4, "graded": True} in row["facts"] and len(row["facts"]) == len(row["marks"])
     weight = next(value for value in step.outputs if value.name == "a.weight")
     far = (net.a.weight - before).abs().max().item()
     assert f"{far:.4g}" in weight.note
