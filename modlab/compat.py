@@ -117,6 +117,17 @@ def global_hooks() -> dict[str, Any]:
     return _of_all(torch.nn.modules.module)
 
 
+def forget_global_hook(hook: Callable[..., Any]) -> None:
+    """Take a hook of all modules away, and what torch notes of it elsewhere under the same number."""
+    tables = {name: held for name, held in global_hooks().items() if isinstance(held, dict)}
+    for name, held in tables.items():
+        for key in [key for key, one in held.items() if one is hook]:
+            for other, noted in tables.items():
+                if other.startswith(f"{name}_"):
+                    noted.pop(key, None)
+            held.pop(key, None)  # at last: who is interrupted finds it again
+
+
 def optimizer_hooks() -> dict[str, Any]:
     """The hooks of all optimizers: ``_optimizer_pre_hooks``, ``_optimizer_post_hooks``."""
     return _of_all(sys.modules[torch.optim.Optimizer.__module__])

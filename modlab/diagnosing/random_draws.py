@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +12,7 @@ from torch.nn import Module
 from modlab.comparing.hook_probes import POST, HookProbes, ProbedOutput, hooked
 from modlab.compat import FunctionMode
 from modlab.diagnosing.trials import Bench
+from modlab.running.guarded import afterwards
 from modlab.running.listener import Listener
 from modlab.running.randomness import Meter, Private
 
@@ -57,15 +58,19 @@ class RandomDraws(FunctionMode):
         self._since = 0  # draws before the last event
         self._listener, self._hook_probes = Listener(self._begin, self._return), HookProbes(hooked(modules), self._look)
 
-    def __enter__(self) -> RandomDraws:
-        self._meter = Meter(thorough=True, private=self._private)
-        self._hook_probes.open()
-        self._listener.open()
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
+    def during(self, work: Callable[[], object]) -> None:
+        """Call `work`, and listen meanwhile."""
 
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        def heard() -> None:
+            self._meter = Meter(thorough=True, private=self._private)
+            self._hook_probes.open()
+            self._listener.open()
+            with self:
+                work()
+
+        afterwards(self._close, heard)
+
+    def _close(self) -> None:
         self._listener.close()
         self._hook_probes.close()
 
@@ -113,6 +118,6 @@ class RandomDraws(FunctionMode):
 def of(bench: Bench, private: list[Private]) -> list[Draw]:
     """The draws of one pass in the mode in which the model is."""
     chances = RandomDraws(private, (site.module for site in bench.subject.sites))
-    with torch.no_grad(), chances:
-        bench.output()
+    with torch.no_grad():
+        chances.during(bench.output)
     return chances.draws

@@ -12,7 +12,7 @@ from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from modlab.compat import being_traced, global_hooks_with_kwargs
+from modlab.compat import being_traced, forget_global_hook, global_hooks_with_kwargs
 from modlab.running import recursion_limit
 from modlab.running.guarded import afterwards
 
@@ -71,6 +71,8 @@ class GlobalHooks:
         for handle in self.handles:
             handle.remove()
             global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
+        for hook in self._hooks:  # an interrupt in torch's registering leaves one of which there is no handle
+            forget_global_hook(hook)
         self.handles, self.stores = [], []
 
 

@@ -66,7 +66,6 @@ class Sandbox:
         self._filters, self._showwarning = warnings.filters, warnings.showwarning
         self._always, self._stdout = torch.is_warn_always_enabled(), sys.stdout
         self._modes, self._functions = compat.modes(), compat.torch_function_as_now()
-        self._hooks = {name: set(held) for name, held in compat.global_hooks().items() if isinstance(held, dict)}
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `work`, and put everything back."""
@@ -93,19 +92,10 @@ class Sandbox:
         torch.set_warn_always(self._always)
         sys.stdout = self._stdout
         compat.restore_modes(self._modes)
-        self._remove_hooks()
         try:
             self.restoration.restore()
         finally:
             self.restart()
-
-    def _remove_hooks(self) -> None:
-        """Hooks of ours on all modules that came since: an interrupt left them there."""
-        now = compat.global_hooks()
-        for name, before in self._hooks.items():
-            for key, hook in [*now[name].items()]:
-                if key not in before and str(getattr(hook, "__module__", "")).startswith("modlab."):
-                    now[name].pop(key, None)
 
 
 def on_loan(work: Callable[[], T], *roots: Module) -> T:
