@@ -46,7 +46,7 @@ ASKED = 1024
 """Parameters of which one of a very large model is asked that way; the next time others are."""
 
 LEARNT = 16
-"""Values after which it is asked anew how long one takes."""
+"""Values after which what the last ones took is all that counts; fewer count for less."""
 
 TRIES = 3
 """Backward passes from a place whose like are asked of all parameters, before that is done in steps that are looked at alone."""
@@ -181,7 +181,7 @@ class Losses:
         self._pairs: dict[tuple[str, int], list[tuple[Any, Any, Any]]] = {}
         self._same: dict[tuple[str, int], bool] = {}
         self.told: set[str] = set()
-        self._every, self._each, self._taken, self._owed = 1, EACH, 0, 0.0
+        self._every, self._each, self._taken = 1, EACH, 0
         self._opener = get_ident()
 
     # ---- when
@@ -197,17 +197,12 @@ class Losses:
         self._every = min(RARELY, max(1, math.ceil(self._each / room))) if room > 0 else RARELY
 
     def pay(self) -> float:
-        """Seconds, about, that it took since it was asked last."""
-        seconds, self._owed = self._owed + self.seconds, 0.0
+        """Seconds that it took since it was asked last; from them it learns how long one takes."""
+        seconds, taken = self.seconds, self._taken
         self.seconds, self._taken = 0.0, 0
+        if taken:
+            self._each += (seconds / taken - self._each) * min(1.0, taken / LEARNT)
         return seconds
-
-    def _learn(self) -> None:
-        """How long it takes, now and then."""
-        self._each = self.seconds / self._taken
-        self._owed += self.seconds
-        self.seconds, self._taken = 0.0, 0
-        self.settle()
 
     def _is_here(self) -> bool:
         """Whether this is the thread that trains the model: while another one runs a backward pass its gradients must not be touched."""
@@ -222,8 +217,6 @@ class Losses:
         if watch.closed or graph_task() != -1 or not self._is_here() or run_aside() or not watch.is_home:
             return
         self._taken += 1
-        if self._taken > LEARNT:
-            self._learn()
         self._take(tensors, frame)
 
     @timed
@@ -372,6 +365,7 @@ class Losses:
 
     # ---- learning rates
 
+    @timed
     def step_ended(self, optimizer: Any) -> None:
         """An optimizer of the model's has made a step: at which rates?"""
         steps = self._steps

@@ -412,6 +412,7 @@ class Watcher:
     def _look(self, *, stepped: bool) -> None:
         start = clock.now()
         self.guard.pay()
+        self.losses.settle()
         self.state = "running"
         sample = self._sample
         if sample is not None:
@@ -419,7 +420,6 @@ class Watcher:
             self._settle(wait=len(self._owed) > LATE)
             self._count_sample(sample.step)
             self.guard.settle(self.schedule.pace, self.schedule.budget)
-            self.losses.settle()
             self._spend(self.schedule.whole, sample.seconds + self._called() + clock.now() - start, sample, start)
             self._next_whole = self._after(self.schedule.whole)
         elif self.light.on:

@@ -28,6 +28,7 @@ from modlab.lessons.note import Net
 from modlab.results.watch import Watch
 from modlab.running import clock
 from modlab.watching import view_snapshots
+from modlab.watching.losses import Losses
 from modlab.watching.schedule import Schedule
 from modlab.watching.watcher import watchers
 
@@ -161,6 +162,19 @@ def test_the_default_budget_finds_the_same(seed: int, expected: set[Any], machin
     w, _ = note(seed, machine=machine)
     assert {(alert.kind, alert.path, alert.unit) for alert in w.alerts} == expected
     assert w.record.samples < 1_000 and w.record.cost <= 0.0201  # the last look may take a little more than the one before
+
+
+def test_a_loss_that_takes_long_is_taken_in_rarely(machine: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long it takes is learnt, too, where looks come so often that few losses are taken in between two of them."""
+    take = Losses._take
+
+    def slow(self: Losses, tensors: Any, frame: Any) -> None:
+        machine.time += 100e-6
+        take(self, tensors, frame)
+
+    monkeypatch.setattr(Losses, "_take", slow)
+    w, _ = note(0, machine=machine, steps=3_000)
+    assert w.record.cost <= 0.0201
 
 
 def test_standing_by_is_counted(machine: Clock) -> None:
