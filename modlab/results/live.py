@@ -51,6 +51,10 @@ class Watched(Protocol):
     def record(self) -> WatchRecord:
         """All that was seen so far."""
 
+    @property
+    def so_far(self) -> tuple[int, int]:
+        """How many steps were made, and alerts found; a record of all takes much longer."""
+
     def shape_of_slots(self) -> tuple[Any, ...]:
         """Equal as long as slots were only added at the end."""
 
@@ -229,16 +233,20 @@ class Lines:
         """Renew the line, and say what is new; of several ranks the first does so."""
         if self._rank:
             return
+        steps, alerts = self._watch.so_far
+        begun = not self._first and steps >= FIRST
+        late = monotonic() - self._shown >= PROGRESS and is_terminal()
+        if not (begun or late or alerts > self._told):
+            return
         record = self._watch.record
-        if len(record.alerts) > self._told:
-            for alert in record.alerts[self._told :]:
-                self._say(f"modlab: step {alert.step:,}: {wording.said(alert)}")
-            self._told = len(record.alerts)
-        if not self._first and record.steps >= FIRST:
+        for alert in record.alerts[self._told :]:
+            self._say(f"modlab: step {alert.step:,}: {wording.said(alert)}")
+        self._told = len(record.alerts)
+        if begun:
             self._first = True
             if record.verdict.broken is not None:
                 self._say(f"modlab, after {record.steps:,} steps: {' '.join(headline.of_watch(record)).strip()}")
-        if monotonic() - self._shown >= PROGRESS and is_terminal():
+        if late:
             self._shown = monotonic()
             line = f"modlab: step {record.steps:,}  {' '.join(f'{one.name} {one.final:.4g}' for one in record.scalars[:3])}"
             tell(f"\r{line:<{self._wide}}", end="")

@@ -128,6 +128,11 @@ class Alerts:
         """In the order in which they came."""
         return [*self._found.values()]
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._found)
+
     def look(self, sample: Sample) -> None:
         """Judge one sample."""
         readings = sample.readings

@@ -116,6 +116,25 @@ def test_a_click_on_an_old_picture_is_none(clock: list[float]) -> None:
     assert not view.ask("pause", steps=72)["ok"]
 
 
+def test_a_quiet_script_makes_no_record_to_say_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record of a large model takes milliseconds; whether there is anything to say is known without one."""
+    loop, made = Loop(), []
+    whole = loop.watch._watcher.record  # type: ignore[union-attr]
+    monkeypatch.setattr(loop.watch._watcher, "record", lambda: made.append(1) or whole())
+    lines = live.Lines(loop.watch)
+    for _ in range(8):
+        loop.go(5)
+        lines.update()
+    assert len(made) == 1  # after 20 steps: is anything broken?
+    with torch.no_grad():
+        loop.net.weight.fill_(float("nan"))
+    loop.go(2)
+    lines.update()
+    lines.update()
+    loop.watch.close()
+    assert capsys.readouterr().err.count("modlab: step 40: ") == 1
+
+
 def test_views_get_the_same_bytes_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop()
     shown = output(loop.watch, 2)
