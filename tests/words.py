@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from modlab.wording import alerts, births, cards, checks, events, experiments, kinds, mistakes
+from modlab.wording import alerts, births, cards, checks, differences, events, experiments, kinds, mistakes
 from modlab.wording.fixes import FIXES
 
-SAID = ("text", "fix", "headline", "advice", "reason")
+SAID = ("text", "fix", "headline", "advice", "reason", "note")
 """What of plain data is words."""
 
 
@@ -22,6 +22,8 @@ def mute(patch: pytest.MonkeyPatch) -> None:
         patch.setitem(kinds.KINDS, kind, replace(found, title="x", words=lambda finding: "x"))
     for kind in mistakes.MISTAKES:
         patch.setitem(mistakes.MISTAKES, kind, mistakes.MistakeKind("x", "x", "x", "x"))
+    for kind in differences.NOTES:
+        patch.setitem(differences.NOTES, kind, differences.NoteKind("x", "x"))
     for name in experiments.NAMES:
         patch.setitem(experiments.NAMES, name, experiments.CheckName("x", "x"))
     for table, words in (
@@ -30,6 +32,7 @@ def mute(patch: pytest.MonkeyPatch) -> None:
         (checks._ALL, "x"),
         (events._WORDS, lambda facts: "x"),
         (events._OF_VALUES, lambda facts: "x"),
+        (differences.WHY_NOT, "x"),
         (births.BIRTHS, "x"),
         (births.CAUSES, "x"),
         (births.DOUBTS, "x"),

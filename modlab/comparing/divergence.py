@@ -219,7 +219,7 @@ def _measured(gap: Gap, left: Kept, right: Kept) -> Gap:
         return gap
     found = contrast(one, other)
     if not found.compared:
-        gap.refuse(found.reason)
+        gap.refuse(found.error)
         return gap
     gap.equal = found.changed == 0 and stride == 1
     gap.changed, gap.compared = found.changed * stride, one.numel() * stride

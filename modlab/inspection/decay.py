@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from modlab.inspection.fingerprint import BLOCK
-from modlab.records.difference import DifferenceNote
+from modlab.records.finding import Finding
 from modlab.statistics.contents import as_array, blocks_of
 from modlab.statistics.memory import is_there, number_of
 
@@ -19,7 +19,7 @@ class Cause(NamedTuple):
     """Of the elements that changed: how many by decay alone, and what is to be noted."""
 
     decayed: int = 0
-    notes: tuple[DifferenceNote, ...] = ()
+    notes: tuple[Finding, ...] = ()
 
 
 NOTHING = Cause()
@@ -90,12 +90,10 @@ def cause(
         changed += int(np.count_nonzero(moved))
         decayed += int(np.count_nonzero(still & (speed == 0) & close)) if decay else 0
         coasted += int(np.count_nonzero(still & (speed != 0) & _is_coasting(left, speed, next_speed, group, eps)))
-    by_decay = [_said("weight decay alone", decayed, changed)] if decayed else []
     if not coasted:
-        return Cause(decayed, (DifferenceNote("", (*by_decay,)),) if by_decay else ())
+        return Cause(decayed, (Finding("weight decay", facts={"decayed": decayed, "changed": changed}),) if decayed else ())
     kind = "momentum and weight decay" if decay else "momentum"
-    how = f"{kind} alone: its" if coasted == changed else f"{_said(f'{kind} alone', coasted, changed)}, where its"
-    return Cause(decayed, (DifferenceNote(kind, (*by_decay, f"{how} gradient is zero")),))
+    return Cause(decayed, (Finding(kind, facts={"coasted": coasted, "decayed": decayed, "changed": changed}),))
 
 
 def _fitting(state: DecayTrace | None, parameter: Tensor) -> DecayTrace | None:
@@ -127,10 +125,6 @@ def _is_decay(slope: Any, before: Any, after: Any, name: str, group: dict[str, A
     else:
         expected = before + slope**2
     return (slope != 0) & (np.abs(after - expected) <= 8 * eps * np.abs(expected))
-
-
-def _said(how: str, some: int, changed: int) -> str:
-    return how if some == changed else f"{how} in {some:,} of {changed:,}"
 
 
 def _share(group: dict[str, Any], running: bool) -> float:

@@ -22,13 +22,13 @@ from modlab.inspection.tensor_difference import TensorDifference, contrast_of_ma
 from modlab.records.difference import (
     TENSORS,
     UNTIED,
-    DifferenceNote,
     DifferenceRecord,
     DiffRecord,
     Loading,
     Renaming,
     Scope,
 )
+from modlab.records.finding import Fact, Finding
 from modlab.records.sharding import Sharding
 from modlab.statistics.memory import NoValuesError, local, number_of
 from modlab.statistics.sharding import part_of, same_parts
@@ -90,7 +90,7 @@ class InventoryDifference:
         if {self.before.form, self.after.form} <= {"module", "snapshot"}:
             rows = partial_moves.noted(rows, pairs)
         flags = list(self._flags(pairs))
-        rows = list(self._in_eval(rows))
+        rows = [_placed(row) for row in self._in_eval(rows)]
         return DiffRecord(
             self.before.title,
             self.after.title,
@@ -162,13 +162,13 @@ class InventoryDifference:
         try:
             left, right = before.read(), after.read()
         except Exception as error:  # noqa: BLE001 - a damaged file: that is said, and the rest compared
-            _judge(told, TensorDifference().refuse(f"{str(error).partition(chr(10))[0]}"), before, after)
+            _judge(told, TensorDifference().fail(str(error).partition("\n")[0]), before, after)
             return
         if before.digest is not None or after.digest is not None:
             self._by_digest(told, before, after, left, right)
             return
         if left is None or right is None:
-            _judge(told, TensorDifference().refuse(_why_not(before, after)), before, after)
+            _judge(told, _absent(TensorDifference(), before, after), before, after)
             return
         pair = _beside(before.facts.sharding, after.facts.sharding, left, right)
         if isinstance(pair, str):
@@ -194,7 +194,7 @@ class InventoryDifference:
         found = TensorDifference()
         was, now = before.facts.sharding, after.facts.sharding
         if not same_parts(was, now) and not (_is_whole(was) and _is_whole(now)):
-            _judge(told, found.refuse("a fingerprint tells only parts that lie alike over the ranks"), before, after)
+            _judge(told, found.refuse("fingerprint of a part"), before, after)
             return
         told["of_part"] = not _is_whole(now)
         try:
@@ -203,14 +203,14 @@ class InventoryDifference:
                 after.digest or (fingerprint(right) if right is not None else None),
             )
         except NoValuesError as reason:
-            ours, found = None, found.refuse(str(reason))
+            ours, found = None, found.fail(str(reason))
         else:
             if ours is None or theirs is None:
-                found.refuse(_why_not(before, after))
+                _absent(found, before, after)
             elif before.facts.dtype != after.facts.dtype:
-                found.refuse("a fingerprint tells only values of one dtype")
+                found.refuse("fingerprint of another dtype")
             elif ours != theirs:
-                found.refuse("")
+                found.compared = False
                 told["differs"] = True
         _judge(told, found, before, after)
 
@@ -259,17 +259,16 @@ class InventoryDifference:
         group = before.group if before is not None else None
         if group is None or row.status != "unchanged" or before is None or self._gradient(Key(GRADIENT, before.key.name)) is not None:
             return row
-        decay = ", weight decay included" if group.get("weight_decay") else ""
-        return replace(row, notes=(*row.notes, DifferenceNote("", (f"no gradient: the step skips it{decay}",))))
+        return replace(row, notes=(*row.notes, Finding("skipped by the step", facts={"decay": bool(group.get("weight_decay"))})))
 
     def _alone(self, before: InventoryEntry | None, after: InventoryEntry | None) -> DifferenceRecord:
         """What only one side has."""
         entry = after or before
         assert entry is not None
         facts, text = entry.facts, _text(entry)
-        notes: tuple[DifferenceNote, ...] = ()
+        notes: tuple[Finding, ...] = ()
         if entry.key.section == GRADIENT:
-            notes = (DifferenceNote("", ("was None" if after is not None else "is None now",)),)
+            notes = (Finding("was None" if after is not None else "is None"),)
         elif after is not None and after.tensor is not None and id(after.tensor) in self._objects_before:
             notes = (self._object(after.tensor),)
         side = "before" if after is None else "after"
@@ -279,8 +278,8 @@ class InventoryDifference:
             entry.path, entry.owner, entry.kind, status, count=facts.count, owner_type=entry.owner_type, notes=notes, **told
         )
 
-    def _object(self, tensor: Tensor) -> DifferenceNote:
-        return DifferenceNote("object", (self._objects_before[id(tensor)],))
+    def _object(self, tensor: Tensor) -> Finding:
+        return Finding("object", facts={"was": self._objects_before[id(tensor)]})
 
     @cached_property
     def _objects_before(self) -> dict[int, str]:
@@ -329,7 +328,7 @@ class InventoryDifference:
             if found is not None:
                 held[id(row)] = found.path
         for row in rows:
-            yield replace(row, notes=(DifferenceNote("held", (held[id(row)],)), *row.notes)) if id(row) in held else row
+            yield replace(row, notes=(Finding("held", facts={"was": held[id(row)]}), *row.notes)) if id(row) in held else row
 
     def _in_eval(self, rows: list[DifferenceRecord]) -> Iterator[DifferenceRecord]:
         """Where buffers changed and no parameter did, a forward pass moved them; which is a surprise of a module in evaluation mode."""
@@ -338,7 +337,7 @@ class InventoryDifference:
         for row in rows:
             moved = row.kind == "buffer" and row.status in ("changed", "reshaped")
             if passed and moved and was.get(row.owner) is False is now.get(row.owner):
-                row = replace(row, notes=(*row.notes, DifferenceNote("in eval")))
+                row = replace(row, notes=(*row.notes, Finding("in eval")))
             yield row
 
     def _flags(self, pairs: Iterable[tuple[InventoryEntry | None, InventoryEntry | None]]) -> Iterator[DifferenceRecord]:
@@ -404,6 +403,11 @@ class InventoryDifference:
         return any(_count(was) > _count(now) for was, now in counts)
 
 
+def _placed(row: DifferenceRecord) -> DifferenceRecord:
+    """Its notes say what they are about."""
+    return replace(row, notes=tuple(replace(note, path=row.path) for note in row.notes)) if row.notes else row
+
+
 def _count(entry: InventoryEntry) -> float:
     """The number of steps that an optimizer has made."""
     try:
@@ -439,27 +443,27 @@ def _facts(before: InventoryEntry, after: InventoryEntry) -> Told:
     }
 
 
-def _identity(told: Told) -> tuple[DifferenceNote, ...]:
+def _identity(told: Told) -> tuple[Finding, ...]:
     """Whether it is the object that it was: said of what was moved, and of what might be taken for the old one."""
     if told["same_object"] is False and told["status"] in ("unchanged", "changed", "retyped", "moved"):
-        return (DifferenceNote("another object"),)
-    return (DifferenceNote("same object"),) if told["same_object"] and told["status"] in ("retyped", "moved") else ()
+        return (Finding("another object"),)
+    return (Finding("same object"),) if told["same_object"] and told["status"] in ("retyped", "moved") else ()
 
 
 def _text(entry: InventoryEntry) -> str:
     return entry.plain.text if entry.plain is not None else ""
 
 
-def _refused(reason: str) -> Told:
-    return {"status": "not compared", "notes": (DifferenceNote("not compared", (reason,)),), "reason": reason}
+def _refused(why: str, **facts: Fact) -> Told:
+    return {"status": "not compared", "notes": (Finding("not compared", facts={"why": why, **facts}),)}
 
 
 def _plain(before: InventoryEntry, after: InventoryEntry) -> Told:
     if before.plain is None or after.plain is None:  # reserved on both sides, or not looked at
         known = before.plain is after.plain is None and before.kind == after.kind == "reserved"
-        return {} if known else _refused("what is there was not looked at")
+        return {} if known else _refused("not looked at")
     if before.plain.digest is None or after.plain.digest is None:
-        return _refused(f"a {after.plain.text} cannot be")
+        return _refused("unreadable", type=after.plain.text)
     differs = before.plain.digest != after.plain.digest
     return {"status": "changed" if differs else "unchanged", "differs": differs}
 
@@ -467,24 +471,24 @@ def _plain(before: InventoryEntry, after: InventoryEntry) -> Told:
 def _filled(before: InventoryEntry, after: InventoryEntry) -> Told:
     """A tensor where there was None, or the other way round."""
     if not after.is_tensor:
-        note = "is None now: reserved" if after.kind == "reserved" else f"is no tensor now: {_text(after)}"
-        return {"status": "removed", "kind": before.kind, "count": before.facts.count, "notes": (DifferenceNote("", (note,)),)}
-    was = DifferenceNote("", ("was reserved: None" if before.kind == "reserved" else f"was no tensor: {_text(before)}",))
+        now = Finding("is reserved") if after.kind == "reserved" else Finding("is no tensor", facts={"value": _text(after)})
+        return {"status": "removed", "kind": before.kind, "count": before.facts.count, "notes": (now,)}
+    was = Finding("was reserved") if before.kind == "reserved" else Finding("was no tensor", facts={"value": _text(before)})
     if before.kind == "reserved" and after.kind in _REGISTERED and after.kind != before.reserved_for:
-        was = DifferenceNote("became", (before.facts.note, f"a {after.kind}"))
+        was = _became(f"reserved {before.reserved_for}", after.kind)
     return {"status": "added", "kind": after.kind, "notes": (was,)}
 
 
-def _reshaped(before: InventoryEntry, after: InventoryEntry) -> tuple[DifferenceNote, ...]:
+def _reshaped(before: InventoryEntry, after: InventoryEntry) -> tuple[Finding, ...]:
     """What became of the values, as far as both sides have them."""
     if before.facts.shape is None:
-        return (DifferenceNote("", ("was lazy, without a shape",)),)
+        return (Finding("was lazy"),)
     try:
         left, right = before.read(), after.read()
-        alike = likeness(left, right) if left is not None and right is not None else ""
+        alike = likeness(left, right) if left is not None and right is not None else None
     except Exception:  # noqa: BLE001 - a damaged file, or a kind of tensor that has no rows
         return ()
-    return (DifferenceNote("", (alike,)),) if alike else ()
+    return (alike,) if alike is not None else ()
 
 
 def _judge(told: Told, found: TensorDifference, before: InventoryEntry, after: InventoryEntry) -> None:
@@ -504,13 +508,13 @@ def _judge(told: Told, found: TensorDifference, before: InventoryEntry, after: I
     elif before.facts.device != after.facts.device:
         status = "moved"
     else:
-        status = "unchanged" if found.compared or not found.reason else "not compared"
+        status = "unchanged" if found.compared else "not compared"
     notes = [found.note, turned]
     if found.rewritten and not found.changed:
-        notes.append(DifferenceNote("", (f"{found.rewritten:,} in other bits of the same value (a sign of zero, or a NaN)",)))
+        notes.append(Finding("other bits", facts={"count": found.rewritten}))
     if told.get("differs") and (told["renamed_from"] or status == "resharded"):
-        notes.append(DifferenceNote("", ("and its values changed",)))
-    told.update(status=status, notes=tuple(filter(None, notes)), reason=found.reason)
+        notes.append(Finding("values too"))
+    told.update(status=status, notes=tuple(filter(None, notes)))
     if found.compared:
         finite = bool(found.distance) or not (found.changed and any((*found.nan, *found.inf)))
         told.update(
@@ -535,14 +539,14 @@ def _resharded(before: InventoryEntry, after: InventoryEntry) -> bool:
 
 
 def _beside(was: Sharding | None, now: Sharding | None, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, bool] | str:
-    """What can be compared without asking a rank, and whether that is this rank's part alone; or why nothing can."""
+    """What can be compared without asking a rank, and whether that is this rank's part alone; or why nothing can, as in `refuse`."""
     left, right = local(left), local(right)
     if same_parts(was, now):
         return left, right, not _is_whole(now)
     if _is_whole(was) and _is_whole(now):
         return left, right, False
     if not _is_whole(was) and not _is_whole(now):
-        return "it lies otherwise over the ranks, which would have to exchange their parts"
+        return "other parts"
     lies = now if _is_whole(was) else was
     assert lies is not None
     try:
@@ -550,30 +554,31 @@ def _beside(was: Sharding | None, now: Sharding | None, left: Tensor, right: Ten
     except (RuntimeError, NotImplementedError, TypeError, IndexError):  # a kind of tensor that cannot be cut
         cut = None
     if cut is None:
-        return "which part of the whole this rank holds is not known"
+        return "unknown part"
     return (cut, right, True) if lies is now else (left, cut, True)
 
 
-def _turned(before: InventoryEntry, after: InventoryEntry) -> DifferenceNote | None:
+def _turned(before: InventoryEntry, after: InventoryEntry) -> Finding | None:
     """What it is now, if it was something else: a buffer that became a parameter, a sparse tensor."""
     if before.kind != after.kind and {before.kind, after.kind} <= {*_REGISTERED, "attribute"}:
-        left = ("which state_dict() leaves out",) if before.saved and not after.saved else ()
-        was_kind, kind = (f"{'an' if one.kind == 'attribute' else 'a'} {one.kind}" for one in (before, after))
-        return DifferenceNote("became", (was_kind, kind, *left))
+        return _became(before.kind, after.kind, left_out=before.saved and not after.saved)
     was, now = before.facts.note, after.facts.note
     if was != now and {was, now} & {"sparse_coo", "sparse_csr", "quantized"}:
-        return DifferenceNote("became", (was or "strided", now or "strided"))
+        return _became(was or "strided", now or "strided")
     return None
 
 
-def _why_not(before: InventoryEntry, after: InventoryEntry) -> str:
-    """Why there are no values."""
+def _became(was: str, now: str, left_out: bool = False) -> Finding:
+    return Finding("became", facts={"was": was, "now": now, "left_out": left_out})
+
+
+def _absent(found: TensorDifference, before: InventoryEntry, after: InventoryEntry) -> TensorDifference:
+    """There are no values."""
     for entry in (after, before):
         if entry.tensor is None and entry.load is None:
-            facts = entry.facts
-            reason = "meta" if facts.device == "meta" else facts.note or "no copy could be made"
-            return f"no values ({reason})"
-    return "no values"
+            what = "meta" if entry.facts.device == "meta" else entry.facts.note
+            return found.refuse("absent", what=what) if what else found.refuse("not copied")
+    return found.refuse("no values")
 
 
 def _flag(path: str, name: str, before: str, after: str, owner: str | None = None) -> DifferenceRecord:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 
 from modlab.inspection.inventory import InventoryEntry
-from modlab.records.difference import TENSORS, DifferenceNote, DifferenceRecord
-from modlab.records.structure import computed_anew
+from modlab.records.difference import TENSORS, DifferenceRecord
+from modlab.records.finding import Finding
 
 _REGISTERED = ("parameter", "buffer")
 Pair = tuple[InventoryEntry | None, InventoryEntry | None]
@@ -23,8 +23,8 @@ def noted(rows: list[DifferenceRecord], pairs: list[Pair]) -> list[DifferenceRec
         scopes = _scopes(rows, facts, fact, arrived) if arrived else {}
         for i, (row, (was, now)) in enumerate(zip(rows, facts, strict=True)):
             if row.kind in TENSORS and row.status == "unchanged" and was and was == now and now not in arrived and _left(row, scopes):
-                stayed = DifferenceNote("stayed on" if fact == "device" else "stayed", (now, *_remedy(pairs[i][1])))
-                rows[i] = replace(row, notes=(*row.notes, stayed))
+                kind = "stayed on" if fact == "device" else "stayed"
+                rows[i] = replace(row, notes=(*row.notes, Finding(kind, facts={fact: now, **_derived(pairs[i][1])})))
     return rows
 
 
@@ -58,6 +58,6 @@ def _castable(name: str) -> bool:
     return isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex)
 
 
-def _remedy(entry: InventoryEntry | None) -> tuple[str, ...]:
-    """That it does not matter, where the next forward computes it anew."""
-    return (computed_anew(entry.derived_by),) if entry is not None and entry.derived_by else ()
+def _derived(entry: InventoryEntry | None) -> dict[str, str]:
+    """What computes it anew before the next forward, so that it does not matter."""
+    return {"derived_by": entry.derived_by} if entry is not None and entry.derived_by else {}

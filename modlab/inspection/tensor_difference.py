@@ -14,7 +14,7 @@ from torch import Tensor
 
 from modlab.compat import without_autograd
 from modlab.inspection.fingerprint import BLOCK, Raw, parts_of, whole
-from modlab.records.difference import DifferenceNote
+from modlab.records.finding import Fact, Finding
 from modlab.statistics.contents import COMPUTED, as_array, blocks_of, numbers_of
 from modlab.statistics.memory import NoValuesError, local, require_values
 from modlab.statistics.wrappers import is_quantized, is_wrapper
@@ -42,20 +42,24 @@ class TensorDifference:
         self.nan = [0, 0]
         self.inf = [0, 0]
         self.rewritten = 0  # elements of the same value in other bits: a sign of zero, a NaN
-        self.note: DifferenceNote | None = None
+        self.note: Finding | None = None
         self.compared = True
-        self.reason = ""  # why not, if it was not
+        self.error = ""  # why not, if it could not be
 
     @property
     def relative(self) -> float:
         """‖after − before‖ / ‖before‖."""
         return self.distance / self.length if self.length else (math.inf if self.distance else 0.0)
 
-    def refuse(self, reason: str) -> TensorDifference:
-        """There is nothing to compare, because of `reason`, a part of a sentence."""
-        self.compared, self.reason = False, reason
-        self.note = DifferenceNote("not compared", (reason,)) if reason else None
+    def refuse(self, why: str, **facts: Fact) -> TensorDifference:
+        """There is nothing to compare; `why` is a key of `wording.differences.WHY_NOT`."""
+        self.compared, self.note = False, Finding("not compared", facts={"why": why, **facts})
         return self
+
+    def fail(self, error: str) -> TensorDifference:
+        """They cannot be compared: this was raised, in one line."""
+        self.error = error
+        return self.refuse("error", error=error)
 
     def same(self, block: Raw) -> None:
         """Note a block that is the same on both sides."""
@@ -143,9 +147,9 @@ def contrast_of_many(before: Tensor, after: Tensor) -> TensorDifference:
     try:
         return found if _small(found, before, after) else _any(found, before, after)
     except NoValuesError as reason:
-        return found.refuse(str(reason))
+        return found.fail(str(reason))
     except Exception as error:  # noqa: BLE001 - a comparison of thousands must not end because of one: it is said instead
-        return found.refuse(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        return found.fail(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
 def _small(found: TensorDifference, before: Tensor, after: Tensor) -> bool:
@@ -178,8 +182,8 @@ def _any(found: TensorDifference, before: Tensor, after: Tensor) -> TensorDiffer
         for left, right in _pairs(before, after):
             _compare(found, left, right)
     if found.changed and (is_wrapper(before) or is_wrapper(after)):
-        how = "dequantized" if _offers_values(before, after) else "by the tensors inside"
-        found.note = DifferenceNote("", (f"{type(after if is_wrapper(after) else before).__name__}, compared {how}",))
+        how = "dequantized" if _offers_values(before, after) else "tensors inside"
+        found.note = Finding(how, facts={"type": type(after if is_wrapper(after) else before).__name__})
     return found
 
 

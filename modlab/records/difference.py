@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modlab import format
 from modlab.frozen import frozen
+from modlab.records.finding import Finding
 from modlab.records.sharding import Sharding
 
 STATUSES = ("unchanged", "changed", "added", "removed", "renamed", "reshaped", "retyped", "resharded", "moved", "not compared")
@@ -13,42 +14,6 @@ KINDS = (*TENSORS, "gradient", "flag", "optimizer state", "hyper-parameter", "RN
 
 UNTIED = "to nothing"
 """The value of a flag "tied" of what is tied to nothing."""
-
-_NOTES = {
-    "object": "the tensor object that was {}",
-    "held": "holds what was in {}",
-    "stayed": "stayed {}",
-    "stayed on": "stayed on {}",
-    "became": "was {}, is {}",
-    "not compared": "not compared: {}",
-    "same object": "same object",
-    "another object": "another object",
-    "in eval": "in evaluation mode all the while",
-}
-
-
-@format.printed
-@frozen
-class DifferenceNote:
-    """What else is known of a row.
-
-    Attributes:
-        kind: "object" (it bore another name before), "held" (it has, bit for bit, the values that another name had), "stayed" and
-            "stayed on" (a move of all around it left it in its dtype or on its device), "became" (it is of another kind now),
-            "same object" and "another object" (than a snapshot of this model saw), "in eval" (it changed although its module is in
-            evaluation mode), "momentum" and "momentum and weight decay" (they moved it where its gradient is zero), "not compared",
-            or nothing, where `names` says all.
-        names: what it is about: the other name, the dtype or device, what it was and what it is; and what is to be added.
-    """
-
-    kind: str
-    names: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """In words."""
-        known = _NOTES.get(self.kind, "{}")
-        return ", ".join([known.format(*self.names), *self.names[known.count("{}") :]])
 
 
 @frozen
@@ -62,7 +27,7 @@ class DifferenceRecord:
             more), "gradient", "flag", "optimizer state", "hyper-parameter", "RNG" or "value".
         status: "unchanged" (every value; NaN equals NaN, and 0.0 equals -0.0), "changed", "added", "removed", "renamed",
             "reshaped", "retyped", "resharded" (it lies otherwise over the ranks), "moved" (to another device, its values as they
-            were) or "not compared" (both sides have it, and nothing is known of its values; `note` says why).
+            were) or "not compared" (both sides have it, and nothing is known of its values; a note says why).
         max_abs: the greatest distance between two finite elements, in the tensor's units; ``inf`` where all that changed is
             not finite before or after; None where no values were compared.
         relative_l2: ‖after − before‖ / ‖before‖ over what is finite in both; ``inf`` where all was zero before; None where all that
@@ -75,11 +40,10 @@ class DifferenceRecord:
         same_object: whether it is the same tensor object; None where that cannot be known.
         shares_memory: whether both lie in the same memory, so that one changes with the other; None where one is not live.
         value_before: of what is no tensor, in words.
-        notes: what else is known of it.
+        notes: what else is known of it; the kinds are those of `wording.differences.NOTES`.
         in_graph: of a flag, that the tensor requires a gradient because it was computed: it has a ``grad_fn``.
         tied: another name of the same tensor, before and after, under which it is counted.
         sharding_before, sharding_after: how it lies over several ranks.
-        reason: why its values were not compared, as a part of a sentence; nothing where they were.
         of_part: what was compared is what this rank holds: status, distances and counts are about that alone.
     """
 
@@ -108,21 +72,15 @@ class DifferenceRecord:
     same_object: bool | None = None
     shares_memory: bool | None = None
     owner_type: str = ""
-    notes: tuple[DifferenceNote, ...] = ()
+    notes: tuple[Finding, ...] = ()
     differs: bool | None = None
     tied: str = ""
     sharding_before: Sharding | None = None
     sharding_after: Sharding | None = None
     of_part: bool = False
-    reason: str = ""
     in_graph: bool = False
 
-    @property
-    def note(self) -> str:
-        """What else is known of it, in words."""
-        return "; ".join(note.text for note in self.notes)
-
-    def noted(self, kind: str) -> DifferenceNote | None:
+    def noted(self, kind: str) -> Finding | None:
         """The note of a kind, if there is one."""
         return next((note for note in self.notes if note.kind == kind), None)
 

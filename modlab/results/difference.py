@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,9 +19,12 @@ from modlab.results.result import Result
 from modlab.results.rows import RowsResult
 from modlab.results.snapshot import Snapshot
 from modlab.results.tree import LISTED
+from modlab.results.worded import Worded
 from modlab.views import payload
+from modlab.views.findings import as_data
 from modlab.views.sheets import difference as sheets
 from modlab.views.sheets.layout import Sheet
+from modlab.wording import differences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -132,6 +135,36 @@ def _code(before: Any, after: Any) -> str:
     return f"modlab.diff({left}, {right})" if left != right else "modlab.diff(before, after)"
 
 
+SCHEMA = 2
+"""Of `Diff.to_dict`: in 1 a note was its names."""
+
+
+_FIELDS = tuple(one.name for one in fields(DifferenceRecord))
+
+
+class Difference(DifferenceRecord):
+    """One thing before and after, with its words."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, record: DifferenceRecord) -> Difference:
+        """The same row; its notes can be explained."""
+        given = {name: getattr(record, name) for name in _FIELDS}
+        given["notes"] = tuple(map(Worded.of, record.notes))
+        return cls(**given)
+
+    @property
+    def note(self) -> str:
+        """What else is known of it, in words."""
+        return differences.note(self)
+
+    @property
+    def reason(self) -> str:
+        """Why its values were not compared, as a part of a sentence; nothing where they were."""
+        return differences.reason(self)
+
+
 class Diff(RowsResult):
     """What differs between two states. Made by `modlab.diff`."""
 
@@ -144,22 +177,26 @@ class Diff(RowsResult):
         self._structure = structure_of
 
     @property
-    def records(self) -> Sequence[DifferenceRecord]:
+    def records(self) -> Sequence[Difference]:
         """One record for each tensor, setting and generator, in the order of the side after; then flags that changed."""
-        return self.record.records
+        return self._worded
 
     @property
-    def changed(self) -> list[DifferenceRecord]:
+    def changed(self) -> list[Difference]:
         """The records of all that changed: values, names, shapes, dtypes, devices, flags. Empty: nothing that was compared differs."""
         return [record for record in self.records if record.status not in ("unchanged", "not compared")]
 
     @property
-    def not_compared(self) -> list[DifferenceRecord]:
+    def not_compared(self) -> list[Difference]:
         """The records of what both sides have and whose values could not be compared; `note` says why."""
         return [record for record in self.records if record.status == "not compared" or record.uncompared]
 
     @cached_property
-    def _by_path(self) -> dict[str, DifferenceRecord]:
+    def _worded(self) -> tuple[Difference, ...]:
+        return tuple(map(Difference.of, self.record.records))
+
+    @cached_property
+    def _by_path(self) -> dict[str, Difference]:
         found = {record.renamed_from: record for record in reversed(self.records) if record.renamed_from}
         return {**found, **{record.path: record for record in reversed(self.records)}}
 
@@ -168,7 +205,7 @@ class Diff(RowsResult):
         """The dotted names of all records, in order."""
         return [record.path for record in self.records]
 
-    def __getitem__(self, path: str) -> DifferenceRecord:
+    def __getitem__(self, path: str) -> Difference:
         """The record at a dotted name: "l0.weight", "l0.weight.grad", "l0.training", "l0.weight.exp_avg", "rng.cpu"; also the old name."""
         found = self._by_path.get(path) if isinstance(path, str) else None
         if found is None:
@@ -182,12 +219,12 @@ class Diff(RowsResult):
         return isinstance(path, str) and path in self._by_path
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self.record.records)
 
     def __bool__(self) -> bool:
         return True
 
-    def find(self, pattern: str = "*", *, status: str | Sequence[str] | None = None, kind: str | None = None) -> list[DifferenceRecord]:
+    def find(self, pattern: str = "*", *, status: str | Sequence[str] | None = None, kind: str | None = None) -> list[Difference]:
         """The records that match all that is asked.
 
         Args:
@@ -205,11 +242,18 @@ class Diff(RowsResult):
             raise QuestionError(f"find(kind=...) got {kind!r}, and takes one of: {', '.join(KINDS)}.")
         return [r for r in self.records if asked.fits(r.path) and r.status in wanted and (kind is None or r.kind == kind)]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: ``schema``, ``kind``, ``headline`` and ``records``, whose ``notes`` are findings (docs/findings.md)."""
+        return {**super().to_dict(), "schema": SCHEMA}
+
     def figure(self, *, ax: Axes | None = None) -> Figure:
         """How far each tensor is from what it was, as bars (relative L2), the largest first. Needs matplotlib."""
         from modlab.views import difference_figure
 
         return difference_figure.of_diff(self.record, ax=ax)
+
+    def _row(self, record: Difference) -> dict[str, Any]:
+        return {**asdict(record), "notes": list(map(as_data, record.notes)), "note": record.note, "reason": record.reason}
 
     def _fingerprint(self) -> str:
         return self._structure

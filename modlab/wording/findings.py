@@ -23,13 +23,15 @@ def said(finding: Finding) -> str:
     if finding.kind in CHECKS:
         return format.clean(CHECKS[finding.kind](finding.facts))
     if finding.kind and finding.kind not in ALERTS and finding.kind not in KINDS:
-        return format.clean(_of_diagnosis(finding))
+        return format.clean(_elsewhere(finding))
     return ": ".join(filter(None, in_halves(finding))) if finding.kind else ""
 
 
-def _of_diagnosis(finding: Finding) -> str:
-    from modlab.wording import experiments, mistakes  # what a watch needs none of
+def _elsewhere(finding: Finding) -> str:
+    from modlab.wording import differences, experiments, mistakes  # what a watch needs none of
 
+    if finding.kind in differences.NOTES:
+        return differences.said(finding)
     return experiments.sentence(finding) if isinstance(finding, ExperimentRecord) else mistakes.sentence(finding)
 
 

@@ -16,7 +16,7 @@ from modlab.records.finding import Finding
 from modlab.records.watch import Verdict, WatchRecord
 from modlab.views.watch import columns, words
 from modlab.watching.verdict import judged
-from modlab.wording import alerts, births, checks, experiments, findings, kinds, mistakes, told
+from modlab.wording import alerts, births, checks, differences, experiments, findings, kinds, mistakes, told
 from tests.test_layout import ROOT
 from tests.watching.test_verdict import RUNS
 from tests.words import mute, without_words
@@ -98,5 +98,5 @@ def test_each_of_them_is_a_sentence(kind: str) -> None:
 
 def test_each_kind_that_a_run_found_has_its_words() -> None:
     """And none is in two tables, for a kind has one meaning."""
-    tables = (alerts.ALERTS, checks.CHECKS, kinds.KINDS, mistakes.MISTAKES, experiments.EXPERIMENTS)
+    tables = (alerts.ALERTS, checks.CHECKS, kinds.KINDS, mistakes.MISTAKES, experiments.EXPERIMENTS, differences.NOTES)
     assert sum(map(len, tables)) == len(set().union(*tables))

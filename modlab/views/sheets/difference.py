@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from modlab import format
-from modlab.records.difference import STATUSES, TENSORS, DifferenceNote, DifferenceRecord, DiffRecord, Loading, Renaming
+from modlab.records.difference import STATUSES, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
+from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
 from modlab.views import sharding
 from modlab.views.sheets import verdict
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 from modlab.views.sheets.snapshot import CHANCE
+from modlab.wording import differences
 
 ORDER = tuple(word for status in (*STATUSES[1:], STATUSES[0]) for word in verdict.words_of(status))  # what is unchanged is said last
 SHOWN = 600
@@ -228,7 +230,7 @@ def _spoken(branch: Branch) -> list[DifferenceRecord]:
 
 
 def _speaks(record: DifferenceRecord) -> bool:
-    return bool(record.note or record.nan_after or record.inf_after)
+    return bool(record.notes or record.nan_after or record.inf_after)
 
 
 def _at(branch: Branch, name: str) -> str:
@@ -252,11 +254,11 @@ def _module(branch: Branch, depth: int, *, folded: bool) -> Row:
 
 def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) -> Row:
     kind = {"parameter": "", "attribute": _unregistered(record)}.get(record.kind, record.kind)
-    note = "; ".join(_remarks(record))
+    note = "; ".join(filter(None, _remarks(record)))
     elements = f"{record.changed:,} of {record.here:,}{verdict.here(record)}" if record.max_abs is not None and record.changed else ""
     still, stayed = record.max_abs is None or not record.changed, _stayed(record)
     cells = _cells(
-        replace(stayed, names=stayed.names[:1]).text if stayed is not None else verdict.status(record),
+        differences.stays(stayed) if stayed is not None else verdict.status(record),
         _turned(_shape(record.shape_before) or "lazy" * (record.status == "reshaped"), _shape(record.shape_after)),
         _turned(record.dtype_before, record.dtype_after),
         _turned(record.device_before, record.device_after) if {record.device_before, record.device_after} - {"cpu", ""} else "",
@@ -272,7 +274,7 @@ def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) 
     return Row(branch.path, name, kind, note, symbol, record.path, depth=depth, cells=cells, details=details)
 
 
-def _stayed(record: DifferenceRecord) -> DifferenceNote | None:
+def _stayed(record: DifferenceRecord) -> Finding | None:
     """What says more than "unchanged": "stayed float32"."""
     return next((note for note in record.notes if note.kind in _STAYED), None)
 
@@ -337,7 +339,7 @@ def _remarks(record: DifferenceRecord) -> Iterator[str]:
         if now or was:
             yield f"{now:,} {name}" if now == was else f"{was:,} → {now:,} {name}"
     for note in record.notes:
-        yield from note.names[1:] if note is _stayed(record) else (note.text,)
+        yield differences.anew(note) if note is _stayed(record) else differences.said(note)
 
 
 def _details(record: DifferenceRecord) -> Iterator[Block]:
@@ -537,7 +539,7 @@ def _left(diff: DiffRecord) -> Iterator[Block]:
 
 def _was_left(record: DifferenceRecord) -> bool:
     """Where the next forward computes it anew, it needs no help."""
-    return any(len(note.names) == 1 for note in record.notes if note.kind in _STAYED)
+    return any("derived_by" not in note.facts for note in record.notes if note.kind in _STAYED)
 
 
 def _most(diff: DiffRecord) -> Iterator[Block]:

@@ -11,6 +11,7 @@ from modlab import format
 from modlab.records.difference import TENSORS, UNTIED, DifferenceRecord, DiffRecord, Loading
 from modlab.records.sharding import together
 from modlab.views import sharding
+from modlab.wording import differences
 
 _COASTED = ("momentum", "momentum and weight decay")
 _OF_PARTS = ("unchanged", "changed")
@@ -169,9 +170,11 @@ def _odd(diff: DiffRecord) -> Iterator[str]:
         what = "is a buffer" if len(graphs) == 1 else "are buffers"
         yield f"{_named(graphs)} {what} in the autograd graph now, which grows with every call"
     first = ((r, r.notes[0]) for r in diff.records if r.notes)
-    yield from (f"{format.clean(r.path)} {r.note}" for r, note in first if note.kind == "became" and note.names[1] == "a parameter")
+    yield from (
+        f"{format.clean(r.path)} {differences.note(r)}" for r, note in first if note.kind == "became" and note.facts["now"] == "parameter"
+    )
     became = ((r, r.noted("became")) for r in diff.records if r.kind == "attribute")
-    plain = [r for r, note in became if note is not None and note.names[:2] == ("a parameter", "an attribute")]
+    plain = [r for r, note in became if note is not None and (note.facts["was"], note.facts["now"]) == ("parameter", "attribute")]
     if plain:
         what = "was a parameter and is a plain attribute" if len(plain) == 1 else "were parameters and are plain attributes"
         yield f"{_listed(plain)} {what} now, which state_dict() leaves out"
@@ -186,7 +189,7 @@ def _odd(diff: DiffRecord) -> Iterator[str]:
 
 def _swapped(diff: DiffRecord) -> Iterator[str]:
     """Values that stand under the names of others."""
-    its = [(r, note.names[0]) for r in diff.records if (note := r.noted("held")) is not None]
+    its = [(r, str(note.facts["was"])) for r in diff.records if (note := r.noted("held")) is not None]
     if its:
         first, was = its[0]
         names = "have each other's values" if len(its) > 1 else "has the values of another"
@@ -221,7 +224,7 @@ def _values(diff: DiffRecord) -> Iterator[str]:
         yield f"{_listed(alone)} by weight decay alone"
     elif decayed:
         yield f"{_listed(decayed)} in part by weight decay alone"
-    placed = [(r, note.names[0]) for r in both if (note := r.noted("object")) is not None]
+    placed = [(r, str(note.facts["was"])) for r in both if (note := r.noted("object")) is not None]
     if placed:
         first, old = placed[0]
         yield f"{len(placed):,} of them changed places ({format.clean(first.path)} was {format.clean(old)})"
@@ -245,7 +248,7 @@ def _uncompared(both: list[DifferenceRecord]) -> Iterator[str]:
     """Of how many tensors nothing is known, and why."""
     blank = [r for r in both if r.status == "not compared" or (r.uncompared and r.count > 0)]
     if blank:
-        reasons = list(dict.fromkeys(r.reason for r in blank if r.reason))
+        reasons = list(dict.fromkeys(filter(None, map(differences.reason, blank))))
         why = f" ({format.clean(reasons[0])}{f', and {len(reasons) - 1:,} more reasons' if len(reasons) > 1 else ''})" if reasons else ""
         yield f"{format.plural(len(blank), 'tensor was', 'tensors were')} not compared{why}"
 
@@ -258,7 +261,7 @@ def _changed(record: DifferenceRecord) -> bool:
 def _how(its: list[DifferenceRecord], status: str) -> str:
     """What became of the values of what is reshaped, if it is the same for all."""
     found = [r for r in its if r.status == status] if status == "reshaped" else []
-    notes = {r.note for r in found}
+    notes = {differences.note(r) for r in found}
     if len(found) == 1 and "" in notes:
         return f": {format.clean(found[0].path)} from {found[0].shape_before} to {found[0].shape_after}"
     return f" ({notes.pop()})" if len(notes) == 1 and "" not in notes else ""
