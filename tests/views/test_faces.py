@@ -337,7 +337,7 @@ def test_the_front_end_and_the_loader_agree_on_a_name():
     if source.exists():
         for entry, what in (
             ("still.ts", "offer(mount);"),
-            ("sheet-still.ts", 'offer(mount, "+sheet");'),
+            ("sheet/entry.ts", 'offer(mount, "+sheet");'),
             ("watch/entry.ts", 'offer(mount, "+watch");'),
         ):
             assert what in (source / entry).read_text(encoding="utf-8")
