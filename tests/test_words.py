@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import modlab
+from modlab.records.trace import Uncalled
+from modlab.wording import events
+from tests.test_layout import ROOT
 from tests.words import mute, without_words
 
 _NOTES = ("note", "notes", "marks")
@@ -65,3 +69,11 @@ def test_what_is_said_of_values_stands_there(monkeypatch: pytest.MonkeyPatch) ->
     assert all("not looked into" in json.dumps(run(), default=str) for run in (compared, explained))
     mute(monkeypatch)
     assert not any("not looked into" in json.dumps(run(), default=str) for run in (compared, explained))
+
+
+def test_each_reason_why_a_module_did_not_run_has_its_words() -> None:
+    given = re.findall(r'return \(?"(.*?)"(?: if error else "(.*?)"\))?, \{', (ROOT / "modlab" / "tracing" / "not_called.py").read_text())
+    assert set().union(*given) - {""} == {*events._UNCALLED}
+    facts = {"at": "m.py:3", "around": "l0", "what": "compiled", "tensor": "weight", "by": "F.linear"}
+    said = [events.uncalled(Uncalled("l1", "Linear", "linear", kind, facts)) for kind in events._UNCALLED]
+    assert len({*said}) == len(said) and all(len(one) > 20 and "{" not in one for one in said)

@@ -153,16 +153,17 @@ class Uncalled:
     """A module of the model that did not run, or not so that it could be seen.
 
     Attributes:
-        reason: why, in words.
-        kind: "never called", "stopped before" (the pass ended first), ".forward called", "its tensor used" (by others), "inside a fused
-            step", "its weights used" (by the module around it), or "not seen".
+        kind: why: "never called", "stopped before" (the pass ended first), ".forward called", "its tensor used" (by others), "inside a
+            fused step", "its weights used" (by the module around it); or that it was not seen: "compiled", "inside compiled", "in another
+            thread", "in what is compiled" (and no part of the model), "perhaps" (in a function that torch.compile runs).
+        facts: the module around it, the line, the tensor and who used it: `wording.events` has the words for each kind.
     """
 
     path: str
     type: str
     category: str
-    reason: str
-    kind: str = "not seen"
+    kind: str
+    facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
 @frozen

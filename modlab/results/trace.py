@@ -30,6 +30,7 @@ from modlab.views import payload
 from modlab.views.sheets import html, repeats, text
 from modlab.views.sheets import trace as view
 from modlab.views.sheets.layout import Sheet
+from modlab.wording.events import uncalled
 
 
 def trace(model: Module, *given: Any, keep: str | Sequence[str] = (), values: bool = True, fold: bool = False) -> Tracer:
@@ -328,7 +329,7 @@ class Trace(RowsResult):
             return found
         absent = next((one for one in self.record.uncalled if path == one.path or path.startswith(f"{one.path}.")), None)
         if absent is not None:
-            raise PathNotFoundError(f"{path!r} did not run: {absent.reason}.")
+            raise PathNotFoundError(f"{path!r} did not run: {uncalled(absent)}.")
         ran = list(dict.fromkeys(event.path for event in self.events if event.kind == "module" and event.path))
         close = nearest(path, ran)
         hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""

@@ -11,15 +11,10 @@ from torch.nn import Module
 from modlab.compat import has_compiled, own_class
 from modlab.inspection import marks, stores
 from modlab.inspection.index import Node
+from modlab.records.finding import Fact
 from modlab.records.trace import Uncalled
 from modlab.tracing.recorded import Recorded
 from modlab.tracing.roster import RosterEntry, is_fused, is_opaque
-
-NEVER = "never called in this trace"
-_NOT_SEEN = "not seen"
-_AWAY = "called in another thread, which is not followed"
-_UNSEEN = "not seen to be called; inside a function that torch.compile runs it may have been"
-_WRAPPED = "inside something compiled, which is not part of the model and was called: not seen"
 
 
 def uncalled(recorded: Recorded, error: str = "") -> Iterator[Uncalled]:
@@ -37,38 +32,36 @@ def uncalled(recorded: Recorded, error: str = "") -> Iterator[Uncalled]:
         yield Uncalled(node.path, own_class(cls).__name__, marks.category(cls), *_reason(recorded, node, error))
 
 
-def _reason(recorded: Recorded, node: RosterEntry, error: str) -> tuple[str, str]:
-    """Why, in words and as a kind."""
+def _reason(recorded: Recorded, node: RosterEntry, error: str) -> tuple[str, dict[str, Fact]]:
+    """Why, and who is meant by that."""
     module = node.module
     events = recorded.log.calls
     direct = recorded.operations.direct.get(id(module))
     if direct is not None:
-        return f"called through .forward{_at(direct.where)}: its hooks were skipped", ".forward called"
+        return ".forward called", {"at": direct.where}
     if stores.contents(module).get("_compiled_call_impl") is not None:
-        return "compiled: whether it ran cannot be seen", _NOT_SEEN
+        return "compiled", {}
     if id(module) in recorded.modules.elsewhere:
-        return _AWAY, _NOT_SEEN
+        return "in another thread", {}
     if id(module) in recorded.modules.wrapped:
-        return _WRAPPED, _NOT_SEEN
+        return "in what is compiled", {}
     above = called_above(recorded, node)
     if above is not None:
         name, outer = above
         opaque = is_opaque(outer)
         if opaque:
-            return f"inside {name}, which is {opaque}: not seen", _NOT_SEEN
+            return "inside compiled", {"around": name, "what": opaque}
         if isinstance(outer, nn.MultiheadAttention) or type(module).__module__.startswith("torch.ao."):
-            return f"{name} uses its weights without calling it", "its weights used"
+            return "its weights used", {"around": name}
         if is_fused(outer):
-            return f"{name} ran as one fused step, without calling its parts", "inside a fused step"
+            return "inside a fused step", {"around": name}
     for tensor_name, tensor in stores.named_tensors(module):
         used = recorded.uses.first(id(tensor))
         if used >= 0:
-            return f"not called; its {tensor_name} is used in {events[used].name}{_at(events[used].where)}", "its tensor used"
+            return "its tensor used", {"tensor": tensor_name, "by": events[used].name, "at": events[used].where}
     if id(module) in _unseen(recorded):
-        return _UNSEEN, _NOT_SEEN
-    if error:
-        return "not called before the pass stopped", "stopped before"  # whether it would have been is not known
-    return NEVER, "never called"
+        return "perhaps", {}
+    return ("stopped before" if error else "never called"), {}  # whether it would have been is not known
 
 
 def hidden(recorded: Recorded) -> int:
@@ -101,7 +94,3 @@ def called_above(recorded: Recorded, node: RosterEntry) -> tuple[str, Module] | 
         if id(module) in recorded.modules.times or is_opaque(module):
             return above.path or "the model", module
     return None
-
-
-def _at(where: str) -> str:
-    return f" at {where}" if where else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from modlab import format
 from modlab.records.tensor import TensorStats
-from modlab.records.trace import EventFact
+from modlab.records.trace import EventFact, Uncalled
 
 Facts = Mapping[str, Any]
 _NAMED = 3  # names that are written in a row
@@ -58,6 +58,11 @@ def note(fact: EventFact | None, owner: str, shape: tuple[int, ...] | None, stat
     if owner:
         return f"is {owner}" if shape is not None else f"is {owner}, lazy"
     return stats.note if stats is not None and not stats.measured else ""
+
+
+def uncalled(one: Uncalled) -> str:
+    """Why a module did not run, or was not seen to."""
+    return _UNCALLED[one.kind](one.facts)
 
 
 def hook(facts: Facts) -> str:
@@ -191,4 +196,23 @@ _OF_VALUES: Mapping[str, Callable[[Facts], str]] = {
     "raw": _text("not measured: nothing has been written into this memory yet"),
     "moved": lambda facts: moved(facts.get("far")),
     "set to None": _text("set to None before the pass had ended"),
+}
+
+
+def _at(facts: Facts) -> str:
+    return f" at {facts['at']}" if facts["at"] else ""
+
+
+_UNCALLED: Mapping[str, Callable[[Facts], str]] = {
+    "never called": _text("never called in this trace"),
+    "stopped before": _text("not called before the pass stopped"),
+    ".forward called": lambda facts: f"called through .forward{_at(facts)}: its hooks were skipped",
+    "its tensor used": lambda facts: f"not called; its {facts['tensor']} is used in {facts['by']}{_at(facts)}",
+    "inside a fused step": _text("{around} ran as one fused step, without calling its parts"),
+    "its weights used": _text("{around} uses its weights without calling it"),
+    "compiled": _text("compiled: whether it ran cannot be seen"),
+    "inside compiled": _text("inside {around}, which is {what}: not seen"),
+    "in another thread": _text("called in another thread, which is not followed"),
+    "in what is compiled": _text("inside something compiled, which is not part of the model and was called: not seen"),
+    "perhaps": _text("not seen to be called; inside a function that torch.compile runs it may have been"),
 }

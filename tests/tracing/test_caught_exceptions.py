@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modlab
+from modlab.wording.events import uncalled
 from tests.calls import Lambda
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
@@ -186,7 +187,7 @@ def test_of_what_did_not_run_before_it_stopped_it_is_not_said_that_it_would_have
     net = Lambda(forward, other=nn.Linear(4, 4), a=nn.Linear(4, 4), b=nn.Linear(5, 5))
     with pytest.raises(RuntimeError), modlab.trace(net) as trace:
         net(X)
-    assert [(one.path, one.reason) for one in trace.record.uncalled] == [("other", "not called before the pass stopped")]
+    assert [(one.path, uncalled(one)) for one in trace.record.uncalled] == [("other", "not called before the pass stopped")]
 
 
 def test_while_it_is_on_its_way_nobody_has_caught_it():

@@ -17,6 +17,7 @@ from torch import nn
 
 import modlab
 from modlab.lessons.note import BigNet, Net, RunningMean
+from modlab.wording.events import uncalled
 from tests.calls import Lambda
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
@@ -490,18 +491,18 @@ def test_a_root_of_modules_alone_called_past_itself():
     trace = traced(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), lambda net: net.forward(X))
     assert "(root) was called through .forward, past its hooks" in trace.headline
     (root,) = trace.record.uncalled
-    assert root.reason.startswith("called through .forward at tests/tracing/test_truth.py:")
+    assert uncalled(root).startswith("called through .forward at tests/tracing/test_truth.py:")
 
 
 def test_the_line_that_called_is_told_and_not_one_inside():
     trace = traced(Net(), lambda net: net.forward(X))
-    assert "tests/tracing/test_truth.py" in trace.record.uncalled[0].reason and "note.py" not in trace.record.uncalled[0].reason
+    assert "tests/tracing/test_truth.py" in uncalled(trace.record.uncalled[0]) and "note.py" not in uncalled(trace.record.uncalled[0])
 
 
 def test_an_inner_module_called_past_itself():
     trace = modlab.trace(Lambda(lambda self, x: self.a.forward(x), a=BigNet()))(torch.randn(5))
     (one,) = trace.record.uncalled
-    assert one.path == "a" and "through .forward" in one.reason and "test_truth.py" in one.reason
+    assert one.path == "a" and "through .forward" in uncalled(one) and "test_truth.py" in uncalled(one)
 
 
 def test_an_inherited_forward_called_past_the_module():
@@ -510,7 +511,7 @@ def test_an_inherited_forward_called_past_the_module():
             return super().forward(x)
 
     trace = traced(Child(), lambda net: net.forward(X))
-    assert "test_truth.py" in trace.record.uncalled[0].reason
+    assert "test_truth.py" in uncalled(trace.record.uncalled[0])
     assert modlab.trace(Child())(X).not_called == []
 
 
@@ -552,7 +553,7 @@ def test_what_runs_in_another_thread_is_not_called_uncalled():
 
     trace = traced(net, act)
     assert "a was never called" not in trace.headline and "c was never called" in trace.headline
-    assert {one.path: one.reason for one in trace.record.uncalled}["a"] == "called in another thread, which is not followed"
+    assert {one.path: uncalled(one) for one in trace.record.uncalled}["a"] == "called in another thread, which is not followed"
     assert trace.why("a.weight").kind == "cannot be seen" and trace.why("c.weight").kind == "not called"
     assert trace.headline.startswith("Lambda: 2 of 3 modules ran; whether 1 other did cannot be seen")
 

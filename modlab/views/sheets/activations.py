@@ -11,6 +11,7 @@ from modlab.records.tensor import TensorStats
 from modlab.records.trace import Event, TraceRecord, Value
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 from modlab.views.sheets.trace import boxed, first_not_finite
+from modlab.wording import events
 
 COLUMNS = (
     Column("output", "flow", 96, 1, 3),
@@ -28,7 +29,7 @@ def of_trace(trace: TraceRecord) -> Sheet:
     calls = [event for event in trace.events if _is_shown(event)]
     rows = [row for event in calls for row in _rows(event)]
     rows += [
-        Row(one.path, one.path or ROOT, one.type, one.reason, one.category, mark="absent", cells=(Cell(), *_EMPTY))
+        Row(one.path, one.path or ROOT, one.type, events.uncalled(one), one.category, mark="absent", cells=(Cell(), *_EMPTY))
         for one in trace.uncalled
     ]
     unmeasured = () if trace.measured else (Block("not measured", "The values of this pass were not read.", mark="careful"),)

@@ -327,9 +327,10 @@ def _absent(trace: TraceRecord) -> dict[int, list[Row]]:
 
 
 def _absent_row(one: Uncalled, above: str, depth: int) -> Row:
-    cell = Cell(one.reason, flow=(one.reason,), mark="absent")
+    reason = events.uncalled(one)
+    cell = Cell(reason, flow=(reason,), mark="absent")
     name = _below(one.path, above)
-    detail = Block("not called", prose=one.reason)
+    detail = Block("not called", prose=reason)
     return Row(one.path, name, one.type, "", one.category, mark="absent", depth=depth, cells=(cell, Cell(), Cell()), details=(detail,))
 
 
