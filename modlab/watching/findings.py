@@ -20,6 +20,9 @@ OFTEN = 0.01
 TINY = 1e-3
 """Share of the norm of the greatest gradient below which a parameter that stands still is not helped by a greater learning rate."""
 
+BIRTHPLACES = ("forward", "backward", "the loss", "the batch")
+"""Where a NaN may be born; weights that hold one were spoilt by an earlier step."""
+
 LOOKS = 10
 """Looks that it takes to say that something never got a gradient."""
 
@@ -38,8 +41,8 @@ def find(record: WatchRecord, loss: ScalarRecord | None) -> tuple[Finding, ...]:
 # ---- numbers that are none
 
 
-def not_finite(scalar: ScalarRecord, *, loss: bool) -> Finding | None:
-    """How many of a curve's values were NaN or infinite, if any were."""
+def not_finite(record: WatchRecord, scalar: ScalarRecord, *, loss: bool) -> Finding | None:
+    """How many of a curve's values were NaN or infinite, if any were; where the first was born is told by an alert, if that was seen."""
     bad = scalar.nan + scalar.inf
     if not bad:
         return None
@@ -52,15 +55,22 @@ def not_finite(scalar: ScalarRecord, *, loss: bool) -> Finding | None:
         "broken" if broken else "careful",
         scalar.bad_step,
         (Evidence("scalar", scalar.name),),
-        (Remedy("find the NaN"),) if broken else (),
+        _fixes(record, scalar) if broken else (),
     )
+
+
+def _fixes(record: WatchRecord, scalar: ScalarRecord) -> tuple[Remedy, ...]:
+    """What mends the place where it was born, if that was seen."""
+    births = (one for one in record.alerts if one.facts.get("where") in BIRTHPLACES and one.step <= scalar.bad_step)
+    born = next(births, None)
+    return (Remedy("find the NaN"),) if born is None else born.fixes
 
 
 def _curves(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]:
     for scalar in record.scalars:
         if scalar.kind == "norm":  # that a scaler skips such a step is usual; else the gradients tell
             continue
-        found = not_finite(scalar, loss=loss is not None and scalar.name == loss.name)
+        found = not_finite(record, scalar, loss=loss is not None and scalar.name == loss.name)
         if found is not None:
             yield found
 

@@ -99,7 +99,7 @@ def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, 
     name, known = "the loss is sensible", record.watched
     if loss is None or not loss.count:
         return _rung(name, "not seen", "loss not told", untold)
-    bad = not_finite(loss, loss=True)
+    bad = not_finite(record, loss, loss=True)
     if bad is not None:
         return _because(name, bad.severity, bad)
     classes = known.classes

@@ -66,6 +66,13 @@ class Log(nn.Module):
         return torch.log(x - x.detach())
 
 
+def test_where_a_nan_was_born_the_verdict_has_what_mends_it() -> None:
+    """It does not advise to look for what an alert beside it has found."""
+    w = with_a_log()
+    assert w.verdict.broken is not None
+    assert w.verdict.broken.name == "the loss is sensible" and w.verdict.broken.fixes == w.alerts[0].fixes
+
+
 def test_what_a_step_shows_that_was_run_again_is_facts() -> None:
     (born, *_) = with_a_log().to_dict()["alerts"]
     wanted = {"seen": "again", "where": "forward", "birth": "made", "event": "function", "name": "torch.log", "cause": "log"}
