@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modlab.wording import alerts, births, cards, checks, differences, events, experiments, kinds, mistakes
+from modlab.wording import alerts, births, cards, checks, differences, events, experiments, kinds, mistakes, reasons
 from modlab.wording.fixes import FIXES
 
 SAID = ("text", "fix", "headline", "advice", "reason", "note")
@@ -34,6 +34,8 @@ def mute(patch: pytest.MonkeyPatch) -> None:
         (events._OF_VALUES, lambda facts: "x"),
         (differences.WHY_NOT, "x"),
         (events._UNCALLED, lambda facts: "x"),
+        (reasons.CASES, "x"),
+        (reasons.MEANS, "x"),
         (births.BIRTHS, "x"),
         (births.CAUSES, "x"),
         (births.DOUBTS, "x"),

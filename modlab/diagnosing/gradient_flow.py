@@ -94,8 +94,8 @@ def _groups(some: Sequence[Held], trained: Sequence[Held]) -> tuple[dict[str, Fa
     return tuple({"path": group.path, **group.facts} for group in cover(some, trained, "parameter"))
 
 
-def _listed(told: Sequence[Reason]) -> tuple[dict[str, str], ...]:
-    return tuple({"path": one.path, "kind": one.kind, "text": one.text} for one in told)
+def _listed(told: Sequence[Reason]) -> tuple[dict[str, Any], ...]:
+    return tuple({"path": one.path, "kind": one.kind, "facts": dict(one.facts)} for one in told)
 
 
 WRONG = ("without", "spoilt", "flat")

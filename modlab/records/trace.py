@@ -7,8 +7,7 @@ from dataclasses import field
 
 from modlab import format
 from modlab.frozen import frozen
-from modlab.records import lines
-from modlab.records.finding import Fact
+from modlab.records.finding import Fact, Finding
 from modlab.records.sharding import Ranks, Sharding
 from modlab.records.state import Matrix
 from modlab.records.tensor import TensorStats
@@ -115,36 +114,22 @@ class Event:
         return format.printable(f"<{self.index} {place}{self.name}{f' raised {self.error}' if self.error else ''}>")
 
 
-@frozen
-class Reason:
+@frozen(repr=False)
+class Reason(Finding):
     """Why a parameter has no gradient, or that it has one.
 
     Attributes:
         kind: a word or two: "gradient" (it has one), "zero", "frozen", "no_grad", "inference_mode", "detached", "off the path",
             "not called", ".forward called", "not used", "integer", "overwritten", "set to None", "not asked for",
-            "raised" (all that used it did, and was caught), "stopped on the way", "no backward", "buffer", "cannot be seen".
-        text: a sentence.
+            "raised" (all that used it did, and was caught), "stopped on the way", "no backward", "buffer", "not here",
+            "cannot be seen".
+        facts: ``case`` is a key of `wording.reasons.CASES`, which has the words.
         event: the number of the event that shows it, or -1.
         arrived: a gradient came, whatever became of it since.
     """
 
-    path: str
-    kind: str
-    text: str
     event: int = -1
     arrived: bool = False
-
-    def __str__(self) -> str:
-        return format.printable(self._line)
-
-    __repr__ = __str__
-
-    @property
-    def _line(self) -> str:
-        return f"{self.path}: {self.text}"
-
-    def _repr_html_(self) -> str:
-        return lines.block(lines.words(line) for line in self._line.splitlines())
 
 
 @format.printed

@@ -19,8 +19,9 @@ from modlab.inspection import checks, slots, stores, structure
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.records.paths import as_known
 from modlab.records.structure import ROOT
-from modlab.records.trace import Event, Reason, TraceRecord, Value
+from modlab.records.trace import Event, TraceRecord, Value
 from modlab.results.question import Pattern
+from modlab.results.reason import Reason
 from modlab.results.rows import RowsResult
 from modlab.running.guarded import failed
 from modlab.tracing.event_log import EventLog
@@ -422,17 +423,28 @@ class Trace(RowsResult):
             )
         path = as_known(path, reasons)
         if path in reasons:
-            return reasons[path]
+            return Reason.of(reasons[path])
         tensor = slots.tensor_at(model, path) if model is not None else None
         if model is not None and tensor is not None:
             twin = next((reason for name, reason in reasons.items() if slots.tensor_at(model, name) is tensor), None)
             if twin is not None:
-                return replace(twin, path=path, text=f"(the same tensor as {twin.path}) {twin.text}")
-            return Reason(path, "buffer", "a buffer, or a tensor that is not registered: no optimizer trains it")
+                return replace(Reason.of(twin), path=path, facts={**twin.facts, "twin": twin.path})
+            return Reason("buffer", path, {"case": "buffer"})
         own = [name for name in reasons if name.startswith(f"{path}.")][:3]
         close = own or nearest(path, reasons)
         hint = f"\n  {'Those of this module' if own else 'Nearest'}: {', '.join(map(repr, close))}." if close else ""
         raise PathNotFoundError(f"{self.record.title} has no parameter {path!r}.{hint}")
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """What `why` gives, of each parameter."""
+        return list(map(Reason.of, self.record.reasons))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: ``schema``, ``kind``, ``headline``, ``records`` (events) and ``reasons``, which are findings (docs/findings.md)."""
+        from modlab.views.findings import as_data  # most traces are read, and not by a program
+
+        return {**super().to_dict(), "reasons": list(map(as_data, self.reasons))}
 
     def export_chrome_trace(self, path: str | PathLike[str]) -> None:
         """Write the events as a file for chrome://tracing and ui.perfetto.dev, as ``torch.profiler`` does.

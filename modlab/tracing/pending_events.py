@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from modlab.records.trace import Reason, TraceRecord, Uncalled
+from modlab.records.trace import TraceRecord, Uncalled
 from modlab.tracing.calls import Call
-from modlab.tracing.reasons import Told
+from modlab.tracing.reasons import Told, reason
 
 
 @dataclass(frozen=True)
@@ -31,5 +31,5 @@ class PendingEvents:
     def record(self) -> TraceRecord:
         """The record."""
         events = tuple(call.freeze(self.origin) for call in self.calls)
-        reasons = tuple(Reason(*one) for one in self.told)
+        reasons = tuple(map(reason, self.told))
         return TraceRecord(self.title, self.modules, events, self.uncalled, reasons, **self.facts)  # type: ignore[arg-type]

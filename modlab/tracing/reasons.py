@@ -18,6 +18,8 @@ from torch.nn.parameter import is_lazy
 from modlab.compat import tensor_hooks, without_autograd
 from modlab.inspection import stores
 from modlab.inspection.index import Node
+from modlab.records.finding import Remedy
+from modlab.records.trace import Reason
 from modlab.statistics.memory import is_there, local
 from modlab.tracing.calls import Call, Seen, Sight
 from modlab.tracing.caught_exceptions import rescue
@@ -28,26 +30,27 @@ from modlab.tracing.not_called import called_above
 from modlab.tracing.operations import CUT, Leaving
 from modlab.tracing.recorded import Recorded
 from modlab.tracing.roster import Owned, Roster, is_opaque
-from modlab.wording import events
 
-_Found = tuple[str, str, int]
-Told = tuple[str, str, str, int, bool]
-_NONE = "no backward", "no backward pass ran in this trace", -1
-_RENEWED = "; it is another tensor than when the trace began: an optimizer that was made before does not hold it"
-_REPLACED = "another tensor stood in its place when {} ran (torch.func.functional_call does so)"
-_FUNCTION = (
-    "it ran inside a torch.autograd.Function, which made no graph to it (checkpoint(..., use_reentrant=True) makes none where no input "
-    "requires grad)"
-)
-_STALE = "; its .grad is that of an earlier pass"
-_HOW = {
-    "detached": ("detached", "detached: what was computed from it left the graph in"),
-    "no_grad": ("no_grad", "under no_grad: what was computed from it left the graph in"),
-    "inference_mode": ("inference_mode", "under inference_mode: what was computed from it left the graph in"),
-    "number": ("detached", "off the path to the loss: what was computed from it ended as a plain number in"),
-    "numbers": ("detached", "off the path to the loss: what was computed from it ended as plain numbers in"),
-    "whole": ("detached", "off the path to the loss: what was computed from it became whole numbers, which carry no gradient, in"),
-}
+Facts = dict[str, Any]
+_Found = tuple[str, Facts, int]
+Told = tuple[str, str, Facts, int, bool]
+"""What makes a `Reason`: kind, path, facts, event and whether a gradient came."""
+
+
+def _found(kind: str, case: str, event: int = -1, **facts: Any) -> _Found:
+    return kind, {"case": case, **facts}, event
+
+
+_NONE = _found("no backward", "no backward pass")
+_MENDED = frozenset(("no_grad", "inference_mode", "detached", "off the path", "not called", "not used", ".forward called"))
+"""Kinds for which `wording.fixes` knows what to do."""
+
+
+def reason(told: Told) -> Reason:
+    """The record of it."""
+    kind, path, facts, event, arrived = told
+    fixes = (Remedy(kind),) if kind in _MENDED else ()
+    return Reason(kind, path, facts, fixes=fixes, event=event, arrived=arrived)
 
 
 def of_parameters(recorded: Recorded, error: str = "") -> Iterator[Told]:
@@ -60,13 +63,12 @@ def of_parameters(recorded: Recorded, error: str = "") -> Iterator[Told]:
     silent = not (recorded.backward.passes or recorded.backward.arrived or recorded.backward.returned) and recorded.backward.raised < 0
     for one, renewed in _held(recorded, places):
         plain = silent and _is_plain(recorded, one, places)
-        kind, text, event = _NONE if plain else _reason(recorded, one, calls, ways, places, error)
+        kind, facts, event = _NONE if plain else _reason(recorded, one, calls, ways, places, error)
         if renewed:
-            text += _RENEWED
-        stale = (
-            id(one.tensor) in recorded.backward.stale and kind not in ("gradient", "zero", "set to None") and one.tensor.grad is not None
-        )
-        yield one.path, kind, text + _STALE if stale else text, event, id(one.tensor) in recorded.backward.arrived
+            facts = {**facts, "renewed": True}
+        if id(one.tensor) in recorded.backward.stale and kind not in ("gradient", "zero", "set to None") and one.tensor.grad is not None:
+            facts = {**facts, "stale": True}
+        yield kind, one.path, facts, event, id(one.tensor) in recorded.backward.arrived
 
 
 def _held(recorded: Recorded, places: ParameterPlaces) -> Iterator[tuple[Owned, bool]]:
@@ -195,33 +197,28 @@ def _reason(recorded: Recorded, one: Owned, calls: dict[int, Call], ways: Ways, 
     tensor, key, backward = one.tensor, id(one.tensor), recorded.backward
     arrived = backward.arrived.get(key)
     if arrived is not None and not places.hold(one):
-        text = "a gradient came, and the model holds another tensor, or None, under this name now: the one that got it is gone"
-        return "overwritten", text, arrived
+        return _found("overwritten", "gone since", arrived)
     if _is_elsewhere(one):
-        return "not here", "this rank holds nothing of it, and so nothing of its gradient", -1
+        return _found("not here", "on other ranks")
     if arrived is not None:
         return _of_gradient(one, arrived, backward.values.get(one.path), key in backward.added)
     returned = backward.returned.get(key)
     if returned is not None:
-        return "gradient", "its gradient was given back by torch.autograd.grad, which changes no .grad", returned
+        return _found("gradient", "given back", returned)
     if not (tensor.is_floating_point() or tensor.is_complex()):
-        return "integer", f"it holds {str(tensor.dtype).removeprefix('torch.')}, and whole numbers have no gradient", -1
+        return _found("integer", "whole numbers", dtype=str(tensor.dtype).removeprefix("torch."))
     use = _use(recorded, one, calls)
     if not places.hold(one):
-        return (
-            "overwritten",
-            "the model holds another tensor, or None, under this name now; the one that was there when it ran is gone",
-            use,
-        )
+        return _found("overwritten", "gone", use)
     if not tensor.requires_grad:
-        return "frozen", "frozen: its requires_grad is False", use
+        return _found("frozen", "frozen", use)
     if key in recorded.uses.frozen and recorded.uses.frozen[key] == use:
-        return "frozen", f"frozen: its requires_grad was False when {_named(recorded.log.calls[use])} ran", use
+        return _found("frozen", "frozen then", use, used=_named(recorded.log.calls[use]))
     if use < 0:
         return _of_unused(recorded, one)
     used = recorded.log.calls[use]
     if not used.grad:
-        return used.off, f"{_named(used)} ran under {used.off}{_at(used)}, where autograd notes nothing", use
+        return _found(used.off, "without autograd", use, used=_named(used), mode=used.off, at=used.where)
     return _of_vain(recorded, key, used, error) or _of_graph(recorded, one, used, ways)
 
 
@@ -241,17 +238,20 @@ def _of_vain(recorded: Recorded, key: int, used: Call, error: str) -> _Found | N
     found = rescue(calls, raised, error, recorded.log.stack)
     if found is None:
         return None
-    who = f"{_named(raised)} was called{_at(raised)} and"
+    facts: Facts = {"name": _named(raised), "at": raised.where, "error": _error(raised), "by": found.by}
     if raised.kind == "hook":
-        who = f"the {events.said(raised.facts[0])} {raised.name} on {_named(used)}"
+        first = raised.facts[0]
+        facts |= {"name": raised.name, "used": _named(used), "hook": ({"kind": first.kind, "facts": dict(first.facts)},)}
     elif raised is not used:
-        who = f"{_named(used)} ran inside {_named(raised)}, which was called{_at(raised)} and"
-    on = "" if found.call.error == raised.error else f", whereupon {_named(found.call)} {_raised(found.call)}"
-    return "raised", f"{who} {_raised(raised)}{on}, {events.caught(found.by)}: nothing came out", raised.index
+        facts["used"] = _named(used)
+    if found.call.error != raised.error:
+        facts |= {"outer": _named(found.call), "outer error": _error(found.call)}
+    return _found("raised", "raised", raised.index, **facts)
 
 
-def _raised(call: Call) -> str:
-    return "was interrupted" if call.error == INTERRUPTED else f"raised {call.error}"
+def _error(call: Call) -> str:
+    """What it raised; nothing where it was interrupted."""
+    return "" if call.error == INTERRUPTED else call.error
 
 
 def _of_graph(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Found:
@@ -263,9 +263,8 @@ def _of_graph(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Found:
         return _NONE
     if key in backward.reached:
         if backward.chosen:
-            return "not asked for", "the backward pass asked for the gradients of other tensors alone (inputs=)", used.index
-        taken = ", or a hook of its own took it away" if tensor_hooks(one.tensor) else ""
-        return "stopped on the way", f"the graph leads to it, and no gradient came: a function on the way gave none{taken}", used.index
+            return _found("not asked for", "other inputs", used.index)
+        return _found("stopped on the way", "stopped", used.index, hooks=bool(tensor_hooks(one.tensor)))
     lineages = ways.all()
     left = ways.cut(key, lineages)
     if left is not None:
@@ -274,11 +273,11 @@ def _of_graph(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Found:
     if export is not None:
         return _of_export(recorded, export)
     if recorded.blind:
-        return "cannot be seen", "a part of the model is compiled, so the backward pass was not watched", used.index
+        return _found("cannot be seen", "pass not watched", used.index)
     if not backward.known:
-        return "cannot be seen", "the graph of the loss is too large to be walked", used.index
+        return _found("cannot be seen", "large graph", used.index)
     if not backward.kept and backward.returned and key not in backward.refused:
-        return "not asked for", "torch.autograd.grad gave back the gradients of other tensors alone", used.index
+        return _found("not asked for", "others given back", used.index)
     return _off_the_path(recorded, one, used, ways)
 
 
@@ -289,59 +288,45 @@ def _of_raised(recorded: Recorded, key: int, used: Call, ways: Ways) -> _Found:
     if roots and not any(seen.requires_grad for seen in roots):
         left = ways.cut(key, [ways.of(event)])
         if left is not None:
-            kind, text, event = _of_cut(recorded, left)
-            return kind, f"the loss has no graph; {text}", event
+            kind, facts, event = _of_cut(recorded, left)
+            return kind, {**facts, "no graph": True}, event
         if used.excused:
-            return "off the path", f"the loss has no graph; {_named(used)} used it, and {_FUNCTION}", used.index
-    return "no backward", f"the backward pass raised {raised.error}", event
+            return _found("off the path", "no graph in a function", used.index, used=_named(used))
+    return _found("no backward", "backward raised", event, error=raised.error)
 
 
 def _of_cut(recorded: Recorded, left: Leaving) -> _Found:
     call = recorded.log.calls[left.event]
-    kind, text = _HOW["numbers" if left.how == "number" and call.name == "Tensor.tolist" else left.how]
+    how = "numbers" if left.how == "number" and call.name == "Tensor.tolist" else left.how
     if left.how == "whole" and all(fact.kind != CUT for fact in call.facts):
         call.mark(CUT, mode="")
-    return kind, f"{text} {call.name}{_in(call)}{_at(call)}", left.event
+    kind = how if how in ("no_grad", "inference_mode") else "detached"
+    return _found(kind, "cut", left.event, how=how, name=call.name, inside=call.path or "", at=call.where)
 
 
 def _of_export(recorded: Recorded, export: Export) -> _Found:
     """It went round autograd: out as an array or as numbers, and in again."""
-    kind, text, event = _of_cut(recorded, export.left)
+    kind, facts, event = _of_cut(recorded, export.left)
     call = export.call
-    if export.entry is None:
-        what = "an array" if call.name in ARRAYS else "plain numbers" if call.name == "Tensor.tolist" else "a plain number"
-        return kind, f"{text}, and went on as {what} from {call.name}{_at(call)}", event
-    return (
-        kind,
-        (
-            f"{text}, and torch in {call.name}{_at(call)}; {_named(export.entry)}{_at(export.entry)} takes a tensor that nothing seen "
-            "here has made, as torch.from_numpy gives one"
-        ),
-        event,
-    )
+    facts |= {"out": call.name, "out at": call.where}
+    if export.entry is not None:
+        return kind, {**facts, "entry": _named(export.entry), "entry at": export.entry.where}, event
+    return kind, {**facts, "form": "array" if call.name in ARRAYS else "numbers" if call.name == "Tensor.tolist" else "number"}, event
 
 
 def _off_the_path(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Found:
     """The graph does not lead to it. Where that was cut is not proven; what may have to do with it is said as it was seen."""
     replaced = recorded.uses.replaced.get((id(one.owner), one.name))
     if replaced is not None:
-        return "overwritten", _REPLACED.format(recorded.roster.paths[id(one.owner)] or "the model"), replaced
-    text = f"off the path to the loss: {_named(used)} used it, and nothing of that reached what backward() began from"
+        return _found("overwritten", "replaced", replaced, module=recorded.roster.paths[id(one.owner)])
     if used.excused:
-        return "off the path", f"{text}: {_FUNCTION}", used.index
+        return _found("off the path", "in a function", used.index, used=_named(used))
     calls = recorded.log.calls
     strange = [event for event, _ in ways.strange(ways.all()) if event > used.index]
     if strange:
         call = calls[min(strange)]
-        return (
-            "off the path",
-            (
-                f"{text}; {_named(call)}{_at(call)} takes a tensor without a graph that nothing seen here has made "
-                "(a constant, numpy, or a torch.autograd.Function)"
-            ),
-            call.index,
-        )
-    return "off the path", text, used.index
+        return _found("off the path", "beside a stranger", call.index, used=_named(used), name=_named(call), at=call.where)
+    return _found("off the path", "off the path", used.index, used=_named(used))
 
 
 def _of_gradient(one: Owned, arrived: int, value: Sight | None, added: bool) -> _Found:
@@ -349,21 +334,16 @@ def _of_gradient(one: Owned, arrived: int, value: Sight | None, added: bool) -> 
     stats = None if value is None else value.stats
     if stats is not None and stats.measured:
         bad = stats.count - stats.finite
-        zero, odd = bool(stats.count) and stats.zeros == stats.count, f" with {bad:,} of {stats.count:,} not finite" if bad else ""
+        zero, odd = bool(stats.count) and stats.zeros == stats.count, {"bad": bad, "count": stats.count} if bad else {}
     else:
-        zero, odd = _is_zero(one.tensor.grad), ""
+        zero, odd = _is_zero(one.tensor.grad), {}
     if one.tensor.grad is None:
-        return (
-            "set to None",
-            f"it got a gradient{', zero everywhere' if zero else odd}, and that was set to None since (zero_grad does so, or a hook)",
-            arrived,
-        )
+        return _found("set to None", "set to None", arrived, **({"zero": True} if zero else odd))
     if zero:
-        return "zero", "it has a gradient, and that is zero everywhere", arrived
+        return _found("zero", "zero", arrived)
     if stats is not None and stats.measured and _is_zero(one.tensor.grad):
-        return "gradient", f"it got a gradient{odd}, and that was set to zero since (zero_grad(set_to_none=False) does so)", arrived
-    sum_of = ", added to the one that was there before (no zero_grad between)" if added else ""
-    return "gradient", f"it has a gradient{odd}{sum_of}", arrived
+        return _found("gradient", "set to zero", arrived, **odd)
+    return _found("gradient", "gradient", arrived, **odd, added=added)
 
 
 def _is_zero(gradient: Tensor | None) -> bool:
@@ -373,29 +353,27 @@ def _is_zero(gradient: Tensor | None) -> bool:
 
 
 def _of_unused(recorded: Recorded, one: Owned) -> _Found:
-    path = recorded.roster.paths[id(one.owner)]
-    name = path or "the model"
-    direct = recorded.operations.direct.get(id(one.owner))
+    key, path = id(one.owner), recorded.roster.paths[id(one.owner)]
+    direct = recorded.operations.direct.get(key)
     if direct is not None:
-        where = f" at {direct.where}" if direct.where else ""
-        return ".forward called", f"{name} was called through .forward{where}, past the hooks that would have used it", direct.event
-    if id(one.owner) in recorded.modules.elsewhere and not recorded.modules.times[id(one.owner)]:
-        return "cannot be seen", f"{name} was called in another thread, which is not followed", -1
-    if id(one.owner) in recorded.modules.wrapped and not recorded.modules.times[id(one.owner)]:
-        return "cannot be seen", f"whether {name} used it cannot be seen: it is inside something compiled", -1
-    if is_opaque(one.owner) or recorded.blind:
-        return "cannot be seen", f"whether {name} used it cannot be seen: {is_opaque(one.owner) or 'a part of the model'} is compiled", -1
+        return _found(".forward called", ".forward called", direct.event, module=path, at=direct.where)
+    called = bool(recorded.modules.times[key])
+    unseen = "another thread" if key in recorded.modules.elsewhere else "inside of compiled" if key in recorded.modules.wrapped else ""
+    if unseen and not called:
+        return _found("cannot be seen", unseen, module=path)
+    if is_opaque(one.owner):
+        return _found("cannot be seen", "opaque", module=path, opaque=is_opaque(one.owner))
+    if recorded.blind:
+        return _found("cannot be seen", "compiled part", module=path)
     above = _above(recorded, one.owner)
     if above is not None and is_opaque(above[1]):
-        return "cannot be seen", f"whether it was used cannot be seen: {above[0]} is {is_opaque(above[1])}", -1
-    if recorded.folds is not None and recorded.modules.times[id(one.owner)]:
-        return "cannot be seen", "equal calls were recorded once (fold=True), and others than this one's", -1
-    replaced = recorded.uses.replaced.get((id(one.owner), one.name))
+        return _found("cannot be seen", "inside of opaque", above=above[0], opaque=is_opaque(above[1]))
+    if recorded.folds is not None and called:
+        return _found("cannot be seen", "folded")
+    replaced = recorded.uses.replaced.get((key, one.name))
     if replaced is not None:
-        return "overwritten", _REPLACED.format(name), replaced
-    if recorded.modules.times[id(one.owner)]:
-        return "not used", f"{name} ran, and nothing was seen to use it", -1
-    return "not called", f"not called: {name} did not run", -1
+        return _found("overwritten", "replaced", replaced, module=path)
+    return _found("not used", "not used", module=path) if called else _found("not called", "not called", module=path)
 
 
 def _above(recorded: Recorded, owner: Module) -> tuple[str, Module] | None:
@@ -424,11 +402,3 @@ def _around(recorded: Recorded, call: Call) -> Iterator[Call]:
 
 def _named(call: Call) -> str:
     return call.name if call.kind == "function" else call.path or call.name
-
-
-def _in(call: Call) -> str:
-    return f" in {call.path}" if call.path else ""
-
-
-def _at(call: Call) -> str:
-    return f" at {call.where}" if call.where else ""

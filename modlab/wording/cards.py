@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from modlab import format
 from modlab.records.finding import Evidence, ExperimentRecord, Finding
+from modlab.records.trace import Reason
 from modlab.records.watch import Alert, Rung
-from modlab.wording import differences, experiments, mistakes
+from modlab.wording import differences, experiments, mistakes, reasons
 from modlab.wording.alerts import ROLES
 from modlab.wording.findings import said
 from modlab.wording.names import named
@@ -93,6 +94,8 @@ def means(finding: Finding) -> str:
         return mistakes.reason(finding)
     if isinstance(finding, ExperimentRecord):
         return experiments.reason(finding)
+    if isinstance(finding, Reason):
+        return reasons.MEANS[finding.kind]
     if finding.kind in differences.NOTES:
         return differences.NOTES[finding.kind].reason
     return REASONS.get(finding.kind, "") or (CHECK_REASONS.get(finding.name, "") if isinstance(finding, Rung) else "")
@@ -104,7 +107,7 @@ def headline(finding: Finding) -> tuple[str, str]:
         return finding.outcome, f"{experiments.NAMES[finding.name].title}: {said(finding)}"
     if isinstance(finding, Rung) and finding.name:
         return finding.state, f"{finding.name}: {said(finding)}"
-    if finding.kind in differences.NOTES:
+    if isinstance(finding, Reason) or finding.kind in differences.NOTES:
         return finding.severity, f"{named(finding.path)}: {said(finding)}"
     return finding.severity, said(finding)
 
@@ -121,6 +124,8 @@ def _sources(finding: Finding) -> Iterator[str]:
         yield "a check of the watch's verdict"
     elif finding.kind in mistakes.MISTAKES and not any(one.kind == "pass" for one in finding.evidence):
         yield "what stands in the model, which was read and not run"
+    elif isinstance(finding, Reason):
+        yield f"event {finding.event} of the trace" if finding.event >= 0 else "the trace as a whole"
     elif finding.kind in differences.NOTES:
         yield "the two states, compared"
     yield from filter(None, map(_source, finding.evidence))

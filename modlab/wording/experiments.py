@@ -97,7 +97,7 @@ def _names(groups: Sequence[Facts]) -> str:
 def _why_lacking(facts: Facts) -> str:
     said = []
     if "without" in facts:
-        said += [f"{one['path']}: {one['text']}." for one in facts["reasons"]] or ["What it gives does not reach the loss."]
+        said += [*map(_traced, facts["reasons"])] or ["What it gives does not reach the loss."]
     if "spoilt" in facts:
         said.append("A log or a square root meets 0, a division meets 0, or float16 overflows; one step with it ends the training.")
     if "flat" in facts:
@@ -107,9 +107,16 @@ def _why_lacking(facts: Facts) -> str:
     return " ".join(said)
 
 
+def _traced(reason: Facts) -> str:
+    from modlab.records.trace import Reason
+    from modlab.wording import reasons  # most diagnoses lose no gradient
+
+    return f"{reason['path']}: {reasons.said(Reason(**reason))}."
+
+
 def _why_no_graph(facts: Facts) -> str:
     if facts["reasons"]:
-        return f"{facts['reasons'][0]['path']}: {facts['reasons'][0]['text']}."
+        return _traced(facts["reasons"][0])
     return (
         "The output was detached, computed under no_grad, turned into numbers (.item(), .numpy(), argmax), or does not depend on a "
         "trained parameter."

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from modlab import format
 from modlab.records.finding import ExperimentRecord, Finding
+from modlab.records.trace import Reason
 from modlab.records.watch import Alert
 from modlab.wording.alerts import ALERTS, halves
 from modlab.wording.checks import CHECKS
@@ -28,8 +29,10 @@ def said(finding: Finding) -> str:
 
 
 def _elsewhere(finding: Finding) -> str:
-    from modlab.wording import differences, experiments, mistakes  # what a watch needs none of
+    from modlab.wording import differences, experiments, mistakes, reasons  # what a watch needs none of
 
+    if isinstance(finding, Reason):
+        return reasons.said(finding)
     if finding.kind in differences.NOTES:
         return differences.said(finding)
     return experiments.sentence(finding) if isinstance(finding, ExperimentRecord) else mistakes.sentence(finding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from modlab.wording.names import Words
 
@@ -18,7 +19,7 @@ _REGAINED = {
 _MASK = "; if it stands under torch.where, mask what goes into it, not what comes out"
 
 
-def _regained(reasons: Sequence[Mapping[str, str]]) -> str:
+def _regained(reasons: Sequence[Mapping[str, Any]]) -> str:
     """What to do in each case; with names, where there are several."""
     if len(reasons) == 1:
         return _REGAINED.get(reasons[0]["kind"], "")
@@ -26,6 +27,7 @@ def _regained(reasons: Sequence[Mapping[str, str]]) -> str:
 
 
 FIXES: dict[str, Words] = {
+    **_REGAINED,
     "keep units alive": "nn.LeakyReLU in its place, a smaller learning rate, or another seed, keeps units alive",
     "find the NaN": 'let modlab.watch(..., on_nan="hold") keep every step: it finds where the NaN is born',
     "route tokens": "if these are experts: a load-balancing loss, or noise in the router, sends tokens to all of them",

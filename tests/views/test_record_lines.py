@@ -12,7 +12,7 @@ from torch import nn
 import modlab
 from modlab.records import lines, watch
 from modlab.records.finding import Remedy
-from modlab.records.trace import Reason
+from modlab.results.reason import Reason
 from modlab.results.verdict import Verdict
 from tests import watches
 
@@ -53,7 +53,10 @@ def test_a_reason_says_the_same_in_a_notebook() -> None:
         net(torch.ones(2))
     reason = trace.why("0.weight")
     assert read(reason._repr_html_()) == str(reason)
-    assert read(Reason("<b>.x", "zero", "a\u202eb")._repr_html_()) == "<b>.x: a\\u202eb"
+    assert (
+        read(Reason("not called", "<b>.x", {"case": "not called", "module": "a\u202eb"})._repr_html_())
+        == "<b>.x: not called: a\\u202eb did not run"
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from modlab.records.tensor import TensorStats
 from modlab.records.trace import Event, TraceRecord
 from modlab.views import sharding
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
+from modlab.wording import reasons
 
 COLUMNS = (
     Column("shape", "code", 76, yields=3),
@@ -28,8 +29,12 @@ HOW = "with lab:\n    loss = loss_function(net(x), target)\n    loss.backward()"
 def of_gradients(table: GradientTable, trace: TraceRecord | None) -> Sheet:
     """A row for each parameter, and one for each output whose gradient is in `trace`."""
     outputs = [event for event in trace.events if event.kind == "gradient" and event.category != "parameter"] if trace is not None else []
-    reasons = {one.path: one.text for one in trace.reasons} if trace is not None and any(e.kind == "backward" for e in trace.events) else {}
-    rows = [row for path in table.modules for row in _of_module(path, table, outputs, reasons)]
+    whys = (
+        {one.path: reasons.said(one) for one in trace.reasons}
+        if trace is not None and any(e.kind == "backward" for e in trace.events)
+        else {}
+    )
+    rows = [row for path in table.modules for row in _of_module(path, table, outputs, whys)]
     notes = []
     if not outputs:
         notes.append(Block("gradients of outputs", "Not here: no backward pass was traced. This shows them:", HOW, mark="absent"))
@@ -69,13 +74,13 @@ def _few(paths: list[str]) -> str:
     return ", ".join(format.clean(path) for path in paths[:3]) + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
 
 
-def _of_module(path: str, table: GradientTable, outputs: list[Event], reasons: dict[str, str]) -> Iterator[Row]:
+def _of_module(path: str, table: GradientTable, outputs: list[Event], whys: dict[str, str]) -> Iterator[Row]:
     for event in outputs:
         if event.path == path:
             yield from _of_output(event)
     for record in table.rows:
         if record.owner == path:
-            yield _of_parameter(record, reasons.get(record.path, ""))
+            yield _of_parameter(record, whys.get(record.path, ""))
 
 
 def _of_output(event: Event) -> Iterator[Row]:

@@ -12,10 +12,10 @@ from typing import Any
 
 from modlab import format
 from modlab.records.structure import ROOT
-from modlab.records.trace import Event, EventFact, TraceRecord, Uncalled, Value
+from modlab.records.trace import Event, EventFact, Reason, TraceRecord, Uncalled, Value
 from modlab.views import sharding
 from modlab.views.sheets.layout import Block, Box, Cell, Column, Flow, Mark, Row, Sheet
-from modlab.wording import events
+from modlab.wording import events, reasons
 
 _COLUMNS = (
     Column("in → out", "flow", 210, 3, 0),
@@ -527,13 +527,13 @@ def _ungraded(trace: TraceRecord) -> Iterator[Block]:
     """Why parameters have no gradient, where some got one: a line for each reason."""
     if not _went_back(trace):
         return
-    paths: dict[str, list[str]] = {}
+    alike: dict[str, list[Reason]] = {}
     for reason in trace.reasons:
         if reason.kind not in ("gradient", "set to None"):
-            paths.setdefault(reason.text, []).append(reason.path)
-    rows = [(_names(names), text) for text, names in paths.items()]
+            alike.setdefault(repr(reason.facts), []).append(reason)
+    rows = [(_names([one.path for one in some]), reasons.said(some[0])) for some in alike.values()]
     if len(rows) > _REASONS:
-        rows = [*rows[:_REASONS], ("...", f"{len(rows) - _REASONS:,} more reasons: t.why(path), t.record.reasons")]
+        rows = [*rows[:_REASONS], ("...", f"{len(rows) - _REASONS:,} more reasons: t.why(path), t.reasons")]
     if rows:
         yield Block("no gradient or a zero one, and why", rows=tuple(rows), mark="careful")
 
