@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 import modlab
+from modlab.records.difference import Renaming
 from modlab.records.trace import Uncalled
-from modlab.wording import events
+from modlab.wording import differences, events
 from tests.test_layout import ROOT
 from tests.words import mute, without_words
 
@@ -43,6 +45,13 @@ def explained() -> Any:
         return modlab.explain(error).to_dict()
 
 
+def renamed() -> Any:
+    """What two state_dicts differ in whose names differ: by what stands in front of them, and without a rule."""
+    weights = Parts().state_dict()
+    found = [modlab.diff(weights, {name(k): v for k, v in weights.items()}) for name in ("module.{}".format, str.upper)]
+    return [(diff.to_dict(), [asdict(one) for one in diff.record.renamings]) for diff in found]
+
+
 def traced() -> Any:
     model = Parts()
     with modlab.trace(model) as trace:
@@ -57,7 +66,7 @@ def facts(data: Any) -> Any:
     return [facts(one) for one in data] if isinstance(data, (list, tuple)) else data
 
 
-@pytest.mark.parametrize("run", [compared, explained, traced])
+@pytest.mark.parametrize("run", [compared, explained, renamed, traced])
 def test_no_fact_is_in_a_sentence(run: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     spoken = facts(run())
     mute(monkeypatch)
@@ -77,3 +86,11 @@ def test_each_reason_why_a_module_did_not_run_has_its_words() -> None:
     facts = {"at": "m.py:3", "around": "l0", "what": "compiled", "tensor": "weight", "by": "F.linear"}
     said = [events.uncalled(Uncalled("l1", "Linear", "linear", kind, facts)) for kind in events._UNCALLED]
     assert len({*said}) == len(said) and all(len(one) > 20 and "{" not in one for one in said)
+
+
+def test_each_renaming_has_its_words() -> None:
+    given = {*re.findall(r'\bRule\("([a-z ]+)"', (source := (ROOT / "modlab" / "inspection" / "renames.py").read_text()))}
+    given |= {*re.findall(r'\bRule\("([a-z ]+)" if new else "([a-z ]+)"', source)[0], *re.findall(r'Renaming\("([a-z ]+)"', source)}
+    assert given == {*differences.RENAMINGS}
+    said = {differences.renaming(Renaming(kind, "a.", "b.", 3, "", "same names")) for kind in given}
+    assert len(said) == len(given) and not any("{" in one for one in said)

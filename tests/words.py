@@ -33,6 +33,7 @@ def mute(patch: pytest.MonkeyPatch) -> None:
         (events._WORDS, lambda facts: "x"),
         (events._OF_VALUES, lambda facts: "x"),
         (differences.WHY_NOT, "x"),
+        (differences.RENAMINGS, "x"),
         (events._UNCALLED, lambda facts: "x"),
         (reasons.CASES, "x"),
         (reasons.MEANS, "x"),

@@ -42,13 +42,15 @@ class Rule(NamedTuple):
     """How names change.
 
     Attributes:
-        reason: in words.
+        kind, was, now: as a `Renaming` has them.
         apply: a name before → after; the same where the rule does not hold.
         code: an expression of ``k``.
         sure: known by its words, so that one pair is enough.
     """
 
-    reason: str
+    kind: str
+    was: str
+    now: str
     apply: Callable[[str], str]
     code: str
     sure: bool = False
@@ -87,14 +89,15 @@ def match(
         hits = [(name, new) for name, new in _hits(rule, left, right)]
         found = [(left.take(name), right.take(new)) for name, new in hits]
         pairs += found
-        renamings.append(Renaming(rule.reason, len(found), _code_of_rule(rule, dict(hits), names, variable), "same names"))
+        renamings.append(
+            Renaming(rule.kind, rule.was, rule.now, len(found), _code_of_rule(rule, dict(hits), names, variable), "same names")
+        )
     for evidence, finder in (("same bits", _by_bits), ("same shapes", _by_shapes)):
         found = [(left.take(name), right.take(new)) for name, new in finder(left, right)]
         if found:
             pairs += found
-            one = f"{found[0][0].path} is {found[0][1].path}"
-            reason = one if len(found) == 1 else f"{one}, and {len(found) - 1:,} more have other names"
-            renamings.append(Renaming(reason, len(found), _code_of_names({b.path: a.path for b, a in found}, variable), evidence))
+            code = _code_of_names({b.path: a.path for b, a in found}, variable)
+            renamings.append(Renaming("single", found[0][0].path, found[0][1].path, len(found), code, evidence))
     return pairs, renamings
 
 
@@ -275,25 +278,24 @@ def _prefix(old: str, new: str) -> Rule:
 
     sure = {old, new} - {""} <= {f"{word}." for word in WRAPPERS}
     if not new:
-        return Rule(f'"{old}" stands before each name', apply, f"k.removeprefix({old!r})", sure)
+        return Rule("in front", old, new, apply, f"k.removeprefix({old!r})", sure)
     if not old:
-        return Rule(f'"{new}" is missing before each name', apply, f"{new!r} + k", sure)
-    return Rule(f'"{old}" is called "{new}"', apply, f"{new!r} + k.removeprefix({old!r}) if k.startswith({old!r}) else k")
+        return Rule("missing", old, new, apply, f"{new!r} + k", sure)
+    return Rule("called", old, new, apply, f"{new!r} + k.removeprefix({old!r}) if k.startswith({old!r}) else k")
 
 
 def _infix(old: str, new: str) -> Rule:
     def apply(name: str) -> str:
         return f".{name}".replace(f".{old}", f".{new}")[1:]
 
-    reason = f'"{old}" is called "{new}" wherever it stands' if new else f'"{old}" stands in the names'
-    return Rule(reason, apply, f"f'.{{k}}'.replace({'.' + old!r}, {'.' + new!r})[1:]")
+    return Rule("called everywhere" if new else "within", old, new, apply, f"f'.{{k}}'.replace({'.' + old!r}, {'.' + new!r})[1:]")
 
 
 def _without(word: str) -> Rule:
     def apply(name: str) -> str:
         return ".".join(part for part in name.split(".") if part != word)
 
-    return Rule(f'"{word}." stands in the names', apply, f'".".join(p for p in k.split(".") if p != {word!r})', True)
+    return Rule("within", f"{word}.", "", apply, f'".".join(p for p in k.split(".") if p != {word!r})', True)
 
 
 def _suffix(old: str, new: str, *, sure: bool = True) -> Rule:
@@ -301,7 +303,7 @@ def _suffix(old: str, new: str, *, sure: bool = True) -> Rule:
         return name[: len(name) - len(old)] + new if name == old or name.endswith(f".{old}") else name
 
     code = f"k.removesuffix({old!r}) + {new!r} if f'.{{k}}'.endswith({'.' + old!r}) else k"
-    return Rule(f'"{old}" is called "{new}"', apply, code, sure)
+    return Rule("called", old, new, apply, code, sure)
 
 
 # ---- what no rule explains -------------------------------------------------------------------------------------------------

@@ -112,13 +112,17 @@ class Renaming:
     """Names that follow a rule, or were found one by one.
 
     Attributes:
-        reason: what is different, in words: ``"module." stands before each name``.
+        kind: a key of `wording.differences.RENAMINGS`: "in front" (a part stands before each name), "missing" (it does not), "within",
+            "called" (a front or an end has another name), "called everywhere", or "single" (no rule is known).
+        was, now: the part of the names before and after; of "single" the first name.
         names: how many follow it.
         code: the line that turns the names before into those after.
         evidence: "same names" (but for the rule), "same bits" or "same shapes".
     """
 
-    reason: str
+    kind: str
+    was: str
+    now: str
     names: int
     code: str
     evidence: str

@@ -7,7 +7,7 @@ from typing import Any
 
 from modlab import format
 from modlab.frozen import frozen
-from modlab.records.difference import DifferenceRecord
+from modlab.records.difference import DifferenceRecord, Renaming
 from modlab.records.finding import Finding
 from modlab.records.structure import computed_anew
 from modlab.wording.names import Words, filled
@@ -42,6 +42,12 @@ def reason(record: DifferenceRecord) -> str:
     """Why its values were not compared, as a part of a sentence; nothing where they were."""
     found = record.noted("not compared")
     return "" if found is None else _why_not(found.facts)
+
+
+def renaming(rule: Renaming) -> str:
+    """What is different in the names: ``"module." stands before each name``."""
+    more = f", and {rule.names - 1:,} more have other names" if rule.kind == "single" and rule.names > 1 else ""
+    return RENAMINGS[rule.kind].format(was=rule.was, now=rule.now) + more
 
 
 def stays(finding: Finding) -> str:
@@ -154,3 +160,13 @@ NOTES: dict[str, NoteKind] = {
     "tensors inside": NoteKind("{type}, compared by the tensors inside"),
 }
 """By the `kind` of a note of a difference."""
+
+RENAMINGS = {
+    "in front": '"{was}" stands before each name',
+    "missing": '"{now}" is missing before each name',
+    "within": '"{was}" stands in the names',
+    "called": '"{was}" is called "{now}"',
+    "called everywhere": '"{was}" is called "{now}" wherever it stands',
+    "single": "{was} is {now}",
+}
+"""By the `kind` of a renaming."""

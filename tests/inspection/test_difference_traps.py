@@ -10,6 +10,7 @@ from torch import nn
 import modlab
 from modlab.errors import CheckpointError, NotComparableError
 from modlab.lessons.note import Net, RunningMean, StatefulModule
+from modlab.wording import differences
 from tests.inspection.test_difference import statuses, step_of
 
 
@@ -51,7 +52,7 @@ def test_a_part_in_the_middle_of_many_names_is_one_rule():
     torch.manual_seed(0)
     old, new = shifted(build("norm1")), build("attention_norm")
     found = modlab.diff(old.state_dict(), new)
-    assert [r.reason for r in found.record.renamings] == ['"norm1." is called "attention_norm." wherever it stands']
+    assert [differences.renaming(r) for r in found.record.renamings] == ['"norm1." is called "attention_norm." wherever it stands']
     scope = {"state_dict": old.state_dict()}
     exec(found.record.renamings[0].code, scope)
     assert str(new.load_state_dict(scope["state_dict"])) == "<All keys matched successfully>"

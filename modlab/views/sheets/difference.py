@@ -412,7 +412,7 @@ def _notes(diff: DiffRecord) -> Iterator[Block]:
 
 
 def _reason(renaming: Renaming) -> str:
-    return f"{renaming.reason} ({format.plural(renaming.names, 'tensor')}, {renaming.evidence})"
+    return f"{differences.renaming(renaming)} ({format.plural(renaming.names, 'tensor')}, {renaming.evidence})"
 
 
 def _repair(diff: DiffRecord, loading: Loading, then: Loading) -> Block:

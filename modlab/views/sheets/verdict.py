@@ -236,7 +236,7 @@ def _values(diff: DiffRecord) -> Iterator[str]:
     yield from (f"{tally[status]:,} {status}{_how(its, status)}" for status in ("reshaped", "added", "removed") if tally[status])
     names = [r for r in its if r.renamed_from]
     if names:
-        reason = f" ({diff.renamings[0].reason})" if len(diff.renamings) == 1 else ""
+        reason = f" ({differences.renaming(diff.renamings[0])})" if len(diff.renamings) == 1 else ""
         evidence = {renaming.evidence for renaming in diff.renamings}
         guessed = ", by their shapes alone" if evidence == {"same shapes"} else ""
         if evidence == {"same names"} and all(r.differs for r in names):
