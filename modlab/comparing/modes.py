@@ -32,10 +32,10 @@ from modlab.inspection.distributed import FSDP1, distribution_of, unwrapped
 from modlab.records.comparison import GRADS, MODES, ComparisonRecord, ComparisonTable, Move, RunRecord
 from modlab.records.structure import ROOT
 from modlab.running.guarded import steady_line
+from modlab.running.module_kinds import is_fused
 from modlab.running.randomness import start_elsewhere
 from modlab.running.sandbox import Sandbox, under
 from modlab.running.values import arguments
-from modlab.tracing.roster import is_fused
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 ALONE = "The model inside of DistributedDataParallel was run, on this rank alone: nothing was communicated."

@@ -229,7 +229,7 @@ class Trace(RowsResult):
             self._record = TraceRecord(type(model).__name__, 0, (), remarks=tuple(log.remarks))
             return
         if unknown:
-            close = nearest(unknown[0], recorder.roster.modules)
+            close = nearest(unknown[0], recorder.index.modules)
             hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
             raise QuestionError(f"trace(keep={unknown[0]!r}) fits no module of {type(model).__name__}.{hint}")
         self._recorder = recorder

@@ -14,8 +14,8 @@ from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
 from modlab.tracing.calls import Call, Seen, Sight
 from modlab.tracing.graph import leaves_of
-from modlab.tracing.roster import Owned, Roster
 from modlab.tracing.tensor_ids import TensorIds, version_of
+from modlab.tracing.trace_index import Owned, TraceIndex
 
 _State = dict[int, tuple[ref[Tensor], int]]
 _ROOTS = ("[0]", "tensors", "outputs")  # names of the arguments that a pass begins from
@@ -39,8 +39,8 @@ class Backward:
         refused: by identity of a parameter, the event that was asked for its gradient and found none.
     """
 
-    def __init__(self, roster: Roster, sightings: TensorIds) -> None:
-        self._roster, self._sightings = roster, sightings
+    def __init__(self, index: TraceIndex, tensor_ids: TensorIds) -> None:
+        self._index, self._tensor_ids = index, tensor_ids
         self._before = self._states()
         self.stale = frozenset(self._before)
         self.passes, self.raised, self.known, self.chosen = 0, -1, True, False
@@ -56,7 +56,7 @@ class Backward:
         self._ended = self._before  # as the last pass left it; before the first nothing is known of what is in them
         self._full: frozenset[int] = frozenset()
         self._running = False
-        roster.ledgers += [self.arrived, self.returned, self.refused]
+        index.ledgers += [self.arrived, self.returned, self.refused]
 
     def begins(self, call: Call) -> None:
         """Note what is there."""
@@ -70,7 +70,7 @@ class Backward:
         then, gradient = self._ended.get(key), held()
         if self.passes and then is not None and then[0]() is gradient and then[1] == version:
             return True
-        return self._sightings.measured and gradient is not None and _is_nonzero(gradient)
+        return self._tensor_ids.measured and gradient is not None and _is_nonzero(gradient)
 
     def meets(self, one: Owned, call: Call) -> None:
         """A gradient was seen on its way to a parameter."""
@@ -91,7 +91,7 @@ class Backward:
         self.passes, self._running = self.passes + 1, False
         before = self._before
         fresh = self._fresh(call.index)
-        call.outputs = self._sightings.values([(f"{one.path}.grad", gradient, None) for one, gradient in fresh], call.index)
+        call.outputs = self._tensor_ids.values([(f"{one.path}.grad", gradient, None) for one, gradient in fresh], call.index)
         self.values.update((one.path, seen.sight) for (one, _), seen in zip(fresh, call.outputs, strict=True))
         self._note_sums(call, fresh, before, bool(kwargs.get("create_graph")))
         self._note_taken(call, {id(one.tensor) for one, _ in fresh})
@@ -101,16 +101,16 @@ class Backward:
             given = list(zip(leaves([asked]), leaves([output]), strict=False))
             self.returned.update({id(thing): call.index for (_, thing, _), (_, gradient, _) in given if gradient is not None})
             self.refused.update({id(thing): call.index for (_, thing, _), (_, gradient, _) in given if gradient is None})
-            names = {id(one.tensor): f"{one.path}.grad" for one in self._roster.parameters}
+            names = {id(one.tensor): f"{one.path}.grad" for one in self._index.parameters}
             back = [(names.get(id(thing), "gradient"), gradient, None) for (_, thing, _), (_, gradient, _) in given if gradient is not None]
-            call.outputs = self._sightings.values(back, call.index)
+            call.outputs = self._tensor_ids.values(back, call.index)
             call.mark("gives gradients back")
             return
         self.kept += 1
         if kwargs.get("inputs") is not None:
             self.chosen = True
             call.mark("inputs")
-        if any(id(one.tensor) not in self.arrived for one in self._roster.parameters):
+        if any(id(one.tensor) not in self.arrived for one in self._index.parameters):
             first = args[0] if args else kwargs.get("tensors")
             reached = leaves_of([root for _, root, _ in leaves(first) if issubclass(type(root), Tensor)])
             self.known = self.known and reached is not None
@@ -152,7 +152,7 @@ class Backward:
     def _fresh(self, event: int) -> list[tuple[Owned, Tensor]]:
         before, self._before = self._before, self._states()
         found = []
-        for one in self._roster.parameters:
+        for one in self._index.parameters:
             key = id(one.tensor)
             now, then = self._before.get(key), before.get(key)
             gradient = None if now is None else now[0]()
@@ -165,7 +165,7 @@ class Backward:
     def _states(self) -> _State:
         """Of each parameter that has a gradient, which tensor that is and how often it was changed."""
         found = {}
-        for one in self._roster.parameters:
+        for one in self._index.parameters:
             gradient = one.tensor.grad if one.tensor.is_leaf else None
             if gradient is not None:
                 found[id(one.tensor)] = ref(gradient), version_of(gradient)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from modlab.compat import own_class
 from modlab.inspection import marks
+from modlab.running import module_kinds
 from modlab.running.values import argument_names, positional_alone
-from modlab.tracing import roster
 
 
 class ClassKind(NamedTuple):
@@ -44,9 +44,9 @@ class ClassKinds(dict[type, ClassKind]):
             marks.category(cls),
             argument_names(cls),
             positional_alone(cls),
-            roster.is_torchs(own),
-            issubclass(cls, roster.FUSED),
-            roster.opaque_kind(cls),
-            roster.can_run(cls),
+            module_kinds.is_torchs(own),
+            issubclass(cls, module_kinds.FUSED),
+            module_kinds.opaque_kind(cls),
+            module_kinds.can_run(cls),
         )
         return found

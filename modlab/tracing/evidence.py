@@ -55,7 +55,7 @@ def _graph(recorded: Recorded) -> tuple[str, str] | None:
         return None
     ways = Ways(recorded)
     lineage = [ways.of(event)]
-    left = min(filter(None, (ways.cut(id(one.tensor), lineage) for one in recorded.roster.parameters)), default=None)
+    left = min(filter(None, (ways.cut(id(one.tensor), lineage) for one in recorded.index.parameters)), default=None)
     if left is None:
         return None
     call = recorded.log.calls[left.event]

@@ -14,7 +14,7 @@ from modlab.inspection import stores, structure
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.tracing.calls import Call, Seen
 from modlab.tracing.hook_wrappers import innermost
-from modlab.tracing.roster import STAGES
+from modlab.tracing.trace_index import STAGES
 
 _WIDE = 64  # members of a list among a module's attributes that are compared; of a longer one its identity is
 _PLAIN = (type(None), bool, int, str, bytes, torch.dtype, torch.device, torch.Size)

@@ -14,8 +14,8 @@ from modlab.running.guarded import guarded
 from modlab.running.tensor_hooks import TensorHooks
 from modlab.tracing.backward import Backward
 from modlab.tracing.event_log import EventLog
-from modlab.tracing.roster import Owned, Roster
 from modlab.tracing.tensor_ids import TensorIds, version_of
+from modlab.tracing.trace_index import Owned, TraceIndex
 
 WATCHED = 10_000  # outputs; torch 2.13 does not survive the freeing of a graph of which very many nodes have been looked at
 
@@ -27,9 +27,9 @@ class Gradients:
         seen: whether any has arrived.
     """
 
-    def __init__(self, log: EventLog, roster: Roster, sightings: TensorIds, backward: Backward) -> None:
+    def __init__(self, log: EventLog, index: TraceIndex, tensor_ids: TensorIds, backward: Backward) -> None:
         self.ends = self._log = log
-        self._roster, self._sightings, self._backward = roster, sightings, backward
+        self._index, self._tensor_ids, self._backward = index, tensor_ids, backward
         self._watched: dict[tuple[int, int], tuple[Callable[[], Tensor | None], list[int]]] = {}
         self._hooks = TensorHooks()
         self.seen = False
@@ -39,7 +39,7 @@ class Gradients:
 
         Of others it is enough to know at the end of a backward pass that they are there.
         """
-        for one in self._roster.parameters:
+        for one in self._index.parameters:
             if not (one.tensor.requires_grad and one.tensor.is_leaf):
                 continue
             held = stores.contents(one.owner)
@@ -58,7 +58,7 @@ class Gradients:
             return
         events = [event]
         # of a parameter without a weak reference, which torch.utils.swap_tensors would refuse
-        held: Callable[[], Tensor | None] = partial(_itself, tensor) if id(tensor) in self._sightings.owned else ref(tensor)
+        held: Callable[[], Tensor | None] = partial(_itself, tensor) if id(tensor) in self._tensor_ids.owned else ref(tensor)
         self._watched[key] = held, events
         self._hooks.add(tensor, partial(self._arrived, events, name), held)
 
@@ -71,7 +71,7 @@ class Gradients:
             for index in reversed(events):  # outer modules first, as they began
                 source = self._log.calls[index]
                 call = self._log.begin("gradient", source.path, source.name, now)
-                call.call, call.inputs = source.call, self._sightings.values([(name, gradient, None)])
+                call.call, call.inputs = source.call, self._tensor_ids.values([(name, gradient, None)])
                 self._log.end(call, now)
 
     @guarded
@@ -81,8 +81,8 @@ class Gradients:
         if self._log.failed or not self._log.here():
             return
         with self._log.aside() as now:
-            call = self._log.begin("gradient", self._roster.paths.get(id(one.owner)), one.name, now)
-            call.category, call.inputs = "parameter", self._sightings.values([(f"{one.name}.grad", gradient, None)])
+            call = self._log.begin("gradient", self._index.paths.get(id(one.owner)), one.name, now)
+            call.category, call.inputs = "parameter", self._tensor_ids.values([(f"{one.name}.grad", gradient, None)])
             if one.tensor.grad is not None:
                 call.mark("is added")
             self._log.end(call, now)

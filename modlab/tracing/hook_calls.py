@@ -22,8 +22,8 @@ from modlab.tracing.folded_calls import FoldedCalls
 from modlab.tracing.hook_wrappers import ACCUMULATED, BACKWARD, FORWARD, FORWARD_PRE, LEGACY, TENSOR, HookWrapper, innermost
 from modlab.tracing.kept_copies import comparable, distance
 from modlab.tracing.parameter_uses import ParameterUses
-from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_ids import TensorIds, versions_of
+from modlab.tracing.trace_index import TraceIndex
 from modlab.tracing.wrapper_code import WrapperCode
 from modlab.tracing.wrapper_systems import DDP, FSDP, of_hook
 
@@ -48,16 +48,16 @@ class HookCalls:
     def __init__(
         self,
         log: EventLog,
-        roster: Roster,
-        sightings: TensorIds,
-        folds: FoldedCalls | None,
+        index: TraceIndex,
+        tensor_ids: TensorIds,
+        folded: FoldedCalls | None,
         backward: Backward,
         uses: ParameterUses,
         machinery: WrapperCode,
     ) -> None:
         self._machinery = machinery
         self.ends = self._log = log
-        self._roster, self._sightings, self._folds, self._backward = roster, sightings, folds, backward
+        self._index, self._tensor_ids, self._folded, self._backward = index, tensor_ids, folded, backward
         self._uses = uses
 
     def stage(self, stage: HookWrapper, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -66,7 +66,7 @@ class HookCalls:
         if begun is None:
             return stage.original(*args, **kwargs)
         if isinstance(begun, Call):
-            return self._folded(stage, begun, args, kwargs)
+            return self._counted(stage, begun, args, kwargs)
         try:
             result = stage.original(*args, **kwargs)
         except BaseException as error:
@@ -77,7 +77,7 @@ class HookCalls:
 
     @guarded
     def _called(self, stage: HookWrapper, args: tuple[Any, ...]) -> _Begun | Call | None:
-        if not self._log.here() or self._log.failed or (self._folds is not None and self._folds.skipping):
+        if not self._log.here() or self._log.failed or (self._folded is not None and self._folded.skipping):
             return None
         begun: _Begun | Call | None = None
         with self._log.aside() as now:
@@ -87,13 +87,13 @@ class HookCalls:
             call = self._begin(stage, args, now)
             call.quiet = bool(system)
             subject = _subject(stage, args)
-            call.inputs = self._sightings.values([*_beside(stage, args), *subject])
+            call.inputs = self._tensor_ids.values([*_beside(stage, args), *subject])
             begun = _Begun(call, subject, [_copy(thing) for _, thing, _ in subject], versions_of(subject), _attributes(args[0]))
             if stage.kind in (BACKWARD, LEGACY):
                 self._mark_around(call, args[0], subject)
         return begun
 
-    def _folded(self, stage: HookWrapper, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _counted(self, stage: HookWrapper, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a hook of FSDP's or DDP's."""
         try:
             result = stage.original(*args, **kwargs)
@@ -119,7 +119,7 @@ class HookCalls:
         with self._log.aside() as now:
             self._log.end(call, now)
             after = _subject(stage, args) if result is None else _returned(stage, args, result)
-            call.outputs = self._sightings.values(after, call.index)
+            call.outputs = self._tensor_ids.values(after, call.index)
             call.odd = next((type(new).__name__ for (_, old, _), (_, new, _) in zip(subject, after, strict=False) if _is_odd(old, new)), "")
             if stage.kind == ACCUMULATED and after[0][1] is None:
                 call.odd = ""
@@ -149,7 +149,7 @@ class HookCalls:
         """Which of the module's parameters have got their gradient by now: torch calls the hook when that of the input is there."""
         there: list[str] = []
         awaited: list[str] = []
-        for one in self._roster.parameters:
+        for one in self._index.parameters:
             if one.owner is module and one.tensor.requires_grad and one.tensor.is_leaf:
                 here = self._backward.here(one)
                 if here is not None:
@@ -165,7 +165,7 @@ class HookCalls:
             parent = self._log.last.get(module, parent)
         described = describe(innermost(stage))
         of_tensor = stage.kind in (TENSOR, ACCUMULATED)
-        call = self._log.begin("hook", stage.path if of_tensor else self._roster.paths.get(module), described.function, now, parent)
+        call = self._log.begin("hook", stage.path if of_tensor else self._index.paths.get(module), described.function, now, parent)
         call.where = described.where
         call.stage = stage.kind
         call.mark("hook", stage=stage.kind, everywhere=bool(stage.everywhere), tensor=stage.tensor)

@@ -27,9 +27,9 @@ from modlab.tracing.functions import Functions
 from modlab.tracing.gradients import Gradients
 from modlab.tracing.kept_copies import detached
 from modlab.tracing.parameter_uses import ParameterUses
-from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_hook_wrappers import TensorHookWrappers
 from modlab.tracing.tensor_ids import TensorIds, versions_of
+from modlab.tracing.trace_index import TraceIndex
 from modlab.tracing.unregistered_calls import UnregisteredCalls
 
 INTERRUPTED = "interrupted"
@@ -51,13 +51,13 @@ class ModuleCalls:
     def __init__(
         self,
         log: EventLog,
-        cast: Roster,
-        sightings: TensorIds,
+        index: TraceIndex,
+        tensor_ids: TensorIds,
         functions: Functions,
         gradients: Gradients,
         uses: ParameterUses,
         kinds: ClassKinds,
-        folds: FoldedCalls | None,
+        folded: FoldedCalls | None,
         keep: tuple[str, ...],
         follow: bool,
         direct: dict[int, callers.Direct],
@@ -65,8 +65,8 @@ class ModuleCalls:
     ) -> None:
         self._hooks = hooks
         self.ends = self._log = log
-        self._roster, self._sightings, self._uses = cast, sightings, uses
-        self._functions, self._gradients, self._folds, self._patterns = functions, gradients, folds, keep
+        self._index, self._tensor_ids, self._uses = index, tensor_ids, uses
+        self._functions, self._gradients, self._folded, self._patterns = functions, gradients, folded, keep
         self._kinds, self._follow = kinds, follow
         self.alone: Callable[[], bool] = bool  # until it is known: no
         self.late: Callable[[Module], bool] | None = None
@@ -82,7 +82,7 @@ class ModuleCalls:
     @guarded
     def away(self, module: Module) -> None:
         """A module is called in a thread that is not followed."""
-        if id(module) in self._roster.paths:
+        if id(module) in self._index.paths:
             self.elsewhere.add(id(module))
 
     @guarded
@@ -105,15 +105,15 @@ class ModuleCalls:
             self._unwind(caller.within, now)
             parent = self._log.top
         whole = parent is top  # else what was said of the frames was said with the wrong module in mind
-        path, mine = self._roster.paths.get(key), None
+        path, mine = self._index.paths.get(key), None
         if path is None:
             if parent is not None and parent.kind == "module":
-                path = self._roster.path_of(module, parent.path)
+                path = self._index.path_of(module, parent.path)
             if path is None and parent is not None and parent.opaque:  # a compiler's own
                 return
             mine = self._strangers.calls_of(module) if path is None else None
         times = self.times[key] = self.times.get(key, 0) + 1
-        if self._folds is not None and self._folds.inside(key):
+        if self._folded is not None and self._folded.inside(key):
             return
         call = self._log.begin("module", path, kind.name, now)
         training = held.get("training")
@@ -123,15 +123,15 @@ class ModuleCalls:
             mine.append(call)
         call.quiet, call.where, call.category = kind.torchs and not held.get("_modules"), caller.where, kind.category
         given = arguments(kind.names, args, caller.keywords)
-        call.inputs = self._sightings.values(given)
-        if self._sightings.accelerated:
+        call.inputs = self._tensor_ids.values(given)
+        if self._tensor_ids.accelerated:
             call.memory = _allocated(given)
-        if self._folds is not None and self._folds.counts(call, module):
+        if self._folded is not None and self._folded.counts(call, module):
             self._log.stack.pop()
             self._log.drop(call)
             self._paused = self._functions.pause() or self._paused
             return
-        if caller.direct is not None and whole and id(caller.direct) in self._roster.paths:
+        if caller.direct is not None and whole and id(caller.direct) in self._index.paths:
             self._direct.setdefault(id(caller.direct), callers.Direct(call.index, caller.called))
         if parent is None and (pipeline := pipeline_pass()):
             self._log.remark(OF_PIPELINE[pipeline])
@@ -146,7 +146,7 @@ class ModuleCalls:
         if opaque:
             call.mark("opaque", why=opaque)
             if path is None:  # a compiler's wrapper around what is traced
-                self.wrapped |= {id(one) for one in stores.modules(module) if id(one) in self._roster.paths}
+                self.wrapped |= {id(one) for one in stores.modules(module) if id(one) in self._index.paths}
         call.opaque, call.fused = bool(opaque), kind.fused or bool(opaque)
         if call.fused or (bare and call.quiet):  # what is not told need not be asked for
             call.popped = self._functions.pause()
@@ -159,8 +159,8 @@ class ModuleCalls:
             if top.popped:
                 self._functions.resume()
             self._log.end(top, now)
-            if self._folds is not None and self._folds.skipping:
-                self._folds.abandon()
+            if self._folded is not None and self._folded.skipping:
+                self._folded.abandon()
                 self._wake()
 
     def _is_gone(self, call: Call, within: int) -> bool:
@@ -195,10 +195,10 @@ class ModuleCalls:
     def _leave(
         self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, raised: BaseException | None, now: float
     ) -> None:
-        if self._folds is not None and self._folds.skipping:
-            counted = self._folds.ends(id(module))
+        if self._folded is not None and self._folded.skipping:
+            counted = self._folded.ends(id(module))
             if counted is not None:
-                self._end_counted(self._folds, counted, leaves(output), raised, now)
+                self._end_counted(self._folded, counted, leaves(output), raised, now)
             return
         call = self._log.innermost("module", id(module))
         if call is None:
@@ -216,22 +216,22 @@ class ModuleCalls:
             self._uses.give_up(call.index, call.index)
             call.facts += _sizes(module)
             if call.unasked:  # perhaps it failed for that
-                call.inputs += self._sightings.values(arguments((), (), callers.keyword_arguments()))
+                call.inputs += self._tensor_ids.values(arguments((), (), callers.keyword_arguments()))
 
-    def _end_counted(self, folds: FoldedCalls, counted: Counted, given: list[Leaf], raised: BaseException | None, now: float) -> None:
+    def _end_counted(self, folded: FoldedCalls, counted: Counted, given: list[Leaf], raised: BaseException | None, now: float) -> None:
         """A call of which nothing inside was recorded has ended: if it was not like the first one, it is told at least."""
         call = counted.call
         born = len(self._log.calls) - 0.5  # before the event that follows
-        seen = self._sightings.values(given, born)
-        if raised is not None or not folds.joins(counted, seen):
+        seen = self._tensor_ids.values(given, born)
+        if raised is not None or not folded.joins(counted, seen):
             self._log.add(call, now, raised)
             call.outputs = seen if raised is None else ()
-            call.bytes = self._sightings.new_bytes(given, seen, born)
+            call.bytes = self._tensor_ids.new_bytes(given, seen, born)
             call.mark("unlike", first=counted.first.path or "")
         self._wake()
 
     def _wake(self) -> None:
-        if self._paused and self._folds is not None and not self._folds.skipping:
+        if self._paused and self._folded is not None and not self._folded.skipping:
             self._functions.resume()
             self._paused = False
 
@@ -240,8 +240,8 @@ class ModuleCalls:
         if versions != before and len(versions) == len(before):
             call.mark("changes its input")
         given = leaves(output)
-        call.outputs = self._sightings.values(given, call.index)
-        call.bytes = self._sightings.new_bytes(given, call.outputs, call.index)
+        call.outputs = self._tensor_ids.values(given, call.index)
+        call.bytes = self._tensor_ids.new_bytes(given, call.outputs, call.index)
         if call.memory is not None:
             call.memory = (_allocated(given) or 0) - call.memory
         self._note_graph(call, stores.contents(module), given)

@@ -13,15 +13,16 @@ from modlab.inspection import marks, stores
 from modlab.inspection.index import Node
 from modlab.records.finding import Fact
 from modlab.records.trace import Uncalled
+from modlab.running.module_kinds import is_fused, is_opaque
 from modlab.tracing.recorded import Recorded
-from modlab.tracing.roster import RosterEntry, is_fused, is_opaque
+from modlab.tracing.trace_index import TracedModule
 
 
 def uncalled(recorded: Recorded, error: str = "") -> Iterator[Uncalled]:
     """The topmost ones: what is below a module that did not run is not listed again. `error` is what ended the trace."""
-    times, cast, kinds = recorded.modules.times, recorded.roster, recorded.kinds
+    times, index, kinds = recorded.modules.times, recorded.index, recorded.kinds
     silent = set[Node | None]()
-    for node in cast.nodes:
+    for node in index.nodes:
         if node.parent in silent:
             silent.add(node)
             continue
@@ -32,7 +33,7 @@ def uncalled(recorded: Recorded, error: str = "") -> Iterator[Uncalled]:
         yield Uncalled(node.path, own_class(cls).__name__, marks.category(cls), *_reason(recorded, node, error))
 
 
-def _reason(recorded: Recorded, node: RosterEntry, error: str) -> tuple[str, dict[str, Fact]]:
+def _reason(recorded: Recorded, node: TracedModule, error: str) -> tuple[str, dict[str, Fact]]:
     """Why, and who is meant by that."""
     module = node.module
     events = recorded.log.calls
@@ -68,7 +69,7 @@ def hidden(recorded: Recorded) -> int:
     """How many modules may have run without being seen: compiled, scripted, in other threads."""
     times, inside = recorded.modules.times, recorded.modules.elsewhere | recorded.modules.wrapped | _unseen(recorded)
     found = 0
-    for node in recorded.roster.nodes:
+    for node in recorded.index.nodes:
         module = node.module
         if id(module) in times or not recorded.kinds[type(module)].runs:
             continue
@@ -83,11 +84,11 @@ def _unseen(recorded: Recorded) -> set[int]:
         return set()
     arrived, used = recorded.backward.arrived, recorded.uses
     if not (any(recorded.modules.times.values()) or recorded.operations.direct):
-        return {*recorded.roster.index.nodes}
-    return {id(one.owner) for one in recorded.roster.parameters if id(one.tensor) in arrived and used.first(id(one.tensor)) < 0}
+        return {id(node.module) for node in recorded.index.nodes}
+    return {id(one.owner) for one in recorded.index.parameters if id(one.tensor) in arrived and used.first(id(one.tensor)) < 0}
 
 
-def called_above(recorded: Recorded, node: RosterEntry) -> tuple[str, Module] | None:
+def called_above(recorded: Recorded, node: TracedModule) -> tuple[str, Module] | None:
     """The nearest module above that did run, or that may have run without being seen; with its name."""
     for above in islice(node.above, 1, None):
         module = above.module

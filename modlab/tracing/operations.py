@@ -17,9 +17,9 @@ from modlab.tracing.folded_calls import FoldedCalls
 from modlab.tracing.functions import Functions
 from modlab.tracing.graph import is_attached, leaves_of
 from modlab.tracing.parameter_uses import ParameterUses
-from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_hook_wrappers import TensorHookWrappers, is_registering
 from modlab.tracing.tensor_ids import TensorIds, versions_of
+from modlab.tracing.trace_index import TraceIndex
 from modlab.tracing.wrapper_code import WrapperCode
 from modlab.tracing.wrapper_systems import TENSOR_PARALLEL
 
@@ -53,18 +53,18 @@ class Operations:
     def __init__(
         self,
         log: EventLog,
-        roster: Roster,
-        sightings: TensorIds,
+        index: TraceIndex,
+        tensor_ids: TensorIds,
         uses: ParameterUses,
         backward: Backward,
-        folds: FoldedCalls | None,
+        folded: FoldedCalls | None,
         hooks: TensorHookWrappers,
         machinery: WrapperCode,
     ) -> None:
         self._hooks, self._machinery = hooks, machinery
         self.ends = self._log = log
-        self._roster, self._sightings, self._uses = roster, sightings, uses
-        self._backward, self._folds = backward, folds
+        self._index, self._tensor_ids, self._uses = index, tensor_ids, uses
+        self._backward, self._folded = backward, folded
         self.mode = Functions(self.run)
         self._fused = False
         self.left: list[Leaving] = []
@@ -125,7 +125,7 @@ class Operations:
 
     def _ignored(self) -> bool:
         log = self._log
-        if log.failed or (self._folds is not None and self._folds.skipping):
+        if log.failed or (self._folded is not None and self._folded.skipping):
             return True
         return bool(log.stack) and (log.stack[-1].quiet or log.stack[-1].kind in _INNER)
 
@@ -134,7 +134,7 @@ class Operations:
         caller = callers.look(0 if top is None else top.module)
         if caller.fused:  # called past its module, which would have made room for it
             self._fused = True
-            if caller.direct is not None and id(caller.direct) in self._roster.paths:
+            if caller.direct is not None and id(caller.direct) in self._index.paths:
                 self.direct.setdefault(id(caller.direct), callers.Direct(0 if top is None else top.index, caller.called))
             return None
         if caller.system and caller.system != TENSOR_PARALLEL:
@@ -146,15 +146,15 @@ class Operations:
         if name in functions.TAKEN_OUT and not any(tensor.requires_grad or self._is_loose(tensor) for tensor in tensors):
             return None
         made = self.left and kwargs.get("requires_grad") is True  # perhaps a loss, of a number that left the graph
-        if top is None and not made and not any(tensor.requires_grad or self._sightings.knows(tensor) for tensor in tensors):
+        if top is None and not made and not any(tensor.requires_grad or self._tensor_ids.knows(tensor) for tensor in tensors):
             return None  # outside of the model, and with nothing of it
         backward = name in functions.BACKWARD
         call = self._log.begin("backward" if backward else "function", None if top is None or backward else top.path, name, now)
-        call.inputs, call.where = self._sightings.values(given), caller.where
+        call.inputs, call.where = self._tensor_ids.values(given), caller.where
         self._uses.by_function(call, args, kwargs)
-        if caller.direct is not None and id(caller.direct) in self._roster.paths:
+        if caller.direct is not None and id(caller.direct) in self._index.paths:
             self.direct.setdefault(id(caller.direct), callers.Direct(call.index, caller.called))
-            call.path = self._roster.paths[id(caller.direct)]
+            call.path = self._index.paths[id(caller.direct)]
             call.mark("past its module")
         if backward:
             self._backward.begins(call)
@@ -168,8 +168,8 @@ class Operations:
         if not made and not changed and call.name not in functions.TAKEN_OUT:
             self._log.drop(call)
             return
-        call.outputs = self._sightings.values(after, call.index, raw=call.name in functions.RAW)
-        call.bytes = self._sightings.new_bytes(after, call.outputs, call.index)
+        call.outputs = self._tensor_ids.values(after, call.index, raw=call.name in functions.RAW)
+        call.bytes = self._tensor_ids.new_bytes(after, call.outputs, call.index)
         if changed:
             call.mark("in place")
         self._note_leaving(call, tensors, made)
@@ -201,7 +201,7 @@ class Operations:
 
     def _is_loose(self, tensor: Tensor) -> bool:
         """Whether its numbers may have left the graph before."""
-        return bool(self.left) and tensor.is_floating_point() and self._sightings.knows(tensor)
+        return bool(self.left) and tensor.is_floating_point() and self._tensor_ids.knows(tensor)
 
     def _leave(self, call: Call, attached: list[Tensor], how: str) -> None:
         if how != "whole":  # whole numbers and truths never had a gradient: nothing is wrong with them

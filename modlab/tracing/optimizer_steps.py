@@ -16,8 +16,8 @@ from modlab.tracing.calls import Call, Seen
 from modlab.tracing.event_log import EventLog
 from modlab.tracing.functions import Functions
 from modlab.tracing.kept_copies import comparable, distance
-from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_ids import TensorIds, version_of
+from modlab.tracing.trace_index import TraceIndex
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
 
@@ -27,9 +27,9 @@ _State = dict[int, tuple[int, Tensor | None]]
 class OptimizerSteps:
     """Records each step of any optimizer in this thread. Inside, functions are not watched: they are the optimizer's own."""
 
-    def __init__(self, log: EventLog, roster: Roster, sightings: TensorIds, functions: Functions) -> None:
+    def __init__(self, log: EventLog, index: TraceIndex, tensor_ids: TensorIds, functions: Functions) -> None:
         self.ends = self._log = log
-        self._roster, self._sightings, self._functions = roster, sightings, functions
+        self._index, self._tensor_ids, self._functions = index, tensor_ids, functions
         self._before: dict[int, _State] = {}  # by event: an optimizer may call another one
         self._handles: list[RemovableHandle] = []
 
@@ -51,7 +51,7 @@ class OptimizerSteps:
         with self._log.aside() as now:
             call = self._log.begin("step", None, type(optimizer).__name__, now)
             call.module, call.where, call.frame = id(optimizer), callers.look(0).where, callers.caller_of_hook()
-            self._before[call.index] = {id(one.tensor): (version_of(one.tensor), _copy(one.tensor)) for one in self._roster.parameters}
+            self._before[call.index] = {id(one.tensor): (version_of(one.tensor), _copy(one.tensor)) for one in self._index.parameters}
             call.popped = self._functions.pause()
 
     @guarded
@@ -65,14 +65,14 @@ class OptimizerSteps:
                 self._functions.resume()
             before = self._before.pop(call.index)
             moved = [
-                self._moved(one.path, one.tensor, *before[id(one.tensor)]) for one in self._roster.parameters if id(one.tensor) in before
+                self._moved(one.path, one.tensor, *before[id(one.tensor)]) for one in self._index.parameters if id(one.tensor) in before
             ]
             written = [value for value in moved if value is not None]
             call.outputs = tuple(seen for seen, _ in written)
             self._mark(call, optimizer, sum(far != 0 for _, far in written))
 
     def _mark(self, call: Call, optimizer: Any, moved: int) -> None:
-        known, mine = self._roster.parameters, []
+        known, mine = self._index.parameters, []
         if known and not moved:
             held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
             mine = [one.tensor for one in known if id(one.tensor) in held]
@@ -86,7 +86,7 @@ class OptimizerSteps:
         if version_of(tensor) == version:
             return None
         far = distance(copy, tensor) if copy is not None and copy.shape == tensor.shape and is_there(tensor) else None
-        (seen,) = self._sightings.values([(path, tensor, None)])
+        (seen,) = self._tensor_ids.values([(path, tensor, None)])
         return seen._replace(
             sight=seen.sight._replace(stats=None, numbers=None, note=EventFact("moved", {} if far is None else {"far": far}))
         ), far

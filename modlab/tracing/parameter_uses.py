@@ -11,7 +11,7 @@ from torch.nn import Module, Parameter
 from modlab.inspection import stores
 from modlab.running.values import Leaf
 from modlab.tracing.calls import Call
-from modlab.tracing.roster import Roster
+from modlab.tracing.trace_index import TraceIndex
 
 _FAR = 10_000  # members of a list of tensors that are looked through
 
@@ -26,14 +26,14 @@ class ParameterUses:
         lost: by identity, of what was taken in nothing but events that raised, the event that took it and the one that raised.
     """
 
-    def __init__(self, roster: Roster) -> None:
-        self._names, self._roster = roster.names, roster
+    def __init__(self, index: TraceIndex) -> None:
+        self._names, self._index = index.names, index
         self._grad: dict[int, bool] = {}
         self.taken: dict[int, int] = {}
         self.frozen: dict[int, int] = {}
         self.lost: dict[int, tuple[int, int]] = {}
         self.replaced: dict[tuple[int, str], int] = {}
-        roster.ledgers += [self.taken, self.frozen, self.lost, self._grad]
+        index.ledgers += [self.taken, self.frozen, self.lost, self._grad]
 
     def by_module(self, call: Call, module: Module, held: dict[str, Any], given: Iterable[Leaf]) -> None:
         """A module, which holds `held`, is called with these leaves; one of torch's layers takes its own parameters as well."""
@@ -48,7 +48,7 @@ class ParameterUses:
             elif tensor is not None and not issubclass(type(tensor), Parameter):
                 self.replaced.setdefault((id(module), name), call.index)
             elif tensor is not None and call.quiet:
-                self._roster.renew(module, name, tensor)
+                self._index.renew(module, name, tensor)
                 self._note(tensor, call)
 
     def by_function(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -75,11 +75,11 @@ class ParameterUses:
 
     def _is_new(self, parameter: Parameter, call: Call) -> bool:
         """Whether a parameter that nobody knows is one of the module that is running."""
-        module = None if call.path is None else self._roster.modules.get(call.path)
+        module = None if call.path is None else self._index.modules.get(call.path)
         held = {} if module is None else stores.contents(module).get("_parameters") or {}
         name = next((name for name, tensor in held.items() if tensor is parameter), None)
         if module is not None and name is not None:
-            self._roster.renew(module, name, parameter)
+            self._index.renew(module, name, parameter)
         return id(parameter) in self._names
 
     def _note(self, thing: Any, call: Call) -> None:

@@ -20,6 +20,7 @@ from modlab.inspection import stores
 from modlab.inspection.index import Node
 from modlab.records.finding import Remedy
 from modlab.records.trace import Reason
+from modlab.running.module_kinds import is_opaque
 from modlab.statistics.memory import is_there, local
 from modlab.tracing.calls import Call, Seen, Sight
 from modlab.tracing.caught_exceptions import rescue
@@ -29,7 +30,7 @@ from modlab.tracing.module_calls import INTERRUPTED
 from modlab.tracing.not_called import called_above
 from modlab.tracing.operations import CUT, Leaving
 from modlab.tracing.recorded import Recorded
-from modlab.tracing.roster import Owned, Roster, is_opaque
+from modlab.tracing.trace_index import Owned, TraceIndex
 
 Facts = dict[str, Any]
 _Found = tuple[str, Facts, int]
@@ -59,7 +60,7 @@ def of_parameters(recorded: Recorded, error: str = "") -> Iterator[Told]:
     for call in recorded.log.calls:
         if call.kind == "module" and (call.module not in calls or (call.grad and not calls[call.module].grad)):
             calls[call.module] = call
-    ways, places = Ways(recorded), ParameterPlaces(recorded.roster)
+    ways, places = Ways(recorded), ParameterPlaces(recorded.index)
     silent = not (recorded.backward.passes or recorded.backward.arrived or recorded.backward.returned) and recorded.backward.raised < 0
     for one, renewed in _held(recorded, places):
         plain = silent and _is_plain(recorded, one, places)
@@ -74,9 +75,9 @@ def of_parameters(recorded: Recorded, error: str = "") -> Iterator[Told]:
 def _held(recorded: Recorded, places: ParameterPlaces) -> Iterator[tuple[Owned, bool]]:
     """The parameters, each with whether it was put into the place of another one since; of several the one that the model holds."""
     found: dict[str, tuple[Owned, bool]] = {}
-    for one in recorded.roster.parameters:
+    for one in recorded.index.parameters:
         if one.path not in found:
-            if recorded.roster.renewed.get(one.path) is not one or places.hold(one):
+            if recorded.index.renewed.get(one.path) is not one or places.hold(one):
                 found[one.path] = one, False
         elif places.hold(one):
             found[one.path] = one, True
@@ -86,13 +87,13 @@ def _held(recorded: Recorded, places: ParameterPlaces) -> Iterator[tuple[Owned, 
 class ParameterPlaces:
     """What stands where in the model now."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+    def __init__(self, index: TraceIndex) -> None:
+        self._index = index
         self._modules: dict[Node, Module | None] = {}
 
     def hold(self, one: Owned) -> bool:
         """Whether the model has this very tensor under its name, or what FSDP puts there: in its module, and that in its place."""
-        node = self._roster.node(one.owner)
+        node = self._index.node(one.owner)
         module = None if node is None else self._at(node)
         held = _of_store(one.owner if module is None else module, "_parameters", one.name)
         return held is one.tensor or (one.swap is not None and id(held) in one.keys)
@@ -100,7 +101,7 @@ class ParameterPlaces:
     def _at(self, node: Node) -> Module | None:
         if node not in self._modules:
             if node.parent is None:
-                return self._roster.model
+                return self._index.model
             outer = self._at(node.parent)
             self._modules[node] = None if outer is None else _of_store(outer, "_modules", node.name)
         return self._modules[node]
@@ -155,8 +156,8 @@ class Ways:
     def strange(self, lineages: list[Lineage]) -> Iterator[tuple[int, Seen]]:
         """What nothing seen had made, and no module holds as a constant, with the event in which it is met first."""
         if self._constants is None:
-            held = [thing for one in self._recorded.roster.modules.values() for thing in stores.contents(one).values()]
-            self._constants = {self._recorded.sightings.number(thing) for thing in held if issubclass(type(thing), Tensor)}
+            held = [thing for one in self._recorded.index.modules.values() for thing in stores.contents(one).values()]
+            self._constants = {self._recorded.tensor_ids.number(thing) for thing in held if issubclass(type(thing), Tensor)}
         for way in lineages:
             yield from ((event, seen) for event, seen in way.strange if seen.sight.number not in self._constants)
 
@@ -318,7 +319,7 @@ def _off_the_path(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Fo
     """The graph does not lead to it. Where that was cut is not proven; what may have to do with it is said as it was seen."""
     replaced = recorded.uses.replaced.get((id(one.owner), one.name))
     if replaced is not None:
-        return _found("overwritten", "replaced", replaced, module=recorded.roster.paths[id(one.owner)])
+        return _found("overwritten", "replaced", replaced, module=recorded.index.paths[id(one.owner)])
     if used.excused:
         return _found("off the path", "in a function", used.index, used=_named(used))
     calls = recorded.log.calls
@@ -353,7 +354,7 @@ def _is_zero(gradient: Tensor | None) -> bool:
 
 
 def _of_unused(recorded: Recorded, one: Owned) -> _Found:
-    key, path = id(one.owner), recorded.roster.paths[id(one.owner)]
+    key, path = id(one.owner), recorded.index.paths[id(one.owner)]
     direct = recorded.operations.direct.get(key)
     if direct is not None:
         return _found(".forward called", ".forward called", direct.event, module=path, at=direct.where)
@@ -368,7 +369,7 @@ def _of_unused(recorded: Recorded, one: Owned) -> _Found:
     above = _above(recorded, one.owner)
     if above is not None and is_opaque(above[1]):
         return _found("cannot be seen", "inside of opaque", above=above[0], opaque=is_opaque(above[1]))
-    if recorded.folds is not None and called:
+    if recorded.folded is not None and called:
         return _found("cannot be seen", "folded")
     replaced = recorded.uses.replaced.get((key, one.name))
     if replaced is not None:
@@ -377,7 +378,7 @@ def _of_unused(recorded: Recorded, one: Owned) -> _Found:
 
 
 def _above(recorded: Recorded, owner: Module) -> tuple[str, Module] | None:
-    node = recorded.roster.node(owner)
+    node = recorded.index.node(owner)
     return None if node is None else called_above(recorded, node)
 
 

@@ -11,8 +11,8 @@ from modlab.tracing.folded_calls import FoldedCalls
 from modlab.tracing.module_calls import ModuleCalls
 from modlab.tracing.operations import Operations
 from modlab.tracing.parameter_uses import ParameterUses
-from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_ids import TensorIds
+from modlab.tracing.trace_index import TraceIndex
 
 
 class Recorded(Protocol):
@@ -20,24 +20,24 @@ class Recorded(Protocol):
 
     Attributes:
         log: the events.
-        roster: the model's modules and parameters.
-        sightings: which tensor is which.
+        index: the model's modules and parameters.
+        tensor_ids: which tensor is which.
         modules: which modules ran.
         operations: which functions ran.
         backward: what autograd did.
         uses: what used a parameter.
         kinds: what is known of a class.
-        folds: equal calls that were recorded once; None where all are.
+        folded: equal calls that were recorded once; None where all are.
         blind: whether functions could not be seen.
     """
 
     log: EventLog
-    roster: Roster
-    sightings: TensorIds
+    index: TraceIndex
+    tensor_ids: TensorIds
     modules: ModuleCalls
     operations: Operations
     backward: Backward
     uses: ParameterUses
     kinds: ClassKinds
-    folds: FoldedCalls | None
+    folded: FoldedCalls | None
     blind: bool

@@ -33,9 +33,9 @@ from modlab.tracing.operations import Operations
 from modlab.tracing.optimizer_steps import OptimizerSteps
 from modlab.tracing.parameter_uses import ParameterUses
 from modlab.tracing.pending_events import PendingEvents
-from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_hook_wrappers import TensorHookWrappers
 from modlab.tracing.tensor_ids import TensorIds
+from modlab.tracing.trace_index import TraceIndex
 from modlab.tracing.wrapper_code import WrapperCode
 
 T = TypeVar("T")
@@ -68,33 +68,33 @@ class Recorder:
         self.title, self.measured = own_class(type(model)).__name__, values
         self.log = log = EventLog()
         with without_torch_function():
-            self.roster = Roster(model)
-            self.sightings = sightings = TensorIds(values, self.roster.names)
-            self.folds = FoldedCalls(model) if fold else None
-            self.backward = Backward(self.roster, sightings)
-        self.uses, self.kinds = ParameterUses(self.roster), ClassKinds()
+            self.index = TraceIndex(model)
+            self.tensor_ids = tensor_ids = TensorIds(values, self.index.names)
+            self.folded = FoldedCalls(model) if fold else None
+            self.backward = Backward(self.index, tensor_ids)
+        self.uses, self.kinds = ParameterUses(self.index), ClassKinds()
         machinery = WrapperCode(log)
-        runs = HookCalls(log, self.roster, sightings, self.folds, self.backward, self.uses, machinery)
-        self._stages, self._tensors = HookWrappers(runs), TensorHookWrappers(log, self.roster, sightings, runs)
-        self.operations = Operations(log, self.roster, sightings, self.uses, self.backward, self.folds, self._tensors, machinery)
+        runs = HookCalls(log, self.index, tensor_ids, self.folded, self.backward, self.uses, machinery)
+        self._stages, self._tensors = HookWrappers(runs), TensorHookWrappers(log, self.index, tensor_ids, runs)
+        self.operations = Operations(log, self.index, tensor_ids, self.uses, self.backward, self.folded, self._tensors, machinery)
         functions = self.operations.mode
-        self._gradients = Gradients(log, self.roster, sightings, self.backward)
+        self._gradients = Gradients(log, self.index, tensor_ids, self.backward)
         self._follow = follow
         self.modules = ModuleCalls(
             log,
-            self.roster,
-            sightings,
+            self.index,
+            tensor_ids,
             functions,
             self._gradients,
             self.uses,
             self.kinds,
-            self.folds,
+            self.folded,
             keep,
             follow,
             self.operations.direct,
             self._tensors,
         )
-        self._steps = OptimizerSteps(log, self.roster, sightings, functions) if steps else None
+        self._steps = OptimizerSteps(log, self.index, tensor_ids, functions) if steps else None
         self._listener = Listener(self.modules.enter, self.modules.leave, log.here, self.modules.away)
         self.modules.alone = self._listener.alone
         self.blind = False  # to functions
@@ -102,11 +102,11 @@ class Recorder:
 
     def unknown(self, patterns: tuple[str, ...]) -> list[str]:
         """Those patterns that fit no module."""
-        return [pattern for pattern in patterns if not any(fnmatchcase(path, pattern) for path in self.roster.modules)]
+        return [pattern for pattern in patterns if not any(fnmatchcase(path, pattern) for path in self.index.modules)]
 
     def open(self) -> None:
         """Begin to see."""
-        compiled = self.roster.compiled()
+        compiled = self.index.compiled()
         self.blind = bool(compiled)
         if compiled:
             self.log.remark(
@@ -114,19 +114,19 @@ class Recorder:
                 "since to look at them would make torch compile anew"
             )
             compile_warning.silence(self)
-        distribution = distribution_of(self.roster.model)
+        distribution = distribution_of(self.index.model)
         if distribution.communicates:
             self.log.remark(
                 f"this is rank {distribution.rank} of {distribution.world}: what the others do is not seen; the model must be called on "
                 "all of them, traced or not"
             )
         self.log.remarks += remarks_of(distribution)
-        self._stages.open(module for path, module in self.roster.hooked if not _inside(path, compiled))
+        self._stages.open(module for path, module in self.index.hooked if not _inside(path, compiled))
         if self._steps is not None:
             self._steps.open()
         if self._follow:
             with self.log.aside():
-                self._tensors.open(one for one in self.roster.parameters if not _inside(one.path, compiled))
+                self._tensors.open(one for one in self.index.parameters if not _inside(one.path, compiled))
                 self._gradients.open()
         self._listener.open()
         if not compiled:
@@ -186,19 +186,19 @@ class Recorder:
             with self.log.aside():
                 self.backward.settle(self._gradients.seen)
         self._finished = True
-        draft = self._draft("" if error is None else one_line(error))
+        pending = self._pending("" if error is None else one_line(error))
         if error is not None:
             with self.log.aside():
                 explained = _explained(error)
-                draft.facts.update(explained | evidence.explanation(self, error, bool(explained)))
-        return draft
+                pending.facts.update(explained | evidence.explanation(self, error, bool(explained)))
+        return pending
 
     def _speak(self) -> None:
         compile_warning.speak(self)
 
     def _stages_off(self) -> None:
         with without_torch_function():
-            self._stages.close(node.module for node in self.roster.nodes)
+            self._stages.close(node.module for node in self.index.nodes)
 
     def _free(self) -> None:
         """No circle is left: what was held goes now, and not when the collector comes."""
@@ -210,9 +210,9 @@ class Recorder:
 
     def record(self) -> TraceRecord:
         """What has happened so far."""
-        return self._draft("").record()
+        return self._pending("").record()
 
-    def _draft(self, error: str) -> PendingEvents:
+    def _pending(self, error: str) -> PendingEvents:
         absent: tuple[Uncalled, ...] = ()
         unseen = 0
         told: list[reasons.Told] = []
@@ -223,7 +223,7 @@ class Recorder:
             for found in rescues(self.log.calls, ended, self.log.stack):
                 found.call.mark("caught", by=found.by)
         times, vain = self.modules.times, in_vain(self.log.calls)
-        able = [one.module for one in self.roster.nodes if self.kinds[type(one.module)].runs or id(one.module) in times]
+        able = [one.module for one in self.index.nodes if self.kinds[type(one.module)].runs or id(one.module) in times]
         facts: dict[str, object] = {
             "remarks": tuple(self.log.remarks),
             "error": error,
@@ -231,8 +231,8 @@ class Recorder:
             "cost": self.log.lost,
             "called": sum(times[key] > vain.get(key, 0) or key in self.operations.direct for key in map(id, able)),
             "hidden": unseen,
-            "ranks": self.roster.ranks,
-            "alike": tuple(self.folds.alike.items()) if self.folds is not None else (),
+            "ranks": self.index.ranks,
+            "alike": tuple(self.folded.alike.items()) if self.folded is not None else (),
         }
         return PendingEvents(self.title, len(able), self.log.calls, self.log.origin, told, facts, absent)
 

@@ -18,8 +18,8 @@ from modlab.running.values import Leaf
 from modlab.tracing.calls import Call
 from modlab.tracing.event_log import EventLog
 from modlab.tracing.hook_wrappers import ACCUMULATED, TENSOR, HookWrapper, Observer, active, is_ours
-from modlab.tracing.roster import Owned, Roster
 from modlab.tracing.tensor_ids import TensorIds
+from modlab.tracing.trace_index import Owned, TraceIndex
 
 KINDS = {"_backward_hooks": TENSOR, "_post_accumulate_grad_hooks": ACCUMULATED}
 _REGISTERING = tuple(
@@ -33,8 +33,8 @@ _BACK = 200  # events among which it is looked for what made a tensor
 class TensorHookWrappers:
     """Puts a `HookWrapper` into the place of each hook of a tensor, and the hooks back. No tensor is held."""
 
-    def __init__(self, log: EventLog, roster: Roster, sightings: TensorIds, observer: Observer) -> None:
-        self._log, self._roster, self._sightings, self._observer = log, roster, sightings, observer
+    def __init__(self, log: EventLog, index: TraceIndex, tensor_ids: TensorIds, observer: Observer) -> None:
+        self._log, self._index, self._tensor_ids, self._observer = log, index, tensor_ids, observer
         self._placed: list[tuple[ref[dict[int, Any]], int]] = []
 
     def open(self, parameters: Iterable[Owned]) -> None:
@@ -47,7 +47,7 @@ class TensorHookWrappers:
     def given(self, leaves: Iterable[Leaf], path: str) -> None:
         """The model is called with these: they may have hooks."""
         for name, thing, _ in leaves:
-            if issubclass(type(thing), Tensor) and thing.requires_grad and id(thing) not in self._sightings.owned:
+            if issubclass(type(thing), Tensor) and thing.requires_grad and id(thing) not in self._tensor_ids.owned:
                 for store_name, store in tensor_hooks(thing):
                     for key in list(store):
                         self._wrap(store, key, KINDS[store_name], path, f"{name} of {path or ROOT}")
@@ -57,16 +57,16 @@ class TensorHookWrappers:
         store = handle.hooks_dict_ref() if type(handle) is RemovableHandle else None
         if store is None or handle.id not in store or not issubclass(type(tensor), Tensor):
             return
-        one = next((one for one in self._roster.parameters if one.tensor is tensor), None)
+        one = next((one for one in self._index.parameters if one.tensor is tensor), None)
         place = self._of_output(tensor) if one is None else self._of_parameter(one)
         self._wrap(store, handle.id, next(kind for one, kind in _REGISTERING if one is function), *place)
 
     def _of_parameter(self, one: Owned) -> tuple[str | None, str]:
-        return self._roster.paths.get(id(one.owner)), one.name
+        return self._index.paths.get(id(one.owner)), one.name
 
     def _of_output(self, tensor: Tensor) -> tuple[str | None, str]:
         """The path of a module that gave a tensor, or in which it was made, and what it is there, in words."""
-        number, maker = self._sightings.number(tensor), None
+        number, maker = self._tensor_ids.number(tensor), None
         for call in reversed(self._log.calls[-_BACK:]):
             if number and call.kind in ("module", "function") and any(seen.sight.number == number for seen in call.outputs):
                 if call.kind == "module":

@@ -38,11 +38,11 @@ from modlab.inspection.entries import PLAIN
 from modlab.running import clock, compile_warning
 from modlab.running.guarded import Look, apart, guarded, line_of
 from modlab.running.listener import GlobalHooks
+from modlab.running.module_kinds import is_compiled
 from modlab.running.randomness import Meter, Private, Undo, generators, is_private, states
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
 from modlab.tracing import callers
-from modlab.tracing.roster import is_compiled
 from modlab.tracing.tensor_ids import version_of, versions_of
 
 KEPT = 4

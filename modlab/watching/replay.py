@@ -29,8 +29,8 @@ from modlab.running.values import argument_names, arguments, leaves
 from modlab.statistics.memory import local
 from modlab.tracing.event_log import one_line
 from modlab.tracing.recorder import Recorder
-from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_ids import version_of, versions_of
+from modlab.tracing.trace_index import TraceIndex
 from modlab.watching.finiteness import is_plain, kind_of
 from modlab.watching.last_step import LastPass, LastStep, sample_of, unseen
 from modlab.watching.nan_in_backward import NaNInBackward, Turn
@@ -63,9 +63,9 @@ class _Search:
         self._memory = memory
         self._model, self._parallel = _unwrapped(model)
         self._wrapped = model is not self._model
-        self._roster = Roster(self._model)
+        self._index = TraceIndex(self._model)
         self._own = frozenset(id(tensor) for one in stores.modules(self._model) for _, tensor in stores.named_tensors(one))
-        self._compiled = memory.compiled or bool(self._roster.compiled())
+        self._compiled = memory.compiled or bool(self._index.compiled())
         self._doubts: list[str] = []
         self._other = False  # the pass that was run is another one than the pass that was wanted
 
@@ -92,7 +92,7 @@ class _Search:
     def _weights(self) -> Birth | None:
         """A parameter that was not finite before."""
         with _aside():
-            for one in self._roster.parameters:
+            for one in self._index.parameters:
                 part = local(one.tensor).detach()
                 if is_plain(part) and (kind := kind_of(part)):
                     facts = {"birth": "weights", **_counts(part, kind), "part": part.shape != one.tensor.shape}
@@ -144,7 +144,7 @@ class _Search:
 
     def _spoilt(self) -> tuple[str, str, str] | None:
         """The first parameter whose gradient is not finite as it is there: its path, "nan" or "inf", and the dtype."""
-        for one in self._roster.parameters:
+        for one in self._index.parameters:
             gradient = one.tensor.grad if one.tensor.is_leaf else None
             if gradient is not None and is_plain(gradient) and (kind := kind_of(gradient)):
                 return one.path, kind, _named(gradient.dtype)
@@ -173,7 +173,7 @@ class _Search:
             args, kwargs = copies(one.args), copies(one.kwargs)
         ambient = any(torch.is_autocast_enabled(mode.device) for mode in one.modes)
         recorder = Recorder(self._model, steps=False)
-        backward = NaNInBackward(self._roster.paths)
+        backward = NaNInBackward(self._index.paths)
 
         def run() -> Birth | None:
             backward.open()
@@ -237,7 +237,7 @@ class _Search:
 
     def _backward(self, pairs: list[tuple[Tensor, Tensor]], recorder: Recorder, backward: NaNInBackward, given: Any) -> Birth | None:
         outputs, gradients = [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
-        wanted = [(one.path, one.tensor) for one in self._roster.parameters if one.tensor.requires_grad]
+        wanted = [(one.path, one.tensor) for one in self._index.parameters if one.tensor.requires_grad]
         with _aside():
             asked = [
                 (name, thing)

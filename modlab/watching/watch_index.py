@@ -17,8 +17,8 @@ from modlab.inspection import marks, stores
 from modlab.inspection.distributed import distribution_of
 from modlab.inspection.index import ModuleIndex, Node, Placed, Swap
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE
+from modlab.running.module_kinds import is_opaque
 from modlab.statistics.memory import local, part_of
-from modlab.tracing.roster import is_opaque
 from modlab.watching.history import History
 from modlab.watching.selection import Selection
 

@@ -1,19 +1,17 @@
-"""Who can appear in a trace: the modules of a model and their tensors, by identity."""
+"""The index of a trace: the modules of a model and their tensors, by identity."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import Module
 
 from modlab.inspection import stores
 from modlab.inspection.index import ModuleIndex, Node, Swap, joined
 from modlab.records.sharding import Ranks
-
-FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
+from modlab.running.module_kinds import is_compilers_wrapper
 
 STAGES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
@@ -37,18 +35,18 @@ class Owned(NamedTuple):
         return {id(self.tensor)} if self.swap is None else {id(self.tensor), *map(id, self.swap.forms())}
 
 
-class RosterEntry(Node):
+class TracedModule(Node):
     """A module, which is held."""
 
     __slots__ = ("module",)
-    parent: RosterEntry | None
+    parent: TracedModule | None
 
     def __init__(self, module: Module, parent: Node | None, name: str) -> None:
         super().__init__(module, parent, name)
         self.module = module
 
 
-class Roster:
+class TraceIndex:
     """The modules of a model in the order of ``named_modules()``, each under its first name. Holds them all.
 
     Attributes:
@@ -70,13 +68,13 @@ class Roster:
         self.names: dict[int, str] = {}
         self.hooked: list[tuple[str, Module]] = []
         self.renewed: dict[str, Owned] = {}
-        self.index = ModuleIndex(model, RosterEntry)
+        self._all = ModuleIndex(model, TracedModule)
         self.ranks: Ranks | None = None
         self._buffers: list[Tensor] = []  # kept: one that the model drops must not leave its identity, and so its name, to another tensor
         self.ledgers: list[dict[int, Any]] = []
-        self._adopt(self.index.found)
+        self._adopt(self._all.found)
 
-    def _adopt(self, found: list[tuple[RosterEntry, Module]]) -> None:
+    def _adopt(self, found: list[tuple[TracedModule, Module]]) -> None:
         names = self.names
         for node, one in found:
             path = self.paths[id(one)] = node.path
@@ -84,9 +82,9 @@ class Roster:
             get = stores.contents(one).get
             if get("_forward_pre_hooks") or get("_forward_hooks") or get("_backward_pre_hooks") or get("_backward_hooks"):  # `STAGES`
                 self.hooked.append((path, one))
-        held = [*self.index.tensors(found)]
-        if found is self.index.found:
-            self.ranks = self.index.ranks(held)
+        held = [*self._all.tensors(found)]
+        if found is self._all.found:
+            self.ranks = self._all.ranks(held)
         for placed in held:
             full = placed.path
             names[id(placed.tensor)] = full
@@ -103,11 +101,11 @@ class Roster:
         if found is None and above is not None:
             place = next(((node, name) for node, name, child in self._within(above) if child is module), None)
             if place is not None:
-                self._adopt(self.index.adopt(module, *place))
+                self._adopt(self._all.adopt(module, *place))
                 return self.paths.get(id(module))
         return found
 
-    def _within(self, above: str) -> Iterator[tuple[RosterEntry | None, str, Module]]:
+    def _within(self, above: str) -> Iterator[tuple[TracedModule | None, str, Module]]:
         """The children of a module, and those of lists and dicts among them, with what they are in: what it can call itself."""
         todo, met = [(self.modules[above], self.node(self.modules[above]))], set[int]()
         while todo:
@@ -122,9 +120,9 @@ class Roster:
                 if getattr(type(child), "forward", None) is Module.forward:
                     todo.append((child, self.node(child)))
 
-    def node(self, module: Module) -> RosterEntry | None:
+    def node(self, module: Module) -> TracedModule | None:
         """Its place in the model; None if it has none."""
-        return self.index.nodes.get(id(module))
+        return self._all.nodes.get(id(module))
 
     def renew(self, module: Module, name: str, tensor: Tensor) -> None:
         """Follow a parameter that was put into the place of another one since."""
@@ -132,7 +130,7 @@ class Roster:
         if path is None:
             return
         full = joined(path, name)
-        if (swap := self.index.swaps.get((id(module), name))) is not None and any(form is tensor for form in swap.forms()):
+        if (swap := self._all.swaps.get((id(module), name))) is not None and any(form is tensor for form in swap.forms()):
             self.names[id(tensor)] = full  # FSDP makes the whole parameter when it is first needed
             return
         last = self.renewed.get(full)
@@ -146,7 +144,7 @@ class Roster:
 
     def compiled(self) -> list[str]:
         """The paths of modules that a compiler has taken over."""
-        wrappers = {cls for cls in self.classes() if _is_wrapper(cls)}
+        wrappers = {cls for cls in self.classes() if is_compilers_wrapper(cls)}
         found = [
             node.path
             for node in self.nodes
@@ -155,46 +153,10 @@ class Roster:
         return list(dict.fromkeys(found))
 
     @property
-    def nodes(self) -> Iterable[RosterEntry]:
+    def nodes(self) -> Iterable[TracedModule]:
         """All modules in their places, wrappers among them."""
-        return self.index.nodes.values()
+        return self._all.nodes.values()
 
     def classes(self) -> set[type]:
         """The classes of its modules."""
         return {type(node.module) for node in self.nodes}
-
-
-def is_compiled(module: Module) -> bool:
-    """Whether ``torch.compile`` runs it: as a wrapper around it, or in its place."""
-    return _is_wrapper(type(module)) or stores.contents(module).get("_compiled_call_impl") is not None
-
-
-def _is_wrapper(cls: type) -> bool:
-    return cls.__name__ == "OptimizedModule" and cls.__module__.startswith("torch._dynamo")
-
-
-def is_fused(module: Module) -> bool:
-    """Whether it may take a fast path that runs its parts as one: looking at the functions inside would prevent that."""
-    return issubclass(type(module), FUSED)
-
-
-def is_opaque(module: Module) -> str:
-    """Why nothing inside a module's call can be seen, in a word; or nothing."""
-    if issubclass(type(module), torch.jit.ScriptModule):
-        return "scripted"
-    return "compiled" if is_compiled(module) else ""
-
-
-def opaque_kind(cls: type) -> str:
-    """The same as far as the class tells."""
-    return "scripted" if issubclass(cls, torch.jit.ScriptModule) else "compiled" if _is_wrapper(cls) else ""
-
-
-def is_torchs(cls: type) -> bool:
-    """Whether the functions inside are torch's own way of doing what the module's name says: ``F.linear`` in a ``Linear``."""
-    return cls.__module__.startswith(("torch.nn.", "torch.ao.nn."))
-
-
-def can_run(cls: type) -> bool:
-    """Whether it can be called: lists and dicts of modules have no ``forward`` of their own."""
-    return issubclass(cls, torch.jit.ScriptModule) or cls.forward is not Module.forward  # type: ignore[attr-defined]
