@@ -49,7 +49,7 @@ def _advice(thing: Any, function: str) -> str:
         return f"An optimizer goes second: modlab.{'state' if function == 'tree' else function}(model, optimizer)"
     if issubclass(cls, (list, tuple)) and thing and all(stores.is_module(part) for part in thing):
         return f"For several modules: modlab.{function}(nn.ModuleList(modules))"
-    for name in ("module", "model", "network"):
+    for name in ("module", "model", "network", "submod"):  # the last of a stage of a pipeline
         if stores.is_module(_attribute(thing, name)):
             return f"Its .{name} is one: modlab.{function}(it.{name})"
     if issubclass(cls, type):

@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -559,6 +560,7 @@ NOT_MODULES = {
     "parameter": (nn.Parameter(torch.ones(2)), r"modlab\.measure\(tensor\)"),
     "optimizer": (torch.optim.SGD([torch.ones(1)]), r"goes second: modlab\.state\(model, optimizer\)"),
     "wrapper": (Wrapper(), r"Its \.model is one: modlab\.tree\(it\.model\)"),
+    "stage of a pipeline": (SimpleNamespace(submod=nn.Linear(1, 1)), r"Its \.submod is one: modlab\.tree\(it\.submod\)"),
     "number": (3, "an int.*\n.*Pass the model itself"),
     "rude": (Rude(), "a Rude"),
     "lying": (zoo.LyingClass(), "a LyingClass"),
