@@ -119,6 +119,7 @@ def test_a_click_on_an_old_picture_is_none(clock: list[float]) -> None:
 def test_a_quiet_script_makes_no_record_to_say_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A record of a large model takes milliseconds; whether there is anything to say is known without one."""
     loop, made = Loop(), []
+    loop.watch._stage = None  # it would make one of its own
     whole = loop.watch._watcher.record  # type: ignore[union-attr]
     monkeypatch.setattr(loop.watch._watcher, "record", lambda: made.append(1) or whole())
     lines = live.Lines(loop.watch)
