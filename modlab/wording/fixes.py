@@ -10,7 +10,7 @@ from modlab.wording.names import Words
 _REGAINED = {
     "no_grad": "Take it out of `with torch.no_grad()` there.",
     "inference_mode": "Take it out of `with torch.inference_mode()` there.",
-    "detached": "Leave the detach (or what makes plain numbers of it) away there.",
+    "detached": "Remove the detach there (or whatever turns it into plain numbers).",
     "off the path": "Let what it gives go into the output, or leave it away.",
     "not called": "Call it in forward, or leave it away.",
     "not used": "Use it in forward, or leave it away.",

@@ -83,7 +83,7 @@ def test_unused_and_detached_parts_get_no_gradient():
     found = the(diagnosed(making(lambda self, x: self.head(self.fc(x).tanh().detach()))), "gradients")
     assert (found.outcome, found.path) == ("failed", "fc")
     assert "left the graph in Tensor.detach at " in found.reason and f"{HERE}:" in found.reason
-    assert found.fix == "" and found.advice.startswith("Leave the detach")
+    assert found.fix == "" and found.advice.startswith("Remove the detach")
 
 
 def test_what_gets_no_gradient_is_what_backward_leaves_without_one():
