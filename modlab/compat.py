@@ -10,7 +10,8 @@ import gc
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import GeneratorType
+from threading import get_ident
+from types import FrameType, GeneratorType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -117,20 +118,42 @@ def global_hooks() -> dict[str, Any]:
     return _of_all(torch.nn.modules.module)
 
 
-def forget_global_hook(hook: Callable[..., Any]) -> None:
-    """Take a hook of all modules away, and what torch notes of it elsewhere under the same number."""
-    tables = {name: held for name, held in global_hooks().items() if isinstance(held, dict)}
-    for name, held in tables.items():
-        for key in [key for key, one in held.items() if one is hook]:
-            for other, noted in tables.items():
-                if other.startswith(f"{name}_"):
-                    noted.pop(key, None)
-            held.pop(key, None)  # at last: who is interrupted finds it again
-
-
 def optimizer_hooks() -> dict[str, Any]:
     """The hooks of all optimizers: ``_optimizer_pre_hooks``, ``_optimizer_post_hooks``."""
     return _of_all(sys.modules[torch.optim.Optimizer.__module__])
+
+
+def forget_global_hook(hook: Callable[..., Any]) -> None:
+    """Take a hook of all modules or optimizers away, and what torch notes of it elsewhere under the same number."""
+    for tables in _tables_of_all():
+        for name, held in tables.items():
+            for key in [key for key, one in [*held.items()] if one is hook]:
+                for other, noted in tables.items():
+                    if other.startswith(f"{name}_"):
+                        noted.pop(key, None)
+                held.pop(key, None)  # at last: who is interrupted finds it again
+
+
+def is_global_hook(hook: Callable[..., Any]) -> bool:
+    """Whether torch calls it for all modules or optimizers."""
+    return any(one is hook for tables in _tables_of_all() for held in tables.values() for one in [*held.values()])
+
+
+def _tables_of_all() -> list[dict[str, dict[int, Any]]]:
+    return [{name: held for name, held in hooks().items() if isinstance(held, dict)} for hooks in (global_hooks, optimizer_hooks)]
+
+
+def other_threads() -> list[FrameType]:
+    """Where they are. Nothing is collected meanwhile: up to Python 3.11 a collection in there may hang (gh-106883)."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        found = sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
+    found.pop(get_ident())  # a frame that holds itself is a circle
+    return [*found.values()]
 
 
 def _of_all(room: Any) -> dict[str, Any]:

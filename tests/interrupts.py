@@ -21,8 +21,8 @@ from torch.nn.modules import module as modules
 
 import modlab
 from modlab import compat
-from modlab.running import compile_warning, recursion_limit
-from modlab.watching import engine_calls, optimizer_hooks, watcher
+from modlab.running import compile_warning, optimizer_hooks, recursion_limit
+from modlab.watching import engine_calls, watcher
 
 INSIDE = str(Path(modlab.__file__).parent)
 ENDS = tuple(str(sys.modules[name].__file__) for name in ("torch.autograd.grad_mode", "contextlib"))

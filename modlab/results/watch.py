@@ -27,9 +27,9 @@ from modlab.results.result import Result, missing
 from modlab.results.verdict import Verdict
 from modlab.results.worded import Worded
 from modlab.running.guarded import failed, line_of, tried
+from modlab.running.optimizer_hooks import sweep
 from modlab.version import __version__
 from modlab.views.watch import columns, headline, html, payload, text
-from modlab.watching.optimizer_hooks import sweep
 from modlab.watching.selection import Selection
 from modlab.watching.watcher import Unseen, Watcher, watchers
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils.hooks import RemovableHandle
 
 from modlab.records.trace import EventFact
 from modlab.running.guarded import guarded
+from modlab.running.optimizer_hooks import OptimizerHooks
 from modlab.statistics.memory import copied, is_there
 from modlab.tracing import callers
 from modlab.tracing.calls import Call, Seen
@@ -31,18 +30,18 @@ class OptimizerSteps:
         self.ends = self._log = log
         self._index, self._tensor_ids, self._functions = index, tensor_ids, functions
         self._before: dict[int, _State] = {}  # by event: an optimizer may call another one
-        self._handles: list[RemovableHandle] = []
+        self._hooks: OptimizerHooks | None = None
 
     def open(self) -> None:
         """Begin to see."""
-        self._handles.append(register_optimizer_step_pre_hook(self._begins))  # each is known as soon as it is there
-        self._handles.append(register_optimizer_step_post_hook(self._ends))
+        self._hooks = OptimizerHooks(self._begins, self._ends)
+        self._hooks.open()
 
     def close(self) -> None:
         """Stop."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles, self._before = [], {}
+        if self._hooks is not None:
+            self._hooks.close()
+        self._hooks, self._before = None, {}  # no circle is left
 
     @guarded
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from modlab.compat import graph_task, without_autograd
 from modlab.running.guarded import Look, apart, guarded
+from modlab.running.optimizer_hooks import OptimizerHooks
 from modlab.statistics.memory import local
 from modlab.watching.controls import Controls
 from modlab.watching.last_step import captured
 from modlab.watching.losses import Losses
 from modlab.watching.nan_guard import NaNGuard
-from modlab.watching.optimizer_hooks import OptimizerHooks
 from modlab.watching.steps import Steps
 from modlab.watching.watch_index import WatchIndex
 

@@ -22,9 +22,9 @@ from modlab.errors import Stopped
 from modlab.inspection.distributed import OF_PIPELINE, on_rank, rank, remarks_of
 from modlab.records.watch import ACTIVATION, WatchRecord
 from modlab.records.watched import Watched
-from modlab.running import clock, compile_warning, recursion_limit
+from modlab.running import clock, compile_warning, optimizer_hooks, recursion_limit
 from modlab.running.guarded import apart, guarded, line_of, surely, tell, tried
-from modlab.watching import engine_calls, optimizer_hooks
+from modlab.watching import engine_calls
 from modlab.watching.alerts import Alerts
 from modlab.watching.batched_statistics import BatchedStatistics, ScratchBuffer
 from modlab.watching.controls import Controls

@@ -604,7 +604,34 @@ def test_a_watch_that_begins_while_another_thread_makes_a_step(register: Callabl
         handle.remove()
 
 
-def test_watches_that_come_and_go_while_another_thread_trains() -> None:
+def test_a_trace_that_begins_and_one_that_ends_while_another_thread_makes_a_step(register: Callable[..., Any]) -> None:
+    model, clean = mlp(), hooks()
+    for begins_there in (False, True):
+        held = HeldStep()
+        handles = [register(held.hold), register(lambda *_: None)]
+        tracing = modlab.trace(model)
+        if begins_there:
+            held.begin()
+        with tracing as t:
+            if not begins_there:
+                held.begin()
+            else:
+                held.end()
+            model(torch.randn(8, 4)).sum().backward()
+            if begins_there:
+                sgd(model).step()
+        if not begins_there:
+            held.end()
+        for handle in handles:
+            handle.remove()
+        assert not held.failures
+        assert ("step" in {event.kind for event in t.record.events}) == begins_there
+        model(torch.randn(8, 4))
+        assert hooks() == clean
+
+
+@pytest.mark.parametrize("look", ["watch", "trace"])
+def test_looks_that_come_and_go_while_another_thread_trains(look: str) -> None:
     other, model, done = mlp(), mlp(), threading.Event()
     failures: list[RuntimeError] = []
     registers = (optimizers.register_optimizer_step_pre_hook, optimizers.register_optimizer_step_post_hook)
@@ -622,7 +649,8 @@ def test_watches_that_come_and_go_while_another_thread_trains() -> None:
     worker = threading.Thread(target=loop)
     worker.start()
     for _ in range(100):
-        modlab.watch(model, sgd(model)).close()
+        with modlab.watch(model, sgd(model)) if look == "watch" else modlab.trace(model):
+            pass
     done.set()
     worker.join()
     for handle in held:
