@@ -14,6 +14,7 @@ class TensorHooks:
 
     def __init__(self) -> None:
         self._handles: list[RemovableHandle] = []
+        self._coming: tuple[Tensor, Callable[[Tensor], None]] | None = None  # torch may have it, and we no handle of it yet
         self._bare: list[Callable[[], Tensor | None]] = []  # those that had no hook before: torch leaves an empty store on them
 
     def __len__(self) -> int:
@@ -30,14 +31,21 @@ class TensorHooks:
         if tensor._backward_hooks is None:
             self._bare.append(held or ref(tensor))
         hook.__torch_unserializable__ = True  # type: ignore[attr-defined]
+        self._coming = tensor, hook
         self._handles.append(tensor.register_hook(hook))  # type: ignore[no-untyped-call]
+        self._coming = None
 
     def close(self) -> None:
         """Take every hook off."""
+        if self._coming is not None:
+            tried, hook = self._coming
+            held = tried._backward_hooks or {}
+            for key in [key for key, one in held.items() if one is hook]:
+                del held[key]
         for handle in self._handles:
             handle.remove()
         for bare in self._bare:
             tensor = bare()
             if tensor is not None and not tensor._backward_hooks:
                 tensor._backward_hooks = None
-        self._handles, self._bare = [], []
+        self._handles, self._bare, self._coming = [], [], None
