@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import io
 import math
@@ -91,6 +92,7 @@ def _guarded(*given: Any) -> list[tuple[type, str]]:
 
 
 WATCH = _guarded(light_samples, nan_guard, losses, last_step, sample, step_hooks, watcher)
+WATCH.remove((watcher.Watcher, "_gone"))  # the loop's model goes when its watch has ended
 TRACE = _guarded(gradients, hook_calls, module_calls, operations, traced_steps)
 
 
@@ -141,6 +143,22 @@ def test_an_error_of_ours_ends_the_look(look: Any, cls: type, name: str, at: int
     assert all(map(torch.equal, weights, plain)) and surroundings() == before
     assert said.count("ended") == (calls >= at) or not calls
     assert str(found) and found.html() and found.to_dict()
+
+
+def test_an_error_of_ours_when_the_model_goes_ends_the_look(monkeypatch: pytest.MonkeyPatch, swallowed: Any) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("of modlab's")
+
+    monkeypatch.setattr(watcher.Watcher, "_gone", guarded.guarded(broken))
+    net, optimizer, step = made()
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors):
+        w = watched(net, optimizer)
+        step()
+        del net, optimizer, step
+        gc.collect()
+    assert errors.getvalue().count("ended") == 1
+    assert str(w) and w.html() and w.to_dict()
 
 
 @pytest.mark.parametrize("stream", ["closed", "full", "none", "ascii"])
