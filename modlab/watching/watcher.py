@@ -419,7 +419,6 @@ class Watcher:
             self._end(sample, stepped=stepped)
             self._settle(wait=len(self._owed) > LATE)
             self._count_sample(sample.step)
-            self.guard.settle(self.schedule.pace, self.schedule.budget)
             self._spend(self.schedule.whole, sample.seconds + self._called() + clock.now() - start, sample, start)
             self._next_whole = self._after(self.schedule.whole)
         elif self.light.on:
@@ -429,6 +428,7 @@ class Watcher:
             self._next_light = self._after(self.schedule.light)
         else:
             self._settle()
+        self.guard.settle(self.schedule.pace, self.schedule.budget)
         self.guard.rest()
         self.snapshots.show(clock.now())
         self._look_later()
