@@ -16,6 +16,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True, cwd=accelerators.PAGE.parent.parent)
 
 
+@pytest.mark.long
 def test_a_dry_run_comes_by_every_table():
     page = accelerators.PAGE.read_text(encoding="utf-8")
     out = run("--dry").stdout

@@ -1,15 +1,27 @@
 """What the first call of a process loads, in files: its time is what loading them takes. Names, not seconds."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
 from bench.first_calls import CALLS, SETUP
+from tests.patience import PATIENCE
 from tests.test_layout import ROOT
 
-END = "\nprint(json.dumps(sorted({*sys.modules} - before)))"
+END = "\nprint(json.dumps([name, sorted({*sys.modules} - before)]), flush=True)\n"
+IN_A_COPY = """
+import os
+for name, source in {sources!r}.items():
+    copy = os.fork()
+    if not copy:
+        exec(source, globals())
+        os._exit(0)
+    assert os.waitpid(copy, 0)[1] == 0, name
+"""
+"""torch is loaded once; each call is the first in a copy of that process."""
 MOST = {
     "tree": 62,
     "state": 80,
@@ -32,11 +44,20 @@ BY_ALL = ("lessons", "explaining.rules")
 """Folders that a first call has no use for, where nothing failed."""
 
 
-@pytest.fixture(scope="module", params=CALLS)
-def loaded(request):
-    script = f"{SETUP}    {CALLS[request.param]}{END}"
-    answer = subprocess.run([sys.executable, "-W", "ignore", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    return request.param, json.loads(answer.stdout.splitlines()[-1])
+@pytest.fixture(scope="module")
+def loaded_by():
+    ready, begin = SETUP.split("before = ")
+    sources = {name: f"before = {begin}    {call}{END}" for name, call in CALLS.items()}
+    script = ready + IN_A_COPY.format(sources=sources)
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}  # a copy has none of the threads that would help it
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    answer = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    return dict(map(json.loads, answer.stdout.splitlines()))
+
+
+@pytest.fixture(params=CALLS)
+def loaded(request, loaded_by):
+    return request.param, loaded_by[request.param]
 
 
 def test_a_first_call_loads_few_files(loaded):

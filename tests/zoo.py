@@ -266,16 +266,16 @@ def tied_blocks() -> nn.Module:
 
 
 @case(large=True)
-def fan_out_of_5000() -> nn.Module:
-    return nn.ModuleList(nn.Linear(1, 1 + i % 71, device="meta") for i in range(5_000))
+def fan_out_of_1000() -> nn.Module:
+    return nn.ModuleList(nn.Linear(1, 1 + i % 71, device="meta") for i in range(1_000))
 
 
 @case(large=True)
-def blocks_3000() -> nn.Module:
+def blocks_500() -> nn.Module:
     def block() -> nn.Module:
         return nn.Sequential(nn.Linear(8, 8, device="meta"), nn.Linear(8, 8, bias=False, device="meta"))
 
-    return nn.ModuleDict({"first": nn.Linear(8, 8, device="meta"), "layers": nn.ModuleList(block() for _ in range(3_000))})
+    return nn.ModuleDict({"first": nn.Linear(8, 8, device="meta"), "layers": nn.ModuleList(block() for _ in range(500))})
 
 
 @case

@@ -111,7 +111,7 @@ def printed(kernel):
     return "".join(one["text"] for one in found)
 
 
-@pytest.mark.parametrize("closed", [True, False], ids=["closed", "left open"])
+@pytest.mark.parametrize("closed", [pytest.param(True, marks=pytest.mark.long), False], ids=["closed", "left open"])
 def test_a_kernel_with_two_processes_waits_for_none_of_them(tmp_path, closed):
     """When it shuts down it ends those of its group; waiting for what no signal ends, two of its threads wrote on one socket."""
     kernel = Kernel(tmp_path)

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 import modlab
-from modlab.lessons.note import Net
 from modlab.records.watch import Layer, NeuronsRecord, UnitsRecord
 from modlab.views.watch import html, limits, merging, pairs, payload, text
 from tests import watches
@@ -47,27 +46,6 @@ def test_biases_are_what_is_added_or_unknown(first):
     assert other.biases.shape == (len(record.neurons.first), 2) and np.isfinite(other.biases).all()
     _, arrays = unpack(payload.of_watch(record, "", "0"))
     np.testing.assert_array_equal(arrays["neurons 0 biases"], one.biases)
-
-
-@pytest.mark.parametrize(("seed", "found"), [(6, [("l0", (0, 1))]), (0, []), pytest.param(2, [], marks=pytest.mark.long)])
-def test_seed_6_has_two_that_cancel_and_no_alert(seed, found):
-    torch.manual_seed(seed)
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
-    with modlab.watch(net, optimizer, budget=0.2) as w:
-        for _ in range(10_000):
-            loss = torch.abs(net(torch.randn(4)))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    record = w.record
-    assert [(pair.path, pair.units) for pair in pairs.of_watch(record)] == found
-    line = "units 0 and 1 of l0 cancel: their incoming weights are parallel (cosine 1.000), so both see the same"
-    assert (line in text.of_watch(record)) == bool(found)
-    page = html.of_watch(record)
-    assert ("a bracket joins two that cancel" in page) == ("units 0 and 1 of l0 cancel</strong>" in page) == bool(found)
-    if found:
-        assert not record.alerts
 
 
 SEEN = [[1, 2, -1], [2, 4, -2]]

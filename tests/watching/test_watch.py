@@ -27,6 +27,7 @@ from modlab.errors import NotAModuleError, NotAnOptimizerError, NotFiniteError, 
 from modlab.lessons.note import Net
 from modlab.results.watch import Watch
 from modlab.running import clock
+from modlab.views.watch import html, pairs
 from modlab.watching import view_snapshots
 from modlab.watching.losses import RARELY, Losses
 from modlab.watching.schedule import Schedule
@@ -123,12 +124,18 @@ def test_a_starving_unit_is_not_called_dead() -> None:
     assert [(alert.kind, alert.path, alert.unit) for alert in w.alerts] == [("starving", "l0", 0)]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 3, 6))])
+@pytest.mark.parametrize("seed", [6, *(pytest.param(seed, marks=pytest.mark.long) for seed in (0, 1, 3))])
 def test_healthy_seeds_raise_no_alert(seed: int) -> None:
     w, _ = note(seed, budget=0.2)
     assert not w.alerts
     assert w.verdict.broken is None
     assert rung(w, "the loss falls").state == "passed"
+    found = [("l0", (0, 1))] if seed == 6 else []  # those of seed 6 cancel
+    assert [(pair.path, pair.units) for pair in pairs.of_watch(w.record)] == found
+    line = "units 0 and 1 of l0 cancel: their incoming weights are parallel (cosine 1.000), so both see the same"
+    assert (line in str(w)) == bool(found)
+    page = html.of_watch(w.record)
+    assert ("a bracket joins two that cancel" in page) == ("units 0 and 1 of l0 cancel</strong>" in page) == bool(found)
 
 
 class Clock:
@@ -153,8 +160,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Clock:
     ("seed", "expected"),
     [
         (63, {("dead", "l0", 1), ("starving", "l0", 2)}),
-        (2, {("starving", "l0", 0)}),
         (0, set()),
+        pytest.param(2, {("starving", "l0", 0)}, marks=pytest.mark.long),
         *(pytest.param(seed, set(), marks=pytest.mark.long) for seed in (1, 3, 6)),
     ],
 )
