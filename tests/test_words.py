@@ -16,6 +16,7 @@ import modlab
 from modlab.records.difference import Renaming
 from modlab.records.trace import Uncalled
 from modlab.wording import differences, events
+from tests import zoo
 from tests.test_layout import ROOT
 from tests.words import mute, without_words
 
@@ -59,6 +60,12 @@ def traced() -> Any:
     return [(one.kind, one.path, one.name, [fact.kind for fact in one.facts]) for one in trace.events]
 
 
+def hidden() -> Any:
+    """What hangs on a model unregistered, in all faces that tell of it."""
+    model = zoo.named("hidden").build()
+    return [modlab.tree(model).to_dict(), modlab.state(model).to_dict(), modlab.diagnose(model).to_dict()]
+
+
 def facts(data: Any) -> Any:
     """Less what is said, beside findings in notes too, and what differs from run to run."""
     if isinstance(data, dict):
@@ -66,7 +73,7 @@ def facts(data: Any) -> Any:
     return [facts(one) for one in data] if isinstance(data, (list, tuple)) else data
 
 
-@pytest.mark.parametrize("run", [compared, explained, renamed, traced])
+@pytest.mark.parametrize("run", [compared, explained, renamed, traced, hidden])
 def test_no_fact_is_in_a_sentence(run: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     spoken = facts(run())
     mute(monkeypatch)
@@ -75,9 +82,10 @@ def test_no_fact_is_in_a_sentence(run: Callable[[], Any], monkeypatch: pytest.Mo
 
 def test_what_is_said_of_values_stands_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above would hold of words that it does not see."""
-    assert all("not looked into" in json.dumps(run(), default=str) for run in (compared, explained))
+    words = {compared: "not looked into", explained: "not looked into", hidden: "in a Python"}
+    assert all(said in json.dumps(run(), default=str) for run, said in words.items())
     mute(monkeypatch)
-    assert not any("not looked into" in json.dumps(run(), default=str) for run in (compared, explained))
+    assert not any(said in json.dumps(run(), default=str) for run, said in words.items())
 
 
 def test_each_reason_why_a_module_did_not_run_has_its_words() -> None:

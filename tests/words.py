@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modlab.wording import alerts, births, cards, checks, differences, events, experiments, kinds, mistakes, reasons
+from modlab.wording import alerts, births, cards, checks, differences, events, experiments, kinds, mistakes, reasons, unregistered
 from modlab.wording.fixes import FIXES
 
 SAID = ("text", "fix", "headline", "advice", "reason", "note")
@@ -45,6 +45,7 @@ def mute(patch: pytest.MonkeyPatch) -> None:
         (cards.REASONS, "x"),
         (cards.CHECK_REASONS, "x"),
         (FIXES, "x"),
+        (unregistered.WAYS, ("x", "x")),
     ):
         for kind in table:  # type: ignore[attr-defined]
             patch.setitem(table, kind, words)  # type: ignore[arg-type]

@@ -36,6 +36,9 @@ export interface Entry {
 export interface Ghost {
   name: string;
   what: string;
+  /** "in a Python list"; empty where that needs no saying. */
+  where: string;
+  /** What follows from that. */
   reason: string;
   fix: string;
   /** What to do in words, where there is no line. */

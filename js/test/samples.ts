@@ -77,7 +77,7 @@ export function gpt2(): Sample {
     subtree("Linear", { category: "linear", extra: "in_features=768, out_features=50257, bias=False", tensors: [10], total: 38597376, own: 38597376, totalText: "38.6 M" }),
     subtree("GPT2LMHeadModel", {
       runs: [run(named("transformer"), 13), run(named("lm_head"), 14)], total: 124439808, totalText: "124.4 M", bytesText: "498 MB", class: 2,
-      ghosts: [{ name: "adapters", what: "list of 3 Linear", reason: "in a Python list: not trained, not moved, not saved", fix: "self.adapters = nn.ModuleList(self.adapters)", advice: "", parameters: 6912, parametersText: "6,912", harmless: false }],
+      ghosts: [{ name: "adapters", what: "list of 3 Linear", where: "in a Python list", reason: "not trained, not moved, not saved", fix: "self.adapters = nn.ModuleList(self.adapters)", advice: "", parameters: 6912, parametersText: "6,912", harmless: false }],
     }),
   ];
   const classes = [
@@ -93,7 +93,7 @@ export function gpt2(): Sample {
 /** A net of which an output holds only the beginning. */
 export function bounded(): Sample {
   const note = (what: string, parameters = 0): Subtree["ghosts"][number] => ({
-    name: "…", what, reason: "left out of this output, to keep it small", fix: "tree.widget()  # has all", advice: "", parameters, parametersText: parameters.toLocaleString("en"), harmless: true,
+    name: "…", what, where: "", reason: "left out of this output, to keep it small", fix: "tree.widget()  # has all", advice: "", parameters, parametersText: parameters.toLocaleString("en"), harmless: true,
   });
   const subtrees = [
     subtree("Linear", { category: "linear", tensors: [0], total: 4, own: 4 }),
@@ -205,7 +205,7 @@ export function hostile(): Sample {
   const entries = [entry(image, [2], { note: script, dtype: tex, device: right })];
   const subtrees = [
     subtree(image, { extra: script, tensors: [0], class: 0, flags: [tex], total: 2, own: 2 }),
-    subtree(script, { extra: long, runs: [run([image, script, tex], 0), run([right], 0), run([quotes], 0), run([long], -1)], total: 10, class: 0, ghosts: [{ name: image, what: script, reason: tex, fix: image, advice: "", parameters: 0, parametersText: "", harmless: false }] }),
+    subtree(script, { extra: long, runs: [run([image, script, tex], 0), run([right], 0), run([quotes], 0), run([long], -1)], total: 10, class: 0, ghosts: [{ name: image, what: script, where: image, reason: tex, fix: image, advice: "", parameters: 0, parametersText: "", harmless: false }] }),
   ];
   const classes = [{ name: image, where: image, signature: script, doc: image, code: script + long, codeNote: "" }];
   return common("tree", [image, script], { modules: 6, places: 6, subtrees, entries, classes, variable: "model", foot: image, code: script });

@@ -182,7 +182,7 @@ def _of_slot(slot: slots.Slot) -> InventoryEntry:
         owner_type=row.owner_type,
         tied=row.tied,
         reserved_for=slot.reserved_for,
-        derived_by=slot.derived_by,
+        derived_by=row.holder if row.derived else "",
     )
 
 

@@ -30,7 +30,6 @@ class Slot(NamedTuple):
     record: StateRecord
     tensor: Tensor | None
     reserved_for: str = ""  # of a name without a tensor: "parameter" or "buffer"
-    derived_by: str = ""  # of a tensor that is not registered: what computes it before each forward ("pruning")
 
 
 def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -> TableRecord:
@@ -175,9 +174,9 @@ class SlotWalk:
     def _hidden(self, path: str, module: Module) -> Iterator[Slot]:
         if self._finder is None:
             self._finder = unregistered.Finder(m for _, m in places(self.model))
-        for place, tensor, note, by in self._finder.tensors(module):
-            entry = replace(entries.describe(place, "attribute", tensor), note=note, persistent=False)
-            yield Slot(replace(self._tensor(path, module, entry, tensor, False), derived=bool(by)), tensor, derived_by=by)
+        for place, tensor, way, holder in self._finder.tensors(module):
+            entry = replace(entries.describe(place, "attribute", tensor), persistent=False)
+            yield Slot(replace(self._tensor(path, module, entry, tensor, False), way=way, holder=holder), tensor)
 
     def _tensor(self, path: str, module: Module, entry: TensorEntry, tensor: Tensor, saved: bool) -> StateRecord:
         here = f"{path}.{entry.name}" if path else entry.name

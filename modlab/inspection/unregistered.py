@@ -20,7 +20,7 @@ from modlab.compat import grad_fn
 from modlab.inspection import distributed_units, entries, fixes, stores
 from modlab.inspection.fixes import SEQUENCES
 from modlab.inspection.marks import machinery
-from modlab.records.structure import Ghost, computed_anew
+from modlab.records.structure import Ghost
 
 DEEP = 8  # containers within containers
 WIDE = 100_000  # members looked at in one attribute
@@ -38,8 +38,8 @@ class Stray(NamedTuple):
 
     place: str
     tensor: Tensor
-    reason: str
-    derived_by: str  # what computes it before each forward, if something known does ("pruning")
+    way: str
+    holder: str
 
 
 class Hidden(NamedTuple):
@@ -131,12 +131,12 @@ class Finder:
                 if id(thing) in self.registered or (id(module), name) in self._views:
                     continue
                 by = self._derived_by(module, name)
-                reason = computed_anew(by) if by else _reason(value, stores.is_module(thing))
+                how = ("anew", by) if by else _way(value)
                 if _is_tensor(thing):
-                    yield Stray(name + place, thing, reason, by)
+                    yield Stray(name + place, thing, *how)
                 else:
                     for path, inner in _inside(thing):
-                        yield Stray(f"{name}{place}.{path}", inner, reason, by)
+                        yield Stray(f"{name}{place}.{path}", inner, *how)
 
     def _ghost(self, module: Module, name: str, value: Any, hidden: list[Hidden], cut: bool) -> Ghost:
         modules = [h.thing for h in hidden if stores.is_module(h.thing)]
@@ -146,12 +146,11 @@ class Finder:
         }
         count = sum(entries.describe("", "parameter", p).count for p in weights.values())
         derived = self._derived_by(module, name)
-        reason = computed_anew(derived) if derived else _reason(value, bool(modules))
-        if cut:
-            reason += f" … and more: only the first {WIDE:,} members were looked at"
+        way, holder = ("anew", derived) if derived else _way(value)
         fix = "" if derived else fixes.line(module, name, value, modules, tensors)
         advice = "" if derived or fix else fixes.in_words(modules, tensors)
-        return Ghost(name, _what(value, modules, tensors), reason, fix, len(modules), len(tensors), count, bool(derived), advice)
+        found = len(modules), len(tensors), count
+        return Ghost(name, _what(value, modules, tensors), way, fix, *found, bool(derived), advice, holder, WIDE if cut else 0)
 
     def _derived_by(self, module: Module, name: str) -> str:
         """What makes a tensor attribute anew before each forward, if something known does: then it is there on purpose."""
@@ -162,8 +161,8 @@ def _summary(rest: list[Ghost]) -> Ghost:
     """One row for many ghosts. Its numbers are those of its rows that count, so that the sums over all rows stay right."""
     count = [ghost for ghost in rest if not ghost.harmless] or rest
     modules, tensors, parameters = (sum(getattr(ghost, what) for ghost in count) for what in ("modules", "tensors", "parameters"))
-    what, reason = f"{len(rest):,} more", "not listed here, one row for each"
-    return Ghost("…", what, reason, "", modules, tensors, parameters, harmless=all(ghost.harmless for ghost in rest))
+    harmless = all(ghost.harmless for ghost in rest)
+    return Ghost("…", f"{len(rest):,} more", "rest", "", modules, tensors, parameters, harmless)
 
 
 class Members:
@@ -284,16 +283,15 @@ def _derived_by(module: Module, name: str) -> str:
     return ""
 
 
-def _reason(value: Any, has_modules: bool) -> str:
+def _way(value: Any) -> tuple[str, str]:
+    """In which it hides what it hides, and the holder, as `Ghost` has them."""
     if stores.is_module(value):
-        return "set past registration: not trained, not moved, not saved"
+        return "module", ""
     if isinstance(value, Parameter):
-        return "a Parameter set past registration: not trained, not moved, not saved"
+        return "parameter", ""
     if isinstance(value, Tensor):
-        what = "has a grad_fn: computed once from something else" if grad_fn(value) is not None else "a plain tensor attribute"
-        return f"{what}: not trained, not moved, not saved"
-    kind = f"in a Python {container(value)}" if is_collection(value) else f"in an object of {container(value)}"
-    return f"{kind}: not trained, not moved, not saved"
+        return "computed" if grad_fn(value) is not None else "tensor", ""
+    return "collection" if is_collection(value) else "object", container(value)
 
 
 def is_collection(value: Any) -> bool:

@@ -37,7 +37,7 @@ class StateRecord:
         grad: "none", "zero" or "present"; nothing where there can be no gradient. "zero here" where this rank's part of it is zero.
         tied: the path under which the same tensor was met first.
         optimizers: one entry for each parameter group that holds it.
-        derived: an attribute that a known utility computes before each forward pass, such as the weight of a pruned layer.
+        way, holder: of an attribute, how it hangs on its module, as `Ghost` has them.
         mark: what is wrong with that, if an optimizer was given.
         computes: the dtype in which it takes part in computations, where it is stored in another.
         sharding: how it lies over several ranks.
@@ -62,7 +62,8 @@ class StateRecord:
     note: str = ""
     optimizers: tuple[OptimizerEntry, ...] = ()
     mark: str = ""
-    derived: bool = False
+    way: str = ""
+    holder: str = ""
     computes: str = ""
     sharding: Sharding | None = None
     position: int = 0
@@ -76,6 +77,11 @@ class StateRecord:
             "" if self.in_state_dict else "not in the state_dict",
         ]
         return format.printable(f"<{self.path}: {' '.join(word for word in words if word)}>")
+
+    @property
+    def derived(self) -> bool:
+        """Whether it is an attribute that a known utility computes before each forward pass, such as the weight of a pruned layer."""
+        return self.way == "anew"
 
     @property
     def trained(self) -> str:

@@ -71,30 +71,30 @@ class TensorEntry:
         return self.kind != "reserved" and self.shape is None
 
 
-def computed_anew(machinery: str) -> str:
-    """Why an attribute is there on purpose: what makes it before each forward pass ("pruning")."""
-    return f"computed before each forward ({machinery})"
-
-
 @format.printed
 @frozen
 class Ghost:
     """Modules or tensors that hang on a module in a way PyTorch does not see.
 
     Attributes:
+        way: in which they hang there, a key of `wording.unregistered.WAYS`.
         fix: the line that registers them; nothing where there is none.
         advice: what to do, in words, where no line of code says it.
+        holder: the container's name or an object's class; of what is computed anew, what does that ("pruning").
+        cut: so many members were looked at, of more; 0 if all were.
     """
 
     name: str
     what: str  # "list of 3 Linear"
-    reason: str
+    way: str
     fix: str
     modules: int
     tensors: int
     parameters: int  # elements that would be counted if it were registered
     harmless: bool = False  # put there on purpose by a known machinery, such as pruning
     advice: str = ""
+    holder: str = ""
+    cut: int = 0
 
 
 @frozen

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch.nn import Module
@@ -19,7 +19,7 @@ from modlab.results.measurement import Measurement
 from modlab.results.result import Result
 from modlab.results.tree import LISTED, answer
 from modlab.version import __version__
-from modlab.views import headline, html, payload, text
+from modlab.views import facts, headline, html, payload, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -164,6 +164,9 @@ class State(Result):
     def _unknown(self, path: object) -> PathNotFoundError:
         near = names_near(str(path), self._by_path)
         return PathNotFoundError(f"{self.record.title} has no tensor {path!r}.\n{near}  All of them: .paths")
+
+    def _row(self, record: StateRecord) -> dict[str, Any]:
+        return {**super()._row(record), "note": facts.note(record)}
 
     def _sentence(self) -> tuple[str, str]:
         return headline.of_table(self.record)

@@ -18,7 +18,7 @@ from modlab.records.structure import ROOT, ModuleRecord, TensorEntry, TreeRecord
 from modlab.results import question
 from modlab.results.result import Result
 from modlab.version import __version__
-from modlab.views import headline, html, payload, text
+from modlab.views import facts, headline, html, payload, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -187,7 +187,7 @@ class Tree(Result):
             "same_as": record.same_as,
             "reserved": [str(name) for run in record.subtree.runs if run.subtree is None and run.same_as is None for name in run.names],
             "tensors": [_entry(entry, record.path) for entry in record.tensors],
-            "ghosts": [asdict(ghost) for ghost in record.subtree.ghosts],
+            "ghosts": [{**asdict(ghost), "reason": facts.of_ghost(ghost)[2]} for ghost in record.subtree.ghosts],
         }
 
     def _sentence(self) -> tuple[str, str]:

@@ -70,7 +70,24 @@ def dtype(entry: TensorEntry | StateRecord) -> str:
 def of_ghost(ghost: Ghost) -> tuple[str, str, str, str, str]:
     """What it is, how many parameters it hides, why PyTorch does not see it, the line that mends it, and else what to do in words."""
     count = f"[{ghost.parameters:,}]" if ghost.parameters else ""
-    return format.clean(ghost.what), count, format.clean(ghost.reason), format.clean(ghost.fix), ghost.advice
+    reason = ": ".join(filter(None, why_hidden(ghost)))
+    return format.clean(ghost.what), count, format.clean(reason), format.clean(ghost.fix), ghost.advice
+
+
+def why_hidden(ghost: Ghost) -> tuple[str, str]:
+    """Where it is, and what follows; either may be nothing."""
+    from modlab.wording import unregistered  # most models hide nothing
+
+    return unregistered.where(ghost.way, ghost.holder), unregistered.fate(ghost.way, ghost.holder, ghost.cut)
+
+
+def note(row: StateRecord) -> str:
+    """What is odd about a row; of what hangs on its module unregistered, how."""
+    if not row.way:
+        return row.note
+    from modlab.wording import unregistered
+
+    return unregistered.reason(row.way, row.holder)
 
 
 def of_row(row: StateRecord) -> Iterator[str]:
@@ -81,8 +98,8 @@ def of_row(row: StateRecord) -> Iterator[str]:
         yield "not persistent"
     if row.tied:
         yield f"same tensor as {format.clean(row.tied)}"
-    if row.note:
-        yield format.clean(row.note)
+    if said := note(row):
+        yield format.clean(said)
 
 
 def owner(entry: OptimizerEntry) -> str:

@@ -116,7 +116,7 @@ def _left_out(subtree: Subtree, number: dict[int, int], limit: int | None) -> li
     if not what:
         return []
     parameters = sum(below.totals.parameters * count for below, count in missing)
-    return [Ghost("…", what, "left out of this output, to keep it small", "tree.widget()  # has all", children, tensors, parameters, True)]
+    return [Ghost("…", what, "left out", "tree.widget()  # has all", children, tensors, parameters, True)]
 
 
 def of_table(table: TableRecord, model: str, code: str, version: str, *, live: bool = False, limit: int | None = None) -> bytes:
@@ -270,10 +270,12 @@ def _entry(entry: TensorEntry) -> dict[str, Any]:
 
 
 def _ghost(ghost: Ghost) -> dict[str, Any]:
+    where, reason = facts.why_hidden(ghost)
     return {
         "name": ghost.name,
         "what": ghost.what,
-        "reason": ghost.reason,
+        "where": where,
+        "reason": reason,
         "fix": ghost.fix,
         "parameters": ghost.parameters,
         "parametersText": format.count(ghost.parameters),
@@ -310,7 +312,7 @@ def _signature(row: StateRecord) -> dict[str, Any]:
         "saved": row.in_state_dict,
         "grad": row.grad,
         "tied": _absolute(row.tied),
-        "note": row.note,
+        "note": facts.note(row),
         "mark": row.mark,
         "optimizer": [
             {"label": o.label, "lr": format.number(o.lr), "decay": format.number(o.weight_decay), "state": list(o.state)}

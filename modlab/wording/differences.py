@@ -9,7 +9,7 @@ from modlab import format
 from modlab.frozen import frozen
 from modlab.records.difference import DifferenceRecord, Renaming
 from modlab.records.finding import Finding
-from modlab.records.structure import computed_anew
+from modlab.wording import unregistered
 from modlab.wording.names import Words, filled
 
 Facts = Mapping[str, Any]
@@ -58,7 +58,7 @@ def stays(finding: Finding) -> str:
 def anew(finding: Finding) -> str:
     """Why that does not matter, if so."""
     machinery = finding.facts.get("derived_by")
-    return computed_anew(str(machinery)) if machinery else ""
+    return unregistered.fate("anew", str(machinery)) if machinery else ""
 
 
 def _stayed(kind: str) -> Words:

@@ -9,6 +9,7 @@ from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
+from modlab.wording import unregistered
 from modlab.wording.names import FEW, Words, filled
 
 Facts = Mapping[str, Any]
@@ -134,6 +135,14 @@ _FATES: Mapping[str, Callable[[Facts, bool], str]] = {
 }
 
 
+def _why_hidden(facts: Facts) -> str:
+    said = unregistered.reason(facts["way"], facts["holder"], facts.get("cut", 0))
+    return (
+        f"{said[0].upper()}{said[1:]}. Assigning a module or an nn.Parameter to an attribute registers it; "
+        "what is inside a Python container, or got round the assignment, PyTorch does not see."
+    )
+
+
 def _plain_tensors(facts: Facts) -> str:
     if facts["tensors"] > 1:
         return f"holds {facts['tensors']} plain tensors: .to() and .cuda() leave them where they are, and state_dict() does not save them"
@@ -255,10 +264,7 @@ MISTAKES: dict[str, MistakeKind] = {
     # what is not registered
     "hidden": MistakeKind(
         hidden,
-        lambda facts: (
-            f"{facts['why'][0].upper()}{facts['why'][1:]}. Assigning a module or an nn.Parameter to an attribute registers it; "
-            "what is inside a Python container, or got round the assignment, PyTorch does not see."
-        ),
+        _why_hidden,
         label="hidden {where}",
     ),
     "no longer a parameter": MistakeKind(

@@ -142,7 +142,7 @@ HIDING = {
 def test_a_hiding_place_is_found(build, place):
     model = holding(build())
     (ghost,) = found(model)
-    assert (ghost.modules, ghost.parameters) == (1, 6) and "not trained, not moved, not saved" in ghost.reason
+    assert (ghost.modules, ghost.parameters) == (1, 6) and ghost.way in ("collection", "object")
     assert [row.path for row in modlab.state(model).records] == [f"{place}.weight", f"{place}.bias"]
 
 
@@ -193,9 +193,9 @@ def test_members_of_sets_come_in_one_order():
 def test_a_cut_walk_is_told(monkeypatch):
     monkeypatch.setattr(unregistered, "WIDE", 10)
     (ghost,) = found(holding([linear() for _ in range(10)]))
-    assert ghost.modules == 10 and "only the first" not in ghost.reason
+    assert (ghost.modules, ghost.cut) == (10, 0)
     (ghost,) = found(holding([linear() for _ in range(11)]))
-    assert ghost.modules == 10 and ghost.reason.endswith("… and more: only the first 10 members were looked at")
+    assert (ghost.modules, ghost.cut) == (10, 10)
     assert not ghost.fix and ghost.advice.startswith("register each")
 
 
@@ -210,7 +210,7 @@ def test_many_ghosts_are_summed_in_one_row():
     listed = shown[""].subtree.ghosts
     assert len(listed) == 20 and [ghost.name for ghost in listed[:2]] == ["t0", "t1"]
     last = listed[-1]
-    assert (last.name, last.what, last.reason, last.fix) == ("…", "2,981 more", "not listed here, one row for each", "")
+    assert (last.name, last.what, last.way, last.fix) == ("…", "2,981 more", "rest", "")
     assert sum(ghost.tensors for ghost in listed) == 3000 and sum(ghost.parameters for ghost in listed) == 3000
     assert "3,000 tensors are hidden from PyTorch" in shown.headline
     assert len(shown.html(bundle=False)) < 30_000 and len(modlab.state(model)) == 3000

@@ -156,7 +156,7 @@ def test_faces_of_a_state_agree(case):
     assert shown.headline == " ".join(content["headline"]).rstrip() == str(shown).splitlines()[0] == head(shown)
     found = rows_of_table(content)
     assert [path for path, _ in found] == shown.paths
-    for (_, row), record in zip(found, shown.records, strict=True):
+    for (_, row), record, told in zip(found, shown.records, shown.to_dict()["records"], strict=True):
         assert (row["kind"], row["saved"], row["count"], row["grad"], row["trainable"], row["persistent"], row["note"]) == (
             record.kind,
             record.in_state_dict,
@@ -164,7 +164,7 @@ def test_faces_of_a_state_agree(case):
             record.grad,
             record.trainable,
             record.persistent,
-            record.note,
+            told["note"],
         )
         assert row["shape"] == (None if record.shape is None else list(record.shape))
     assert content["summary"] == {

@@ -4,7 +4,7 @@ import { button, element, lines, OURS, words } from "../elements";
 import { howToGet, table } from "../facts";
 import { counted, cut, follow, join, legibleLines, shown } from "../names";
 import type { ClassFacts, Entry, Subtree, TreePayload } from "../payload";
-import { ghostOf, isNote, labelOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
+import { ghostOf, isNote, labelOf, originalOf, pathOf, subtreeOf, whyHidden, type Place } from "./place";
 import { tensorsOf } from "./traits";
 import { codeFor, shapeOf } from "./row";
 import { askFor } from "../values/panel";
@@ -62,7 +62,8 @@ function absent(tree: TreePayload, place: Place): HTMLElement[] {
     const text = original === null ? "a name registered for a module that is None" : `the module contains itself: this is ${shown(original)} again`;
     return [element("p", { class: "absent" }, words(text))];
   }
-  const reason = ghost.reason ? [element("p", { class: ghost.harmless ? "absent" : "absent careful" }, words(ghost.reason, "", 1000))] : [];
+  const why = whyHidden(ghost);
+  const reason = why ? [element("p", { class: ghost.harmless ? "absent" : "absent careful" }, words(why, "", 1000))] : [];
   return [element("p", {}, words(ghost.what)), ...reason];
 }
 

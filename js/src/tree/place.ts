@@ -59,6 +59,11 @@ export function isNote(ghost: Ghost | null): boolean {
   return ghost !== null && ghost.harmless && ghost.name === LEFT_OUT;
 }
 
+/** Why PyTorch does not see it: "in a Python list: not trained, not moved, not saved". */
+export function whyHidden(ghost: Ghost): string {
+  return [ghost.where, ghost.reason].filter(Boolean).join(": ");
+}
+
 export function linkOf(tree: TreePayload, at: Place): Link | null {
   return subtreeOf(tree, at.parent)?.runs[at.run]?.[2] ?? null;
 }

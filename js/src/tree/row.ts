@@ -3,7 +3,7 @@ import { element, named, words } from "../elements";
 import { attribute, counted, cut, follow, join, partAt, shown } from "../names";
 import type { Entry, Subtree, TreePayload } from "../payload";
 import { chevron, indent, symbol } from "../row-head";
-import { ghostOf, isNote, labelOf, nameOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
+import { ghostOf, isNote, labelOf, nameOf, originalOf, pathOf, subtreeOf, whyHidden, type Place } from "./place";
 import { isLazy, tensorsOf } from "./traits";
 
 /** Signs beside the words, so that a flag is seen before it is read. */
@@ -48,7 +48,7 @@ function pills(tree: TreePayload, place: Place): HTMLElement[] {
   if (place.count > 1) made.push(pill(`${place.count.toLocaleString("en")} equal`, "run", "refold", "show each of them (u)"));
   if (place.whole?.first === place.first) made.push(pill(`fold ${place.whole.count.toLocaleString("en")}`, "run", "fold", "show them as one row (u)"));
   if (place.kind === "alias" || place.kind === "recursion") made.push(aliasPill(tree, place));
-  if (isAlarming(tree, place)) made.push(pill(`⚠ ${cut(halves(ghostOf(tree, place)?.reason ?? "")[0], 60)}`, "careful"));
+  if (isAlarming(tree, place)) made.push(pill(`⚠ ${cut(ghostOf(tree, place)?.where || "hidden", 60)}`, "careful"));
   for (const flag of flagsOf(tree, place)) made.push(pill(`${SIGNS[flag] ?? (flag.includes("hook") ? "↪" : "⚠")} ${flag}`, "flag"));
   return made;
 }
@@ -127,22 +127,16 @@ export function hasReason(tree: TreePayload, place: Place | undefined): boolean 
 /** What is wrong and how to put it right, under the ghost it is about. */
 function ghostLine(tree: TreePayload, place: Place): HTMLElement {
   const ghost = ghostOf(tree, place);
-  const reason = isNote(ghost) ? ghost?.reason : halves(ghost?.reason ?? "")[1];
+  const reason = ghost?.reason ?? "";
   return element(
     "span",
     { class: "reason" },
     indent(place.depth),
-    words(reason && (ghost?.fix || ghost?.advice) ? `${reason}.` : (reason ?? "")),
+    words(reason && (ghost?.fix || ghost?.advice) ? `${reason}.` : reason),
     ghost?.fix || ghost?.advice ? element("span", {}, isNote(ghost) ? "All of it:" : "Fix:") : null,
     ghost?.advice ? words(ghost.advice) : null,
     ghost?.fix ? element("code", { "data-action": "fix", title: "copy (c)" }, words(ghost.fix)) : null,
   );
-}
-
-/** "in a Python list: not trained, not moved, not saved" → where it is, and what follows from that. */
-export function halves(reason: string): [where: string, so: string] {
-  const colon = reason.indexOf(": ");
-  return colon < 0 ? ["hidden", reason] : [reason.slice(0, colon), reason.slice(colon + 2)];
 }
 
 /** The row in words, for a screen reader. */
@@ -155,7 +149,7 @@ export function spoken(tree: TreePayload, place: Place): string {
   if (place.kind === "alias") said.push(`same as ${cut(shown(originalOf(tree, place) ?? ""), 200)}`);
   if (place.kind === "recursion") said.push(`contains itself: same as ${cut(shown(originalOf(tree, place) ?? ""), 200)}`);
   if (subtree) said.push(tensorsText(tree, place), spokenParameters(tree, place) || "no parameters", ...flagsOf(tree, place));
-  if (ghost) said.push(spokenParameters(tree, place), "not registered", cut(ghost.reason, 200));
+  if (ghost) said.push(spokenParameters(tree, place), "not registered", cut(whyHidden(ghost), 200));
   return said.filter(Boolean).join(", ");
 }
 

@@ -6,7 +6,7 @@
  */
 import { nameAt, sizeOf } from "../names";
 import type { TreePayload } from "../payload";
-import { isNote, kindOf, place, rootOf, type Place } from "./place";
+import { isNote, kindOf, place, rootOf, whyHidden, type Place } from "./place";
 import { begin, readPart, type Reading, type Word } from "../search/query";
 import { describes } from "./traits";
 
@@ -126,7 +126,7 @@ class Search {
     subtree.ghosts.forEach((ghost, offset) => {
       if (isNote(ghost)) return;
       const read = this.#read(reading, ghost.name, first);
-      const hit = this.#hits(-1, read.fresh, read.above, `hidden ghost ${ghost.what} ${ghost.reason}`.toLowerCase());
+      const hit = this.#hits(-1, read.fresh, read.above, `hidden ghost ${ghost.what} ${whyHidden(ghost)}`.toLowerCase());
       stretches.push({ run: subtree.runs.length + offset, first: 0, count: 1, subtree: -1, reading: read.number, hit });
     });
     return stretches;

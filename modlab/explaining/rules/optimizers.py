@@ -73,11 +73,13 @@ def _empty(failure: Failure, _: re.Match[str]) -> Cause | None:
     finder = unregistered.Finder(module for _, module in modules)
     hidden = [(path, ghost) for path, module in modules for ghost in finder.find(module) if not ghost.harmless]
     if hidden:
+        from modlab.wording.unregistered import reason  # most errors need none
+
         path, ghost = hidden[0]
         place = f"{path}.{ghost.name}" if path else ghost.name
         return Cause(
             f"{cls} has no registered parameter: {place} ({ghost.what}) is hidden from PyTorch.",
-            f"It is {ghost.reason}.",
+            f"It is {reason(ghost.way, ghost.holder, ghost.cut)}.",
             "",
             tuple((f"{p}.{g.name}" if p else g.name, f"{g.what}, {format.plural(g.parameters, 'number')}") for p, g in hidden[:8]),
             (Fix(f"Register them, in the constructor:{f' {ghost.advice}.' if ghost.advice else ''}", ghost.fix),),

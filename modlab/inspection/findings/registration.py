@@ -51,9 +51,9 @@ def _hidden(subject: Subject, site: ModuleSite, ghost: Ghost) -> Finding:
         facts: dict[str, Fact] = {"optimizer": subject.labels[0]} if fate == "held" else {}
         facts["inside"] = _inside(ghost, hidden) if where != "past registration" else ghost.what
         fix = _remedy(site, ghost, ghost.fix)
-        return site.finding(
-            "hidden", severity, *fix, path=path, where=where, fate=fate, hidden=ghost.modules + ghost.tensors, why=ghost.reason, **facts
-        )
+        facts |= {"hidden": ghost.modules + ghost.tensors, "way": ghost.way, "holder": ghost.holder}
+        facts |= {"cut": ghost.cut} if ghost.cut else {}
+        return site.finding("hidden", severity, *fix, path=path, where=where, fate=fate, **facts)
     joined = isinstance(value, Tensor) and grad_fn(value) is not None
     if isinstance(value, Tensor) and joined and not access(site.module, ghost.name).written:
         return site.finding(
