@@ -189,6 +189,11 @@ class Holder(nn.Module):
         return x
 
 
+def parameters_of_no_name():
+    other = Net()
+    torch.optim.SGD((nn.ReLU() if other else other).parameters(), lr=0.1)
+
+
 def hidden_parameters():
     net = Holder(nn.Linear(3, 3), nn.Linear(3, 3))
     torch.optim.SGD(net.parameters(), lr=0.1)
@@ -482,6 +487,7 @@ CASES = {
         "optimizer",
         "Holder has no registered parameter: layers (list of 2 Linear) is hidden from PyTorch.",
     ),
+    "parameters of a model without a name": (parameters_of_no_name, "optimizer", "The optimizer got no parameter at all."),
     "_init_": (misspelled, "optimizer", "Misspelled has no parameter: its constructor is called _init_"),
     "a model for parameters": (
         lambda: torch.optim.SGD(Net(), lr=0.1),

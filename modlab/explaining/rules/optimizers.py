@@ -26,15 +26,16 @@ def _optimizer(failure: Failure) -> Frame | None:
 
 
 def _model(failure: Failure) -> tuple[str, Module] | None:
-    """The model whose parameters were passed, by the expression ``model.parameters()``."""
-    frame = failure.user
+    """The model of ``model.parameters()``, which was passed; where that is of what is not known, no other one."""
+    frame, unknown = failure.user, False
     expression = frame.expression() if frame is not None else None
     for node in ast.walk(expression) if expression is not None else ():
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters") and frame is not None:
             found = operands.follow(node.value, frame)
             if stores.is_module(found):
                 return ast.unparse(node.value), found
-    return failure.models[0] if failure.models else None
+            unknown = True
+    return failure.models[0] if failure.models and not unknown else None
 
 
 def _empty(failure: Failure, _: re.Match[str]) -> Cause | None:
