@@ -82,11 +82,12 @@ class History:
         """The number of a series, which is made at first sight; -1 if there are too many."""
         found = self._rows.get((path, role))
         if found is None:
-            if len(self.series) >= MOST:
+            found = len(self._rows)
+            if found >= MOST:
                 return -1
-            found = self._rows[path, role] = len(self.series)
-            self.series.append(Series(path, role, category=category, note=note))
+            self.series[found:] = [Series(path, role, category=category, note=note)]
             self._make_room()
+            self._rows[path, role] = found  # at last: an interrupt leaves no row without a series
         return found
 
     def find(self, path: str, role: str) -> int:
