@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
+from hashlib import blake2b
 
 from modlab import format
 from modlab.frozen import frozen
@@ -286,6 +287,22 @@ class TreeRecord:
     again: int = 0  # bytes that the totals count more than once, for tensors that are views of one storage
     variable: str = VARIABLE  # what one writes to get at the root
     scripted: bool = False  # TorchScript's modules have no get_submodule, get_parameter and get_buffer
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for every tree of one structure, so that views on one page can share a selection.
+
+        Of names, types and shapes alone, name by name: how a tree is folded depends on flags and hooks, which come and go.
+        """
+        known: dict[int, bytes] = {}
+        for subtree in self.subtrees():
+            shapes = [(entry.name, entry.shape) for entry in subtree.tensors]
+            digest = blake2b(repr((subtree.type, shapes)).encode("utf-8", "backslashreplace"), digest_size=16)
+            for run in subtree.runs:
+                below = b"-" if run.subtree is None else known[id(run.subtree)]
+                digest.update(b"".join([repr(str(name)).encode("utf-8", "backslashreplace") + below for name in run.names]))
+            known[id(subtree)] = digest.digest()
+        return known[id(self.root)].hex()[:12]
 
     def rows(self, *, folded: bool = False, depth: int | None = None) -> Iterator[ModuleRecord]:
         """Every place of the tree from the root down, as ``named_modules(remove_duplicate=False)`` orders them.

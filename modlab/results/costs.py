@@ -12,7 +12,6 @@ from modlab.inspection import checks, profiles, structure
 from modlab.records.costs import CostRecord, CostsRecord
 from modlab.records.structure import ROOT
 from modlab.results.rows import RowsResult
-from modlab.views import payload
 from modlab.views.sheets import costs as sheets
 from modlab.views.sheets.layout import Sheet
 
@@ -57,7 +56,7 @@ class Costs(RowsResult):
     def __init__(self, model: Module, profiler: Any) -> None:
         super().__init__(model)
         self.record: CostsRecord = profiles.read(model, profiler)
-        self._structure = payload.fingerprint(structure.of_users(model))
+        self._structure = structure.of_users(model).fingerprint
 
     @property
     def records(self) -> Sequence[CostRecord]:

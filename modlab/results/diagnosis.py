@@ -16,7 +16,6 @@ from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import DiagnosisRecord, ExperimentRecord
 from modlab.results.finding import Experiment, Mistake
 from modlab.results.rows import RowsResult
-from modlab.views import payload
 from modlab.views.findings import as_data
 from modlab.views.sheets import findings as view
 from modlab.views.sheets.layout import Sheet
@@ -99,7 +98,7 @@ class Diagnosis(RowsResult):
         super().__init__(model)
         self.record = record
         self.code = code  # type: ignore[misc]
-        self._model = payload.fingerprint(structure.of_users(model))
+        self._model = structure.of_users(model).fingerprint
 
     @property
     def findings(self) -> tuple[Mistake, ...]:

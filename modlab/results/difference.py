@@ -20,7 +20,6 @@ from modlab.results.rows import RowsResult
 from modlab.results.snapshot import Snapshot
 from modlab.results.tree import LISTED
 from modlab.results.worded import Worded
-from modlab.views import payload
 from modlab.views.findings import as_data
 from modlab.views.sheets import difference as sheets
 from modlab.views.sheets.layout import Sheet
@@ -63,7 +62,7 @@ def diff(before: Any, after: Any) -> Diff:
     if before is after and not issubclass(type(before), (str, os.PathLike)) and _comparable(before):
         return Diff(_same(before), model)
     left, right = (_inventory(side, other) for side, other in ((before, after), (after, before)))
-    tree = payload.fingerprint(structure.of_users(model)) if model is not None else ""
+    tree = structure.of_users(model).fingerprint if model is not None else ""
     return Diff(difference.compare(left, right), model, tree, _code(before, after))
 
 

@@ -16,7 +16,6 @@ from modlab.inspection import structure
 from modlab.records.explanation import ExplanationRecord, Fix, Patch, Step
 from modlab.records.finding import Finding
 from modlab.results.rows import RowsResult
-from modlab.views import payload
 from modlab.views.sheets.explanation import of_explanation
 from modlab.views.sheets.layout import Sheet
 
@@ -127,7 +126,7 @@ class Explanation(RowsResult):
         model = self._source() if self._source is not None else None
         if not self._model and model is not None:
             with suppress(Exception):  # an unfinished module is among what fails
-                self._model = payload.fingerprint(structure.of_users(model))
+                self._model = structure.of_users(model).fingerprint
         return self._model
 
     def _sheet(self) -> Sheet:

@@ -15,7 +15,6 @@ from modlab.inspection.hooks import Asked
 from modlab.records.hooks import EVERY_MODULE, EVERY_OPTIMIZER, HookbookRecord, HookRecord
 from modlab.records.structure import ROOT
 from modlab.results.rows import RowsResult
-from modlab.views import payload
 from modlab.views.sheets import hooks as sheets
 from modlab.views.sheets.layout import Sheet
 
@@ -55,7 +54,7 @@ class Hooks(RowsResult):
     def __init__(self, model: Module | None) -> None:
         super().__init__(model)
         self._of_model = model is not None
-        self._model = "" if model is None else payload.fingerprint(structure.of_users(model))
+        self._model = "" if model is None else structure.of_users(model).fingerprint
         self.record: HookbookRecord = at_rest.extract(model)
 
     @property

@@ -15,7 +15,6 @@ from modlab.records.internals import InternalsRecord, RouteRecord, StoreRecord
 from modlab.results.rows import RowsResult
 from modlab.version import __version__
 from modlab.views import html as pages
-from modlab.views import payload
 from modlab.views.sheets import html
 from modlab.views.sheets import internals as sheets
 from modlab.views.sheets.layout import Sheet
@@ -70,7 +69,7 @@ class Internals(RowsResult):
 
     def __init__(self, module: Module) -> None:
         super().__init__(module)
-        self._model = payload.fingerprint(structure.of_users(module)) if stores.initialized(module) else ""
+        self._model = structure.of_users(module).fingerprint if stores.initialized(module) else ""
         self.record: InternalsRecord = extract(module)
 
     @property

@@ -111,7 +111,7 @@ class Lab(Result):
         self._modes: Comparison | None = None
         self._watch: ReferenceType[watching.Watch] | None = None
         self._tree = Tree(structure.of_users(model), model)
-        self._print = payload.fingerprint(self._tree.record)
+        self._print = self._tree.record.fingerprint
         self.code = "modlab.lab(model, optimizer)" if optimizers else "modlab.lab(model)"
         me = ref(self)
         self._source = ref(model, lambda _: None if (one := me()) is None else one.close())
@@ -276,7 +276,7 @@ class Lab(Result):
         model = self._source() if self._source is not None else None
         if model is not None:
             self._tree = Tree(structure.of_users(model), model)
-            self._print = payload.fingerprint(self._tree.record)
+            self._print = self._tree.record.fingerprint
 
     def _answer(self, path: str) -> bytes:
         self._alive("reading values")

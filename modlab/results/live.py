@@ -17,10 +17,11 @@ from modlab.records.watch import WatchRecord
 from modlab.results.verdict import Verdict
 from modlab.running.guarded import is_terminal, tell
 from modlab.version import __version__
-from modlab.views.watch import headline, payload
+from modlab.views.watch import headline
 
 if TYPE_CHECKING:
     from modlab.results.widget import View
+    from modlab.views.watch.payload import Marks
 
 ENDED = "the watch has ended: there is no loop to steer"
 
@@ -152,13 +153,13 @@ class Page:
 
         self.view = View(watch, self._answer)
         self._watch: Callable[[], Watched | None] = lambda: watch
-        self._sent: tuple[Any, payload.Marks] | None = None
+        self._sent: tuple[Any, Marks] | None = None
         self._heard = False
         self._whole_at, self._gap = 0.0, GAP
         self._pictures = (0.0, 0), (0.0, 0)  # when, and of how many steps: two of those sent, at least `LATE` apart
         _answer_while_the_cell_runs(self.view)
 
-    def push(self, watch: Watched, record: WatchRecord, packed: dict[payload.Marks | None, bytes]) -> None:
+    def push(self, watch: Watched, record: WatchRecord, packed: dict[Marks | None, bytes]) -> None:
         """Send the slots that the page has not; all of them where their number changed otherwise.
 
         Args:
@@ -166,6 +167,8 @@ class Page:
             record: what there is now.
             packed: what other views have been sent of it, by what they had.
         """
+        from modlab.views.watch import payload  # a script sends no page anything
+
         now, shape = monotonic(), watch.shape_of_slots()
         since = self._sent[1] if self._sent is not None and self._sent[0] == shape else None
         if not self._heard and now >= self._whole_at:

@@ -11,9 +11,7 @@ from weakref import ReferenceType, ref
 
 from modlab import format
 from modlab.errors import GoneError, MissingPackageError
-from modlab.results import page
 from modlab.version import __version__
-from modlab.views import html
 
 if TYPE_CHECKING:
     import pandas
@@ -61,6 +59,8 @@ class Result:
             bundle: with the script that makes it interactive; without, it is the plain picture (for documents
                 that hold many views).
         """
+        from modlab.views import html  # a script looks at the text alone
+
         return html.frame(self.kind, self._sentence(), self._static(), self._fitting_payload() if bundle else None, __version__)
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -75,6 +75,8 @@ class Result:
         Raises:
             SaveError: it is a folder, has another suffix, or its folder is not there.
         """
+        from modlab.results import page
+
         found = page.target(path)
         page.write(found, self.headline, self.html())
         return found

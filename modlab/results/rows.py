@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from modlab.errors import ModlabError
 from modlab.results.result import Result
 from modlab.version import __version__
-from modlab.views import html as pages
-from modlab.views.sheets import html, payload, text
+from modlab.views.sheets import text
 from modlab.views.sheets.layout import Sheet
 
 SHOWN = 4000
@@ -49,12 +48,18 @@ class RowsResult(Result):
         return text.of_sheet(self._drawn())
 
     def _static(self) -> str:
+        from modlab.views.sheets import html  # as in `Result.html`
+
         return html.of_sheet(self._drawn())
 
     def _fitting_payload(self) -> bytes:
-        return pages.within_budget(lambda rows: self._payload(limit=rows), min(len(self._drawn().rows), SHOWN))
+        from modlab.views import html
+
+        return html.within_budget(lambda rows: self._payload(limit=rows), min(len(self._drawn().rows), SHOWN))
 
     def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
+        from modlab.views.sheets import payload
+
         return payload.of_sheet(self._drawn(), self._fingerprint(), self.code, __version__, live=live, limit=limit)
 
     def _answer(self, path: str) -> bytes:

@@ -19,7 +19,6 @@ from modlab.inspection.inventory import Inventory
 from modlab.records.snapshot import SnapshotRecord
 from modlab.results.rows import RowsResult
 from modlab.results.tree import LISTED
-from modlab.views import payload
 from modlab.views.sheets import snapshot as sheets
 from modlab.views.sheets.layout import Sheet
 
@@ -67,7 +66,7 @@ def snapshot(model: Module, optimizer: Optimizers = None, *, values: bool | Lite
     if values not in (True, False, "cpu"):
         raise ModlabError(f"snapshot(values=...) got {values!r}, and takes True (copies), 'cpu' (copies there) or False (fingerprints).")
     found = copying.capture(model, given, values=bool(values), device="cpu" if values == "cpu" else None)
-    return Snapshot(found, model, given, payload.fingerprint(tree), bool(values))
+    return Snapshot(found, model, given, tree.fingerprint, bool(values))
 
 
 class Snapshot(RowsResult):

@@ -73,7 +73,7 @@ def state(
             f"This model has {tree.places():,} module paths, too many for a table of all its tensors.\n"
             f"  Look at its tree, modlab.tree(model), or at a part: modlab.state(model.get_submodule('...'))"
         )
-    return State(slots.extract(model, given), model, payload.fingerprint(tree))
+    return State(slots.extract(model, given), model, tree.fingerprint)
 
 
 class State(Result):

@@ -27,8 +27,7 @@ from modlab.running.guarded import failed
 from modlab.tracing.event_log import EventLog
 from modlab.tracing.pending_events import PendingEvents
 from modlab.tracing.recorder import Recorder
-from modlab.views import payload
-from modlab.views.sheets import html, repeats, text
+from modlab.views.sheets import repeats, text
 from modlab.views.sheets import trace as view
 from modlab.views.sheets.layout import Sheet
 from modlab.wording.events import uncalled
@@ -502,12 +501,14 @@ class Trace(RowsResult):
         return text.of_sheet(repeats.folded(self._drawn()))
 
     def _static(self) -> str:
+        from modlab.views.sheets import html  # as in `Result.html`
+
         return html.of_sheet(repeats.folded(self._drawn()))
 
     def _fingerprint(self) -> str:
         model = self._source() if self._source is not None else None
         if not self._fingerprinted and model is not None:
-            self._fingerprinted = payload.fingerprint(structure.of_users(model))
+            self._fingerprinted = structure.of_users(model).fingerprint
         return self._fingerprinted
 
     def __getstate__(self) -> dict[str, Any]:

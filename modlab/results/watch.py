@@ -29,7 +29,7 @@ from modlab.results.worded import Worded
 from modlab.running.guarded import failed, line_of, tried
 from modlab.running.optimizer_hooks import sweep
 from modlab.version import __version__
-from modlab.views.watch import columns, headline, html, payload, text
+from modlab.views.watch import headline
 from modlab.watching.selection import Selection
 from modlab.watching.watcher import Unseen, Watcher, watchers
 
@@ -326,6 +326,8 @@ class Watch(Result):
     @property
     def history(self) -> dict[str, Any]:
         """All statistics as columns of equal length, one entry for each series in each stretch of steps (see `to_pandas`)."""
+        from modlab.views.watch import columns
+
         return columns.of_history(self.record)
 
     @property
@@ -341,6 +343,8 @@ class Watch(Result):
             (``ok``, ``broken``, ``unseen``, ``rungs``, ``findings``); ``alerts``; ``scalars`` by name, each with its curve as lists and
             its counts; ``records``, the entries of the history.
         """
+        from modlab.views.watch import columns
+
         record = self.record
         return {
             "schema": columns.SCHEMA,
@@ -360,6 +364,8 @@ class Watch(Result):
             import pandas
         except ImportError as error:
             raise missing("pandas", "to_pandas()") from error
+        from modlab.views.watch import columns
+
         record = self.record
         frame = pandas.DataFrame(columns.of_all(record))
         frame.attrs = {"schema": columns.SCHEMA, "kind": self.kind, "headline": self.headline, **columns.of_conclusion(record)}
@@ -403,15 +409,23 @@ class Watch(Result):
         return headline.of_watch(self.record)
 
     def _text(self) -> str:
+        from modlab.views.watch import text  # each face when it is looked at: most scripts see the verdict alone
+
         return text.of_watch(self.record)
 
     def _static(self) -> str:
+        from modlab.views.watch import html
+
         return html.of_watch(self.record)
 
     def _fitting_payload(self) -> bytes:
+        from modlab.views.watch import payload
+
         return payload.fitting(self.record, CODE, __version__)
 
     def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
+        from modlab.views.watch import payload
+
         return payload.of_watch(self.record, CODE, __version__, live=live and self.running, limit=limit)
 
     def figure(self, which: str = "gradients", *, ax: Axes | None = None) -> Figure:

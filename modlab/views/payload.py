@@ -6,7 +6,6 @@ The TypeScript side is ``js/src/payload.ts``; both are tested with the files of 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -83,7 +82,7 @@ def of_tree(
             }
         )
     content = {
-        **common("tree", headline.of_tree(tree), fingerprint(tree), code, version, _ASKED if live else "no value read", live, tree),
+        **common("tree", headline.of_tree(tree), tree.fingerprint, code, version, _ASKED if live else "no value read", live, tree),
         "modules": tree.modules,
         "places": tree.places(),
         "subtrees": rows,
@@ -165,22 +164,6 @@ def of_answer(values: ValuesRecord) -> bytes:
     """What the kernel answers when the page asks for one tensor."""
     arrays = Arrays()
     return pack({"values": of_values(values, arrays)}, arrays)
-
-
-def fingerprint(tree: TreeRecord) -> str:
-    """The same for every view of one model's structure, so that views on one page can share a selection.
-
-    Of names, types and shapes alone, name by name: how a tree is folded depends on flags and hooks, which come and go.
-    """
-    known: dict[int, bytes] = {}
-    for subtree in tree.subtrees():
-        shapes = [(entry.name, entry.shape) for entry in subtree.tensors]
-        digest = hashlib.blake2b(repr((subtree.type, shapes)).encode("utf-8", "backslashreplace"), digest_size=16)
-        for run in subtree.runs:
-            below = b"-" if run.subtree is None else known[id(run.subtree)]
-            digest.update(b"".join([repr(str(name)).encode("utf-8", "backslashreplace") + below for name in run.names]))
-        known[id(subtree)] = digest.digest()
-    return known[id(tree.root)].hex()[:12]
 
 
 def common(

@@ -285,7 +285,7 @@ def test_views_of_one_structure_share_a_selection():
     """However it is folded; and views of two structures do not."""
 
     def told(model):
-        return payload.fingerprint(structure.extract(model))
+        return structure.extract(model).fingerprint
 
     def build(*sizes):
         return nn.Sequential(*(nn.Linear(size, 2) for size in sizes))
@@ -300,7 +300,7 @@ def test_views_of_one_structure_share_a_selection():
     model = build(*[2] * 12)
     before = modlab.tree(model)
     model[3].register_forward_hook(print)
-    assert modlab.hooks(model)._fingerprint() == modlab.snapshot(model)._fingerprint() == payload.fingerprint(before.record)
+    assert modlab.hooks(model)._fingerprint() == modlab.snapshot(model)._fingerprint() == before.record.fingerprint
 
 
 def test_an_output_carries_no_time():
@@ -392,7 +392,7 @@ def state_fixture():
     optimizer = torch.optim.SGD([*model.linear.parameters(), nn.Parameter(torch.ones(2))], lr=0.1, momentum=0.9)
     model.linear(torch.ones(2)).sum().backward()
     record = slots.extract(model, (optimizer,))
-    return payload.of_table(record, payload.fingerprint(structure.extract(model)), "modlab.state(model, optimizer)", "0")
+    return payload.of_table(record, structure.extract(model).fingerprint, "modlab.state(model, optimizer)", "0")
 
 
 def values_fixture():
