@@ -149,9 +149,10 @@ class Page:
     """
 
     def __init__(self, watch: Watched) -> None:
-        from modlab.results.widget import View
+        from modlab.results.widget import View  # a script has no use for either; and in the loop it would be late
+        from modlab.views.watch import payload
 
-        self.view = View(watch, self._answer)
+        self.view, self._payload = View(watch, self._answer), payload
         self._watch: Callable[[], Watched | None] = lambda: watch
         self._sent: tuple[Any, Marks] | None = None
         self._heard = False
@@ -167,16 +168,14 @@ class Page:
             record: what there is now.
             packed: what other views have been sent of it, by what they had.
         """
-        from modlab.views.watch import payload  # a script sends no page anything
-
         now, shape = monotonic(), watch.shape_of_slots()
         since = self._sent[1] if self._sent is not None and self._sent[0] == shape else None
         if not self._heard and now >= self._whole_at:
             since = None  # it may have begun to listen only now, and its questions may wait behind the cell
             self._whole_at, self._gap = now + self._gap, 2 * self._gap
         if since not in packed:
-            packed[since] = payload.of_watch(record, watch.code, __version__, live=True, since=since)
-        self._sent = shape, payload.Marks.open_ends(record)
+            packed[since] = self._payload.of_watch(record, watch.code, __version__, live=True, since=since)
+        self._sent = shape, self._payload.Marks.open_ends(record)
         if now - self._pictures[1][0] >= LATE:
             self._pictures = self._pictures[1], (now, record.steps)
         self.view.send({"action": "update"}, [packed[since]])

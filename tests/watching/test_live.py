@@ -15,6 +15,7 @@ import modlab
 from modlab.errors import QuestionError
 from modlab.results import live, widget
 from modlab.results.live import Output, Page
+from modlab.views.watch import payload
 
 
 class Heard(widget.View):
@@ -141,8 +142,8 @@ def test_views_get_the_same_bytes_packed_once(monkeypatch: pytest.MonkeyPatch) -
     shown = output(loop.watch, 2)
     loop.go(12)
     made = []
-    whole = live.payload.of_watch
-    monkeypatch.setattr(live.payload, "of_watch", lambda *args, **kwargs: made.append(1) or whole(*args, **kwargs))
+    whole = payload.of_watch
+    monkeypatch.setattr(payload, "of_watch", lambda *args, **kwargs: made.append(1) or whole(*args, **kwargs))
     shown.update()
     one, other = (page.view for page in shown._pages)
     assert isinstance(one, Heard)
