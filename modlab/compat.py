@@ -7,10 +7,11 @@ aliases: some are asked for every small tensor, where a call more would be felt.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from threading import get_ident
+from threading import RLock, get_ident
 from types import FrameType, GeneratorType
 from typing import Any, ParamSpec, TypeVar
 
@@ -154,6 +155,14 @@ def other_threads() -> list[FrameType]:
             gc.enable()
     found.pop(get_ident())  # a frame that holds itself is a circle
     return [*found.values()]
+
+
+def lock_for_forks() -> Any:
+    """An ``RLock`` that is free in a forked child: what held it is a thread that does not exist there."""
+    lock: Any = RLock()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lock._at_fork_reinit)
+    return lock
 
 
 def _of_all(room: Any) -> dict[str, Any]:

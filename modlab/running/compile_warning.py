@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import warnings
-from threading import RLock
 from typing import Any, cast
+
+from modlab.compat import lock_for_forks
 
 _TEXT = r"Using `torch\.compile\(module\)` when there are global hooks"
 _FILTER = ("ignore", re.compile(_TEXT, re.IGNORECASE), UserWarning, None, 0)  # as `warnings` writes it
 
-_lock = RLock()
+_lock = lock_for_forks()
 _open: list[object] = []
 
 

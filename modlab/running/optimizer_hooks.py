@@ -9,7 +9,6 @@ interrupt.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from functools import partial
 from types import CodeType, FrameType, FunctionType
@@ -29,7 +28,7 @@ TRIES = 100
 Hook = Callable[[Any, Any, Any], None]
 
 _open: list[OptimizerHooks] = []
-_lock = threading.RLock()
+_lock = compat.lock_for_forks()
 _STEP = cast(FunctionType, Optimizer.profile_hook_step(lambda *_: None)).__code__  # torch's, which calls the hooks and makes the step
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from threading import RLock
+
+from modlab.compat import lock_for_forks
 
 SHARE = 4  # a level of modules takes four frames and a call from C: a hook for all modules makes it one more
 MORE = 150  # frames of the hook itself, at the innermost level
 
-_lock = RLock()  # a watch whose model is collected in here closes in here
+_lock = lock_for_forks()  # a watch whose model is collected in here closes in here
 _open: list[object] = []  # who needs room now
 _limits = (0, 0)  # before, and with it
 

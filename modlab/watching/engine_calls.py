@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Protocol
 
 import torch
 import torch.nn.utils.clip_grad
+
+from modlab.compat import lock_for_forks
 
 
 class Listener(Protocol):
@@ -32,7 +33,7 @@ class Listener(Protocol):
 
 
 _open: list[Listener] = []
-_lock = threading.RLock()
+_lock = lock_for_forks()
 
 
 class _Place:

@@ -22,7 +22,7 @@ from modlab.errors import Stopped
 from modlab.inspection.distributed import OF_PIPELINE, on_rank, rank, remarks_of
 from modlab.records.watch import ACTIVATION, WatchRecord
 from modlab.records.watched import Watched
-from modlab.running import clock, compile_warning, optimizer_hooks, recursion_limit
+from modlab.running import clock, compile_warning, recursion_limit
 from modlab.running.guarded import apart, guarded, line_of, surely, tell, tried
 from modlab.watching import engine_calls
 from modlab.watching.alerts import Alerts
@@ -657,9 +657,6 @@ class Watcher:
 
 
 def _in_a_child() -> None:
-    """After a fork: what holds a lock is a thread that does not exist here."""
-    for room in (recursion_limit, compile_warning, optimizer_hooks, engine_calls):
-        vars(room)["_lock"] = threading.RLock()
     for one in [*watchers]:
         one.forked()
 

@@ -8,6 +8,7 @@ import inspect
 import io
 import math
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -25,10 +26,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import modlab
 from modlab.inspection import callables
-from modlab.running import guarded
+from modlab.running import compile_warning, guarded, optimizer_hooks, recursion_limit
 from modlab.tracing import gradients, hook_calls, module_calls, operations
 from modlab.tracing import optimizer_steps as traced_steps
-from modlab.watching import last_step, light_samples, losses, nan_guard, sample, step_hooks, watcher
+from modlab.watching import engine_calls, last_step, light_samples, losses, nan_guard, sample, step_hooks, watcher
 
 HERE = os.path.dirname(modlab.__file__)
 AT_WORK = tuple(os.path.join(HERE, name.rpartition(".")[2], "") for name in callables.AT_WORK)
@@ -332,3 +333,32 @@ def test_a_forked_child_is_left_alone() -> None:
         assert os.waitpid(child, 0)[1] == 0
         step()
     assert w.record.steps == 6
+
+
+LOCKS = (compile_warning, engine_calls, optimizer_hooks, recursion_limit)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_waits_for_no_thread_that_is_not_there() -> None:
+    """Another thread opens a look at the very moment of the fork."""
+    held, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with contextlib.ExitStack() as stack:
+            for room in LOCKS:
+                stack.enter_context(room._lock)
+            held.set()
+            forked.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # it would wait for ever
+        free = all(room._lock.acquire(blocking=False) for room in LOCKS)
+        os._exit(0 if free else 1)
+    forked.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
