@@ -52,8 +52,8 @@ def _bare(sentence: str, record: WatchRecord) -> str:
     said = re.sub(r"\(\S+:\d+\)", " ", sentence.replace(record.error or "\0", ""))
     names = {one.path for one in record.history.series} | {one.name for one in record.scalars}
     names |= {path for one in record.verdict.findings for path in (one.path, *map(str, one.facts.values()))}
-    for rung in record.verdict.rungs:
-        names |= {name for name in re.findall(r"[\w.]+", wording.said(rung)) if "." in name and not name.replace(".", "").isdigit()}
+    for check in record.verdict.checks:
+        names |= {name for name in re.findall(r"[\w.]+", wording.said(check)) if "." in name and not name.replace(".", "").isdigit()}
     for name in sorted((name for name in names if name and not name.replace(".", "").isdigit()), key=len, reverse=True):
         said = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", " ", said)
     said = re.sub(r"float32 holds numbers up to \S+", " ", said)
@@ -66,7 +66,7 @@ def _known(record: WatchRecord) -> Iterator[float]:
     for scalar in record.scalars:
         yield from (scalar.count, scalar.nan, scalar.inf, scalar.nan + scalar.inf, scalar.bad_step, scalar.final, *scalar.ends())
         yield from np.concatenate([scalar.first, scalar.last, scalar.mean, scalar.low, scalar.high]).tolist()
-    for facts in (*(rung.facts for rung in record.verdict.rungs), *(one.facts for one in record.verdict.findings)):
+    for facts in (*(check.facts for check in record.verdict.checks), *(one.facts for one in record.verdict.findings)):
         for fact in facts.values():
             yield from (one for one in (fact if isinstance(fact, tuple) else (fact,)) if isinstance(one, (int, float)))
     for alert in record.alerts:
@@ -111,18 +111,18 @@ def _among(told: str, known: list[float]) -> bool:
 def _loss(record: WatchRecord) -> None:
     """The loss's ends are those of its curve, wherever they are told."""
     strong, rest = headline.of_watch(record)
-    rung = next((rung for rung in record.verdict.rungs if rung.name == headline.FALLS), None)
+    check = next((check for check in record.verdict.checks if check.name == headline.FALLS), None)
     loss = the_loss(record)
     told = _TREND.search(f"{strong} {rest} ")
     if told is None:
         return
-    assert rung is not None and loss is not None
+    assert check is not None and loss is not None
     begin, end = _drawn_ends(record, loss.name, averaged=bool(told[3]))
     assert (told[1], told[2]) == (words.number(begin), words.number(end)), (told[0], begin, end)
     falls = "falls from" in told[0]
-    assert falls == (rung.state == "passed") and (not falls or end < begin)
-    if "→" in wording.said(rung):
-        assert wording.said(rung).startswith(f"{told[1]} → {told[2]}{told[3] or ''}")
+    assert falls == (check.state == "passed") and (not falls or end < begin)
+    if "→" in wording.said(check):
+        assert wording.said(check).startswith(f"{told[1]} → {told[2]}{told[3] or ''}")
     assert layers.arrow(begin, end) in html.of_watch(record)
 
 
@@ -137,14 +137,14 @@ def _drawn_ends(record: WatchRecord, name: str, *, averaged: bool) -> tuple[floa
 
 def _counted(record: WatchRecord) -> None:
     """Where a curve has fewer values than there were steps, "all values" is not said without that."""
-    rung = next((rung for rung in record.verdict.rungs if rung.name == "the loss is sensible"), None)
+    check = next((check for check in record.verdict.checks if check.name == "the loss is sensible"), None)
     loss = the_loss(record)
-    if rung is None or loss is None or "values are finite" not in wording.said(rung):
+    if check is None or loss is None or "values are finite" not in wording.said(check):
         return
-    assert wording.said(rung).startswith(f"all {loss.count:,} values are finite")
+    assert wording.said(check).startswith(f"all {loss.count:,} values are finite")
     missed = record.steps - loss.count
     if loss.kind == "loss" and missed > 0 and record.state != "running":
-        assert wording.said(rung).endswith(f"in {missed:,} of {record.steps:,} steps none was seen")
+        assert wording.said(check).endswith(f"in {missed:,} of {record.steps:,} steps none was seen")
 
 
 def _captions(record: WatchRecord) -> None:
@@ -183,16 +183,16 @@ def _layers(record: WatchRecord) -> None:
     """“It moves” is not denied by a curve that says that all moves, nor the other way round; no ratio is infinite."""
     every = layers.of_history(record.history)
     assert "Inf" not in "".join(layer.told("update / weights") for layer in every)
-    rung = next((rung for rung in record.verdict.rungs if rung.name == "it moves"), None)
-    if rung is None or rung.state != "broken":
+    check = next((check for check in record.verdict.checks if check.name == "it moves"), None)
+    if check is None or check.state != "broken":
         return
-    row = record.history.row(rung.path, UPDATE)
+    row = record.history.row(check.path, UPDATE)
     moved = record.history.columns["high"][:, row]
-    assert not (np.nan_to_num(moved) > 0).any(), f"{rung.path} does not move, and its curve does"
+    assert not (np.nan_to_num(moved) > 0).any(), f"{check.path} does not move, and its curve does"
 
 
 def _states(record: WatchRecord) -> None:
-    """The text's first line is the headline, and each rung stands in it once."""
+    """The text's first line is the headline, and each check stands in it once."""
     face = text.of_watch(record)
     for name, _, found in words.entries(record.verdict):
         said = wording.said(found)

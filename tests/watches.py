@@ -17,10 +17,10 @@ from modlab.records.watch import (
     PARAMETER_GRADIENT,
     UPDATE,
     Alert,
+    Check,
     HistoryRecord,
     Layer,
     NeuronsRecord,
-    Rung,
     ScalarRecord,
     Series,
     UnitsRecord,
@@ -31,7 +31,7 @@ from modlab.wording import checks
 from tests import zoo
 
 BROKEN = ("nan", "inf", "not owned", "no gradient", "dead", "exploding")
-RUNGS = (
+CHECKS = (
     "data arrives",
     "the loss is sensible",
     "every module is called",
@@ -43,10 +43,10 @@ RUNGS = (
 )
 
 
-def verdict(texts: dict[str, str] | None = None, *findings: Finding, **rungs: Rung) -> Verdict:
-    """All passed, with the given texts; `rungs` (with _ for spaces) stand for others."""
-    given = {name.replace("_", " "): rung for name, rung in rungs.items()}
-    return Verdict(tuple(given.get(name, rung(name, "passed", (texts or {}).get(name, ""))) for name in RUNGS), findings)
+def verdict(texts: dict[str, str] | None = None, *findings: Finding, **checks: Check) -> Verdict:
+    """All passed, with the given texts; `checks` (with _ for spaces) stand for others."""
+    given = {name.replace("_", " "): check for name, check in checks.items()}
+    return Verdict(tuple(given.get(name, check(name, "passed", (texts or {}).get(name, ""))) for name in CHECKS), findings)
 
 
 def slots_of(steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -120,21 +120,21 @@ def alert(kind: str, path: str, step: int, *fixes: Remedy, **how: Any) -> Alert:
 checks.CHECKS["as told"] = lambda facts: str(facts["told"])
 
 
-def rung(name: str, state: str, text: str = "", *fixes: Remedy, path: str = "", **facts: Fact) -> Rung:
+def check(name: str, state: str, text: str = "", *fixes: Remedy, path: str = "", **facts: Fact) -> Check:
     """One whose words are given."""
     severity = state if state in ("broken", "careful") else "note"
-    return Rung("as told" if text else "", path, {"told": text, **facts}, severity, fixes=fixes, name=name, state=state)
+    return Check("as told" if text else "", path, {"told": text, **facts}, severity, fixes=fixes, name=name, state=state)
 
 
-def falls(one: ScalarRecord) -> Rung:
-    """The rung of a curve that falls, in its own numbers."""
+def falls(one: ScalarRecord) -> Check:
+    """The check of a curve that falls, in its own numbers."""
     first, last = one.ends()
     facts = {"first": first, "last": last, "averaged": one.averaged}
-    return Rung("falls", facts=facts, name="the loss falls", state="passed")
+    return Check("falls", facts=facts, name="the loss falls", state="passed")
 
 
-def sensible(one: ScalarRecord) -> Rung:
-    return Rung("finite values", facts={"count": one.count}, name="the loss is sensible", state="passed")
+def sensible(one: ScalarRecord) -> Check:
+    return Check("finite values", facts={"count": one.count}, name="the loss is sensible", state="passed")
 
 
 def waiting() -> WatchRecord:
@@ -149,8 +149,8 @@ def waiting() -> WatchRecord:
         np.zeros((0, 0, BINS), dtype=np.uint8),
         np.zeros(0, dtype=np.int16),
     )
-    rungs = tuple(rung(name, "not seen", "no training step yet") for name in RUNGS)
-    return WatchRecord("Net", "", "waiting", 0, 0, 0, none, 0.0, 0.0, 0.02, empty, verdict=Verdict(rungs), modules=3)
+    checks = tuple(check(name, "not seen", "no training step yet") for name in CHECKS)
+    return WatchRecord("Net", "", "waiting", 0, 0, 0, none, 0.0, 0.0, 0.02, empty, verdict=Verdict(checks), modules=3)
 
 
 def without_steps() -> WatchRecord:
@@ -234,7 +234,7 @@ def between(record: WatchRecord) -> Finding:
 
 def unlogged() -> WatchRecord:
     hint = "add w.log(loss=loss)"
-    unseen = {name.replace(" ", "_"): rung(name, "not seen", hint) for name in ("the loss is sensible", "the loss falls")}
+    unseen = {name.replace(" ", "_"): check(name, "not seen", hint) for name in ("the loss is sensible", "the loss falls")}
     return replace(well(), scalars=(), verdict=verdict({}, Finding("loss not seen", facts={"names": ()}), between(well()), **unseen))
 
 
@@ -272,7 +272,7 @@ def gpt(slots: int = 200, blocks: int = 8, steps: int = 20_000) -> WatchRecord:
     )
     scalars = (scalar("loss", steps, slots, 6.2, 2.1), scalar("lr", steps, slots, 3e-4, 1e-5), scalar("accuracy", steps, slots, 0.01, 0.6))
     copy = Remedy(advice="keep a float32 copy")
-    careful = rung("by enough for its dtype", "careful", "96 % of its elements do not move", copy, path="lm_head.weight")
+    careful = check("by enough for its dtype", "careful", "96 % of its elements do not move", copy, path="lm_head.weight")
     return WatchRecord(
         "GPT2LMHeadModel",
         "AdamW",
@@ -314,8 +314,8 @@ def nan() -> WatchRecord:
     loss = replace(loss, final=float("nan"), nan=int(loss.bad.sum()), bad_step=612)
     facts = {"nan": loss.nan, "inf": 0, "count": loss.count, "last": "nan"}
     finding = Finding("loss not finite", "loss", facts, "broken", 612)
-    insane = rung("the loss is sensible", "broken", wording.said(finding))
-    broken = Rung("last value not finite", "", {"last": loss.final}, "broken", name="the loss falls", state="broken")
+    insane = check("the loss is sensible", "broken", wording.said(finding))
+    broken = Check("last value not finite", "", {"last": loss.final}, "broken", name="the loss falls", state="broken")
     told = verdict({}, finding, the_loss_is_sensible=insane, the_loss_falls=broken)
     return replace(record, scalars=(loss,), alerts=(born,), verdict=told, units=())
 
@@ -338,7 +338,7 @@ def unowned() -> WatchRecord:
     """The optimizer was made before the layer was replaced."""
     text = "the optimizer holds 2 of 4 trained parameters"
     fix = Remedy(code="optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)")
-    broken = rung("the optimizer owns it", "broken", text, fix, path="l1.weight")
+    broken = check("the optimizer owns it", "broken", text, fix, path="l1.weight")
     lost = alert("not owned", "l1.weight", 0, Remedy("or leave it", "optimizer.add_param_group({'params': [...]})"), steps=30)
     record = well()
     told = verdict({}, the_optimizer_owns_it=broken, the_loss_falls=falls(record.scalars[0]))
@@ -357,7 +357,7 @@ def hostile() -> WatchRecord:
     units = UnitsRecord(names[0], names[1], first, last, last - first + 1, ones, ones[0] * 0, np.zeros(2, dtype=bool))
     flows = np.ones((8, 2), dtype=np.float32)
     neurons = NeuronsRecord(first, last, (Layer(names[0], names[1], np.ones((8, 2, 3), dtype=np.float32), flows, flows),))
-    rungs = [rung(RUNGS[0], "passed", names[1]), *(rung(RUNGS[1], "broken", name, Remedy(code=name), path=name) for name in names)]
+    checks = [check(CHECKS[0], "passed", names[1]), *(check(CHECKS[1], "broken", name, Remedy(code=name), path=name) for name in names)]
     return WatchRecord(
         names[0],
         names[1],
@@ -374,7 +374,7 @@ def hostile() -> WatchRecord:
         neurons,
         tuple(replace(scalar("loss", 100, 8, 2, 1), name=name) for name in names),
         tuple(alerts),
-        Verdict(tuple(rungs)),
+        Verdict(tuple(checks)),
         tuple(names),
         names[4],
         len(names),

@@ -31,7 +31,7 @@ describe.runIf(names.length)("Python's watches", () => {
     document.body.append(host);
     showWatch(host, bytesOf(name));
     expect(host.shadowRoot?.querySelector(".headline")?.textContent?.length).toBeGreaterThan(3);
-    expect(host.shadowRoot?.querySelectorAll(".rung").length).toBe(payload.verdict.length);
+    expect(host.shadowRoot?.querySelectorAll(".check").length).toBe(payload.verdict.length);
     expect([...(host.shadowRoot?.querySelectorAll("script, img, iframe") ?? [])]).toEqual([]);
   });
 

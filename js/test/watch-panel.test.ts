@@ -81,45 +81,45 @@ describe("the view at rest", () => {
     expect(view.find(".copy").getAttribute("aria-label")).toContain("modlab.watch");
   });
 
-  it("shows the ladder, and the first broken rung apart from all others", () => {
+  it("shows the checks, and the first broken check apart from all others", () => {
     const made = small();
     (made.json.verdict as { state: string }[])[7]!.state = "broken";
     const view = atRest(made);
-    const rungs = view.all(".rung");
-    expect(rungs.map((rung) => rung.querySelector(".sign")?.getAttribute("aria-label"))).toEqual(["passed", "passed", "passed", "passed", "passed", "broken", "passed", "broken"]);
-    expect(rungs.map((rung) => rung.classList.contains("first"))).toEqual([false, false, false, false, false, true, false, false]);
-    expect(view.find(".rung.first b").textContent).toBe("it moves");
-    expect(view.find(".rung.first .evidence").textContent).toContain("column 1 of l0.weight");
+    const checks = view.all(".check");
+    expect(checks.map((check) => check.querySelector(".sign")?.getAttribute("aria-label"))).toEqual(["passed", "passed", "passed", "passed", "passed", "broken", "passed", "broken"]);
+    expect(checks.map((check) => check.classList.contains("first"))).toEqual([false, false, false, false, false, true, false, false]);
+    expect(view.find(".check.first b").textContent).toBe("it moves");
+    expect(view.find(".check.first .evidence").textContent).toContain("column 1 of l0.weight");
   });
 
   it("copies code that mends, and only says advice", async () => {
     const wrote = vi.spyOn(navigator.clipboard, "writeText").mockResolvedValue();
     const view = atRest(small());
-    view.find(".rung.first button.fix").click();
+    view.find(".check.first button.fix").click();
     await view.settle();
     expect(wrote).toHaveBeenCalledWith("nn.LeakyReLU()");
     expect(said(view)).toBe("copied: nn.LeakyReLU()");
     wrote.mockRestore();
     const advice = atRest(gpt({ slots: 20 }));
-    expect(advice.find(".rung.careful .fix").tagName).toBe("DIV");
-    expect(advice.find(".rung.careful .fix").textContent).toBe("Fix: keep float32 weights, or raise lr");
+    expect(advice.find(".check.careful .fix").tagName).toBe("DIV");
+    expect(advice.find(".check.careful .fix").textContent).toBe("Fix: keep float32 weights, or raise lr");
   });
 
   it("copies the code alone, and says the advice beside it", async () => {
     const wrote = vi.spyOn(navigator.clipboard, "writeText").mockResolvedValue();
     const made = small();
-    for (const rung of made.json.verdict as Record<string, unknown>[]) rung.advice = "after the change";
+    for (const check of made.json.verdict as Record<string, unknown>[]) check.advice = "after the change";
     const view = atRest(made);
-    expect(view.find(".rung.first").textContent).toContain("after the change");
-    view.find(".rung.first button.fix").click();
+    expect(view.find(".check.first").textContent).toContain("after the change");
+    view.find(".check.first button.fix").click();
     await view.settle();
     expect(wrote).toHaveBeenCalledWith("nn.LeakyReLU()");
     wrote.mockRestore();
   });
 
-  it("goes to what a rung or an alert is about", async () => {
+  it("goes to what a check or an alert is about", async () => {
     const view = atRest(gpt({ slots: 60 }));
-    view.find(".rung.careful .rung-name").click();
+    view.find(".check.careful .check-name").click();
     await view.settle();
     expect(reading(view)).toContain("wte.weight");
     const [first, , over] = view.all(".alert");
@@ -523,17 +523,17 @@ describe("lists that change ten times a second", () => {
   it("keep what is pressed: the same buttons, with new words", async () => {
     const made = small();
     const view = live({ ...made, json: { ...made.json, state: "running", live: true } });
-    const buttons = [".rung button", ".alerts button", ".net-facts button"].map((one) => view.find(one));
+    const buttons = [".check button", ".alerts button", ".net-facts button"].map((one) => view.find(one));
     buttons[1]?.focus();
-    const text = view.find(".rung.first .evidence").textContent;
+    const text = view.find(".check.first .evidence").textContent;
     const next = JSON.parse(JSON.stringify(made.json)) as Made["json"];
-    for (const rung of next.verdict as { text: string }[]) rung.text += " and more";
+    for (const check of next.verdict as { text: string }[]) check.text += " and more";
     for (const alert of next.alerts as { text: string; inputs: number }[]) Object.assign(alert, { text: `${alert.text} and more`, inputs: alert.inputs + 1 });
     view.shown?.take(packed({ ...made, json: next }));
     await view.settle();
-    expect(view.find(".rung.first .evidence").textContent).toBe(`${text} and more`);
+    expect(view.find(".check.first .evidence").textContent).toBe(`${text} and more`);
     expect(view.find(".alerts .evidence").textContent).toContain("and more");
-    for (const [at, one] of [".rung button", ".alerts button", ".net-facts button"].entries()) expect(view.find(one)).toBe(buttons[at]);
+    for (const [at, one] of [".check button", ".alerts button", ".net-facts button"].entries()) expect(view.find(one)).toBe(buttons[at]);
     expect(view.root.activeElement).toBe(buttons[1]);
     buttons[1]?.click();
     expect(buttons[1]?.getAttribute("aria-expanded")).toBe("true");

@@ -270,8 +270,8 @@ class Alert(Finding):
 
 @format.printed
 @frozen
-class Rung(Finding):
-    """One step of the ladder, and what was found there.
+class Check(Finding):
+    """One step from data to a falling loss, and what was found there.
 
     Attributes:
         kind: what was found, or why it was not seen; also that of an alert or a finding which answers it.
@@ -286,41 +286,41 @@ class Rung(Finding):
 
 @frozen
 class Verdict:
-    """The ladder: the first broken rung is the reason why the model does not learn. And what was found beside it.
+    """From data to a falling loss: the first broken check is the reason why the model does not learn. And what was found beside it.
 
     Attributes:
-        rungs: in order.
+        checks: in order.
         findings: what is wrong, and what is good to know, as facts.
         alerts: the kinds of alerts that still hold and mean that something is broken.
     """
 
-    rungs: tuple[Rung, ...]
+    checks: tuple[Check, ...]
     findings: tuple[Finding, ...] = ()
     alerts: tuple[str, ...] = ()
 
     @property
-    def broken(self) -> Rung | None:
-        """The first rung that is broken, or None."""
-        return next((rung for rung in self.rungs if rung.state == "broken"), None)
+    def broken(self) -> Check | None:
+        """The first check that is broken, or None."""
+        return next((check for check in self.checks if check.state == "broken"), None)
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """The names of the rungs that could not be judged."""
-        return tuple(rung.name for rung in self.rungs if rung.state == "not seen")
+        """The names of the checks that could not be judged."""
+        return tuple(check.name for check in self.checks if check.state == "not seen")
 
     @property
     def ok(self) -> bool:
-        """Whether training was seen and nothing is broken: no rung, no finding, no alert that still holds.
+        """Whether training was seen and nothing is broken: no check, no finding, no alert that still holds.
 
         What could not be judged counts neither way, and `unseen` names it; where nothing at all was judged, it is False. What asks
         for care is no reason for False either.
         """
-        judged = any(rung.state in ("passed", "careful") for rung in self.rungs)
+        judged = any(check.state in ("passed", "careful") for check in self.checks)
         return judged and self.broken is None and not self.alerts and all(one.severity != "broken" for one in self.findings)
 
 
 SIGNS = {"passed": "ok", "broken": "BROKEN", "careful": "careful", "not seen": "not seen"}
-"""Of a rung's state, in text."""
+"""Of a check's state, in text."""
 
 
 @format.printed
@@ -392,7 +392,7 @@ def part(record: WatchRecord, path: str) -> WatchRecord:
         alerts=tuple(alert for alert in record.alerts if alert.path in names),
         scalars=(),
         verdict=Verdict(
-            tuple(rung for rung in record.verdict.rungs if rung.path in names),
+            tuple(check for check in record.verdict.checks if check.path in names),
             tuple(one for one in record.verdict.findings if one.path in names),
         ),
     )

@@ -1,4 +1,4 @@
-"""The verdict of a watch as a user holds it: the ladder and what was found beside it, as text and HTML."""
+"""The verdict of a watch as a user holds it: its checks and what was found beside them, as text and HTML."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from modlab.records.watch import SIGNS
 from modlab.results.worded import Worded
 
 
-class Rung(Worded, watch.Rung):
-    """One step of the ladder, with its words."""
+class Check(Worded, watch.Check):
+    """One step of the verdict, with its words."""
 
     __slots__ = ()
 
 
 @frozen
 class Verdict(watch.Verdict):
-    """The ladder: the first broken rung is the reason why the model does not learn. And what was found beside it."""
+    """From data to a falling loss: the first broken check is the reason why the model does not learn. And what was found beside it."""
 
-    rungs: tuple[Rung, ...] = ()
+    checks: tuple[Check, ...] = ()
     findings: tuple[Worded, ...] = ()
 
     @classmethod
     def of(cls, verdict: watch.Verdict) -> Verdict:
         """The same verdict, with its faces."""
-        return cls(tuple(map(Rung.of, verdict.rungs)), tuple(map(Worded.of, verdict.findings)), verdict.alerts)
+        return cls(tuple(map(Check.of, verdict.checks)), tuple(map(Worded.of, verdict.findings)), verdict.alerts)
 
     @property
-    def broken(self) -> Rung | None:
-        """The first rung that is broken, or None."""
-        return next((rung for rung in self.rungs if rung.state == "broken"), None)
+    def broken(self) -> Check | None:
+        """The first check that is broken, or None."""
+        return next((check for check in self.checks if check.state == "broken"), None)
 
     def __str__(self) -> str:
         return format.printable("\n".join(f"{sign:<8}  {name:<{self._width()}}  {text}".rstrip() for sign, name, text in self._lines()))
@@ -46,7 +46,7 @@ class Verdict(watch.Verdict):
 
     def _lines(self) -> list[tuple[str, str, str]]:
         entries = [
-            (SIGNS[rung.state], rung.name, rung.text, rung.fix if rung.state in ("broken", "careful") else "") for rung in self.rungs
+            (SIGNS[check.state], check.name, check.text, check.fix if check.state in ("broken", "careful") else "") for check in self.checks
         ]
         entries += [
             (SIGNS.get(one.severity, one.severity), wording.title(one), wording.said(one), wording.fix(one))

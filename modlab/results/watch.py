@@ -304,7 +304,7 @@ class Watch(Result):
 
     @property
     def verdict(self) -> Verdict:
-        """The ladder from data to a falling loss; ``.broken`` is its first rung that does not hold.
+        """The checks from data to a falling loss; ``.broken`` is the first that does not hold.
 
         ``.ok`` is True where training was seen and nothing is broken; ``.unseen`` names what could not be judged.
         """
@@ -312,7 +312,7 @@ class Watch(Result):
 
     @property
     def findings(self) -> tuple[Worded, ...]:
-        """What was found beside the ladder, and what was not looked at, as facts: ``.kind``, ``.path``, ``.facts``, ``.severity``."""
+        """What was found beside the checks, and what was not looked at, as facts: ``.kind``, ``.path``, ``.facts``, ``.severity``."""
         return self.verdict.findings
 
     @property
@@ -336,11 +336,11 @@ class Watch(Result):
         return [Entry(*row) for row in zip(*(column.tolist() for column in self.history.values()), strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, such as JSON takes: what the watch concluded, and all that it measured (schema 2).
+        """Plain data, such as JSON takes: what the watch concluded, and all that it measured (schema 3).
 
         Returns:
-            ``schema`` (2), ``kind`` ("watch") and ``headline``; ``run`` (model, optimizer, state, error, steps, samples); ``verdict``
-            (``ok``, ``broken``, ``unseen``, ``rungs``, ``findings``); ``alerts``; ``scalars`` by name, each with its curve as lists and
+            ``schema`` (3), ``kind`` ("watch") and ``headline``; ``run`` (model, optimizer, state, error, steps, samples); ``verdict``
+            (``ok``, ``broken``, ``unseen``, ``checks``, ``findings``); ``alerts``; ``scalars`` by name, each with its curve as lists and
             its counts; ``records``, the entries of the history.
         """
         from modlab.views.watch import columns

@@ -55,7 +55,7 @@ class NonFinite(NamedTuple):
         return {"unkept": self.path, "unkept kind": self.kind, "unkept steps": (first, self.step)}
 
 
-class Check:
+class GradientCheck:
     """Looks at the gradients of each step.
 
     On the CPU, and with `hold`, the answer comes at once. Else nothing waits for an accelerator: the answer is computed

@@ -18,7 +18,7 @@ from modlab.running import clock
 from modlab.running.guarded import Look, guarded
 from modlab.statistics.memory import is_there, local
 from modlab.watching.alerts import HOLD, Alerts, alert
-from modlab.watching.finiteness import Check, NonFinite, is_finite
+from modlab.watching.finiteness import GradientCheck, NonFinite, is_finite
 from modlab.watching.last_step import LastPass, LastStep
 from modlab.watching.losses import Losses
 from modlab.watching.schedule import GUARDED, Schedule
@@ -83,7 +83,7 @@ class NaNGuard:
         self._model, self._on_nan = ref(model), on_nan
         self._index, self._steps, self._schedule, self._losses, self._alerts = index, steps, schedule, losses, alerts
         self.tap = LastStep(model, watch, on_forward=watch.pass_begins, on_backward=self._backward_ended, on_wrapper=watch.meets)
-        self._check: Check | None = None
+        self._check: GradientCheck | None = None
         self.standing = self.found = self.hidden = self.spoilt = False
         self.passed: NonFinite | None = None
         self._narrow: Tensor | None = None  # whose gradient a glance asks
@@ -221,10 +221,10 @@ class NaNGuard:
             self.on()
             steps.wake = steps.made + 1
 
-    def _checking(self) -> Check:
+    def _checking(self) -> GradientCheck:
         if self._check is None:
             weights = [(weight.path, weight.tensor()) for weight in self._index.weights]
-            self._check = Check([(path, one) for path, one in weights if one is not None], hold=self._on_nan != "report")
+            self._check = GradientCheck([(path, one) for path, one in weights if one is not None], hold=self._on_nan != "report")
         return self._check
 
     def _finding(self) -> NonFinite | None:

@@ -1,4 +1,4 @@
-"""The verdict: from data to a falling loss, rung by rung; the first broken one is why the model does not learn."""
+"""The verdict: from data to a falling loss, check by check; the first broken one is why the model does not learn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from modlab.records.finding import Fact, Finding, Remedy, Severity
 from modlab.records.loss import losses
-from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
+from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Check, ScalarRecord, Verdict, WatchRecord
 from modlab.records.watched import Watched, WatchedModule, WatchedParameter
 from modlab.watching.alerts import HALF, SAMPLES
 from modlab.watching.findings import TINY, find, not_finite, unseen_loss
@@ -40,15 +40,15 @@ EARLY, PAIRED = 20, 128
 _SEVERITIES: dict[str, Severity] = {"broken": "broken", "careful": "careful"}
 
 
-def _rung(name: str, state: str, kind: str, facts: Mapping[str, Fact] | None = None, *fixes: Remedy, path: str = "") -> Rung:
+def _check(name: str, state: str, kind: str, facts: Mapping[str, Fact] | None = None, *fixes: Remedy, path: str = "") -> Check:
     """One check, and what it saw: `kind` is one of `wording.CHECKS`."""
-    return Rung(kind, path, facts or {}, _SEVERITIES.get(state, "note"), fixes=fixes, name=name, state=state)
+    return Check(kind, path, facts or {}, _SEVERITIES.get(state, "note"), fixes=fixes, name=name, state=state)
 
 
-def _because(name: str, state: str, finding: Finding) -> Rung:
+def _because(name: str, state: str, finding: Finding) -> Check:
     """A check that a finding answers."""
     one = finding
-    return Rung(one.kind, one.path, one.facts, _SEVERITIES.get(state, "note"), one.step, one.evidence, one.fixes, name, state)
+    return Check(one.kind, one.path, one.facts, _SEVERITIES.get(state, "note"), one.step, one.evidence, one.fixes, name, state)
 
 
 def verdict(record: WatchRecord) -> Verdict:
@@ -56,7 +56,7 @@ def verdict(record: WatchRecord) -> Verdict:
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     untold = unseen_loss(record, found or record.scalars)
-    rungs = (
+    checks = (
         _data(record),
         _sensible(record, loss, untold),
         _called(record),
@@ -68,7 +68,7 @@ def verdict(record: WatchRecord) -> Verdict:
     )
     broken = [alert.kind for alert in record.alerts if alert.severity == "broken" and not alert.over]
     others = tuple(dict.fromkeys(kind for kind in broken if kind != "dead"))  # of dead units a finding tells how many
-    return Verdict(rungs, find(record, loss), others)
+    return Verdict(checks, find(record, loss), others)
 
 
 def judged(record: WatchRecord) -> WatchRecord:
@@ -79,26 +79,26 @@ def judged(record: WatchRecord) -> WatchRecord:
     return replace(record, alerts=alerts, verdict=reached)
 
 
-def _data(record: WatchRecord) -> Rung:
+def _data(record: WatchRecord) -> Check:
     name, known = "data arrives", record.watched
     bad, facts = _alert(record, "nan", "inf"), {"steps": record.steps}
     if bad is not None and bad.facts["where"] == "the batch":
         return _because(name, "broken", bad)
     if known.evaluated and known.passes:
-        return _rung(name, "careful", "evaluation mode", {"evaluated": known.evaluated, "looks": record.samples}, TRAIN)
+        return _check(name, "careful", "evaluation mode", {"evaluated": known.evaluated, "looks": record.samples}, TRAIN)
     if known.passes or (record.steps and "" in known.opaque) or any(one.called for one in known.modules):
-        return _rung(name, "passed", "steps made", facts)
+        return _check(name, "passed", "steps made", facts)
     if record.steps and known.evaluated:
-        return _rung(name, "careful", "evaluation mode alone", facts, TRAIN)
+        return _check(name, "careful", "evaluation mode alone", facts, TRAIN)
     if record.steps:
-        return _rung(name, "not seen", "no call seen", facts)
-    return _rung(name, "not seen", "no step yet")
+        return _check(name, "not seen", "no call seen", facts)
+    return _check(name, "not seen", "no step yet")
 
 
-def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, Fact]) -> Rung:
+def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, Fact]) -> Check:
     name, known = "the loss is sensible", record.watched
     if loss is None or not loss.count:
-        return _rung(name, "not seen", "loss not told", untold)
+        return _check(name, "not seen", "loss not told", untold)
     bad = not_finite(record, loss, loss=True)
     if bad is not None:
         return _because(name, bad.severity, bad)
@@ -109,34 +109,34 @@ def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, 
     facts: dict[str, Fact] = {"value": first, "uniform": uniform, "classes": classes, "last": at[1], "steps": at}
     facts["averaged"] = loss.count > len(loss.mean)
     if first > 2 * uniform + 0.5:
-        return _rung(name, "careful", "first loss", facts, Remedy("smaller last layer"))
-    return _rung(name, "passed", "first loss", facts)
+        return _check(name, "careful", "first loss", facts, Remedy("smaller last layer"))
+    return _check(name, "passed", "first loss", facts)
 
 
-def _finite(name: str, loss: ScalarRecord, steps: int) -> Rung:
+def _finite(name: str, loss: ScalarRecord, steps: int) -> Check:
     """Every value is a number; and of how many steps there is none."""
     missed = steps - loss.count
     unseen: dict[str, Fact] = {"missed": missed, "steps": steps} if loss.kind == "loss" and missed > 0 else {}
-    return _rung(name, "passed", "finite values", {"count": loss.count, **unseen})
+    return _check(name, "passed", "finite values", {"count": loss.count, **unseen})
 
 
-def _called(record: WatchRecord) -> Rung:
+def _called(record: WatchRecord) -> Check:
     name, known = "every module is called", record.watched
     if not record.samples:
-        return _rung(name, "not seen", "no step measured yet")
+        return _check(name, "not seen", "no step measured yet")
     silent = [one for one in known.modules if one.taken and not one.called and not one.container and not _hidden(one.path, known)]
     wanted = {one.module for one in known.parameters if _expected(one)}
     weighty = [one.path for one in silent if one.path in wanted]
     called = sum(1 for one in known.modules if one.called and one.taken)
     if not called and known.opaque:
-        return _rung(name, "not seen", "modules not seen")
+        return _check(name, "not seen", "modules not seen")
     if not called and not known.evaluated:
-        return _rung(name, "not seen", "no call of the model")
+        return _check(name, "not seen", "no call of the model")
     if weighty and record.samples >= SAMPLES:
-        return _rung(name, "careful", "never called", {"paths": tuple(weighty)}, path=weighty[0])
+        return _check(name, "careful", "never called", {"paths": tuple(weighty)}, path=weighty[0])
     if silent:
-        return _rung(name, "passed", "some not called", _kinds(silent, known))
-    return _rung(name, "passed", "all called", {"called": called})
+        return _check(name, "passed", "some not called", _kinds(silent, known))
+    return _check(name, "passed", "all called", {"called": called})
 
 
 def _kinds(silent: list[WatchedModule], known: Watched) -> dict[str, Fact]:
@@ -162,33 +162,33 @@ def _hidden(path: str, known: Watched) -> bool:
     return any(path == above or path.startswith(f"{above}.") or not above for above in known.opaque)
 
 
-def _graded(record: WatchRecord) -> Rung:
+def _graded(record: WatchRecord) -> Check:
     name, known = "every trained parameter gets a gradient", record.watched
     trained = [weight for weight in known.parameters if weight.trainable]
     if not trained and known.left[1]:
-        return _rung(name, "not seen", "none of only")
+        return _check(name, "not seen", "none of only")
     if not trained:
-        return _rung(name, "broken", "none trainable", None, Remedy(code="model.requires_grad_(True)"))
+        return _check(name, "broken", "none trainable", None, Remedy(code="model.requires_grad_(True)"))
     felt = [weight for weight in trained if weight.felt]
     if not felt and _came_back(record):
-        return _rung(name, "not seen", "gradients taken away")
+        return _check(name, "not seen", "gradients taken away")
     if not felt and known.feeds_others:
-        return _rung(name, "not seen", "gradients of others")
+        return _check(name, "not seen", "gradients of others")
     if not felt and record.samples > 1:
-        return _rung(name, "broken", "no gradient seen", None, Remedy(code="loss.backward()"))
+        return _check(name, "broken", "no gradient seen", None, Remedy(code="loss.backward()"))
     if not felt:
-        return _rung(name, "not seen", "no gradient seen")
+        return _check(name, "not seen", "no gradient seen")
     enough = record.samples >= SAMPLES
     lost = tuple(weight.path for weight in trained if _expected(weight))
     if lost and enough:
-        return _rung(name, "broken", "parameters without a gradient", {"paths": lost}, Remedy("ask why"), path=lost[0])
+        return _check(name, "broken", "parameters without a gradient", {"paths": lost}, Remedy("ask why"), path=lost[0])
     flat = _measured(record, [weight for weight in felt if not weight.graded])
     if flat and enough:
         # of a bias or a scale, unlike a matrix, it may be zero for a good reason: a shift that the loss does not see
         first = next((weight for weight in flat if weight.dimensions > 1), flat[0])
         facts: dict[str, Fact] = {"paths": tuple(weight.path for weight in flat), "looks": min(weight.felt for weight in flat)}
-        return _rung(name, "broken" if first.dimensions > 1 else "careful", "parameters with a zero gradient", facts, path=first.path)
-    return _rung(name, "passed", "gradients", {"felt": len(felt), "trained": len(trained), **_besides(trained)})
+        return _check(name, "broken" if first.dimensions > 1 else "careful", "parameters with a zero gradient", facts, path=first.path)
+    return _check(name, "passed", "gradients", {"felt": len(felt), "trained": len(trained), **_besides(trained)})
 
 
 def _besides(trained: list[WatchedParameter]) -> dict[str, Fact]:
@@ -210,63 +210,63 @@ def _measured(record: WatchRecord, some: list[WatchedParameter]) -> list[Watched
     return [one for one in some if one.path in rows and bool((samples[:, rows[one.path]] > 0).any())]
 
 
-def _owned(record: WatchRecord) -> Rung:
+def _owned(record: WatchRecord) -> Check:
     name, known = "the optimizer owns it", record.watched
     if not record.optimizer:
-        return _rung(name, "not seen", "no optimizer")
+        return _check(name, "not seen", "no optimizer")
     whose: dict[str, Fact] = {"optimizer": record.optimizer}
     anew = f"{record.optimizer}(model.parameters())"
     trained = [weight for weight in known.parameters if weight.trainable]
     lost = [weight.path for weight in trained if not weight.owned and not weight.elsewhere]
     if trained and len(lost) == len(trained) and not any(weight.felt for weight in trained) and known.feeds_others:
-        return _rung(name, "not seen", "holds others", whose)
+        return _check(name, "not seen", "holds others", whose)
     if trained and len(lost) == len(trained) and not known.left[1]:
         fix = Remedy("after sharding" if any(weight.swapped for weight in trained) else "", anew)
-        return _rung(name, "broken", "holds none", whose, fix, path=lost[0])
+        return _check(name, "broken", "holds none", whose, fix, path=lost[0])
     felt = tuple(weight.path for weight in trained if weight.felt and weight.path in set(lost))
     if felt and record.samples < SOON:
-        return _rung(name, "not seen", "not held yet", {"paths": felt, **whose})
+        return _check(name, "not seen", "not held yet", {"paths": felt, **whose})
     if felt:
-        return _rung(name, "broken", "not held", {"paths": felt, **whose}, Remedy(code=anew), path=felt[0])
+        return _check(name, "broken", "not held", {"paths": felt, **whose}, Remedy(code=anew), path=felt[0])
     if known.unregistered:
         return _unregistered(name, known.unregistered)
     late = known.late_unowned
     if late:
-        return _rung(name, "broken", "late parameters not held", {"paths": late, **whose}, Remedy("after the change", anew), path=late[0])
+        return _check(name, "broken", "late parameters not held", {"paths": late, **whose}, Remedy("after the change", anew), path=late[0])
     held = sum(weight.owned for weight in trained)
-    return _rung(name, "passed", "owned", {"owned": held, "trained": len(trained), "others": len(trained) - held - len(lost)})
+    return _check(name, "passed", "owned", {"owned": held, "trained": len(trained), "others": len(trained) - held - len(lost)})
 
 
-def _unregistered(name: str, found: tuple[Finding, ...]) -> Rung:
+def _unregistered(name: str, found: tuple[Finding, ...]) -> Check:
     """Weights that PyTorch does not see: the first ones, and in how many places there are more."""
     one = found[0]
     facts: dict[str, Fact] = {**one.facts, "place": one.path, "more": len(found) - 1}
     fixes = [Remedy(code="; ".join(fix.code.splitlines())) for fix in one.fixes[:1] if fix.code]
-    return _rung(name, "broken", "unregistered weights", facts, *fixes, path=one.path)
+    return _check(name, "broken", "unregistered weights", facts, *fixes, path=one.path)
 
 
-def _moves(record: WatchRecord) -> Rung:
+def _moves(record: WatchRecord) -> Check:
     name, known = "it moves", record.watched
     owned = [weight for weight in known.parameters if weight.trainable and weight.owned and weight.felt and weight.met]
     if not owned or not known.stepped:
-        return _rung(name, "not seen", UNGRADED if known.stepped else UNMEASURED)
+        return _check(name, "not seen", UNGRADED if known.stepped else UNMEASURED)
     rate = known.rate
     still = [weight for weight in owned if _is_still(weight) and (weight.dtype not in HALF or not rate)]
     if still and record.samples < SAMPLES:
-        return _rung(name, "not seen", "not moved yet", {"paths": tuple(weight.path for weight in still), "looks": record.samples})
+        return _check(name, "not seen", "not moved yet", {"paths": tuple(weight.path for weight in still), "looks": record.samples})
     if still:
         return _stands(name, still, owned, rate)
-    return _rung(name, "passed", "moves", {"moved": sum(weight.moved or weight.elsewhere for weight in owned), "trained": len(owned)})
+    return _check(name, "passed", "moves", {"moved": sum(weight.moved or weight.elsewhere for weight in owned), "trained": len(owned)})
 
 
-def _stands(name: str, still: list[WatchedParameter], owned: list[WatchedParameter], rate: float | None) -> Rung:
+def _stands(name: str, still: list[WatchedParameter], owned: list[WatchedParameter], rate: float | None) -> Check:
     """Parameters with a gradient that never move, and what can help: nothing is said to, where the gradient is next to nothing."""
     most, mine = (max(weight.size for weight in some) for some in (owned, still))
     facts: dict[str, Fact] = {"paths": tuple(weight.path for weight in still), "norm": mine, "rate": "", "all": rate == 0}
     if {one for weight in still for one in weight.rates} == {0.0}:
-        return _rung(name, "broken", "does not move", {**facts, "rate": "zero"}, Remedy("some learning rate"), path=still[0].path)
+        return _check(name, "broken", "does not move", {**facts, "rate": "zero"}, Remedy("some learning rate"), path=still[0].path)
     fixes = (Remedy("larger steps"),) if rate is not None and mine > TINY * most else ()
-    return _rung(name, "broken", "does not move", facts, *fixes, path=still[0].path)
+    return _check(name, "broken", "does not move", facts, *fixes, path=still[0].path)
 
 
 def _is_still(one: WatchedParameter) -> bool:
@@ -274,40 +274,40 @@ def _is_still(one: WatchedParameter) -> bool:
     return not one.moved and one.stuck is not None and not one.elsewhere and one.cancelled is None
 
 
-def _enough(record: WatchRecord) -> Rung:
+def _enough(record: WatchRecord) -> Check:
     name, known = "by enough for its dtype", record.watched
     measured = [weight for weight in known.parameters if weight.stuck is not None and weight.cancelled is None]
     if not measured:
-        return _rung(name, "not seen", UNGRADED if known.stepped else UNMEASURED)
+        return _check(name, "not seen", UNGRADED if known.stepped else UNMEASURED)
     alert = _alert(record, "rounding")
     if alert is not None:
         return _because(name, "broken", alert)
     worst = max(measured, key=lambda weight: weight.stuck or 0.0)
-    return _rung(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
+    return _check(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
 
 
-def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], classes: int) -> Rung:
+def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], classes: int) -> Check:
     name = "the loss falls"
     if loss is None or not loss.count:
-        return _rung(name, "not seen", "loss not told", untold)
+        return _check(name, "not seen", "loss not told", untold)
     mean = loss.mean[np.isfinite(loss.mean)].astype(np.float64)
     first, last = loss.ends()
     if not math.isfinite(loss.final):
-        return _rung(name, "broken", "last value not finite", {"last": loss.final})
+        return _check(name, "broken", "last value not finite", {"last": loss.final})
     facts: dict[str, Fact] = {"first": first, "last": last, "averaged": loss.averaged}
     part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and last < first - FALLS * noise)):
-        return _rung(name, "passed", "falls", facts)
+        return _check(name, "passed", "falls", facts)
     if loss.count < EARLY:
-        return _rung(name, "not seen", "too early", {"count": loss.count})
+        return _check(name, "not seen", "too early", {"count": loss.count})
     if np.nanmin(loss.low) < 0:
-        return _rung(name, "not seen", "negative values", facts)
+        return _check(name, "not seen", "negative values", facts)
     if last > first + max(RISES * noise, MUCH * abs(first)):
         uniform = math.log(classes) if classes > 1 and loss.passes <= 1 else math.inf
         burst = last > min(BURSTS * first, TWICE * max(first, uniform))
-        return _rung(name, "broken" if burst else "careful", "rises", facts, Remedy("smaller steps"))
-    return _rung(name, "careful", "no trend", facts)
+        return _check(name, "broken" if burst else "careful", "rises", facts, Remedy("smaller steps"))
+    return _check(name, "careful", "no trend", facts)
 
 
 def _order(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:

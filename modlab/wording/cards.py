@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from modlab import format
 from modlab.records.finding import Evidence, ExperimentRecord, Finding
 from modlab.records.trace import Reason
-from modlab.records.watch import Alert, Rung
+from modlab.records.watch import Alert, Check
 from modlab.wording import differences, experiments, mistakes, reasons
 from modlab.wording.alerts import ROLES
 from modlab.wording.findings import said
@@ -98,14 +98,14 @@ def means(finding: Finding) -> str:
         return reasons.MEANS[finding.kind]
     if finding.kind in differences.NOTES:
         return differences.NOTES[finding.kind].reason
-    return REASONS.get(finding.kind, "") or (CHECK_REASONS.get(finding.name, "") if isinstance(finding, Rung) else "")
+    return REASONS.get(finding.kind, "") or (CHECK_REASONS.get(finding.name, "") if isinstance(finding, Check) else "")
 
 
 def headline(finding: Finding) -> tuple[str, str]:
     """How bad it is, and what was found; of a check, what was checked too."""
     if isinstance(finding, ExperimentRecord):
         return finding.outcome, f"{experiments.NAMES[finding.name].title}: {said(finding)}"
-    if isinstance(finding, Rung) and finding.name:
+    if isinstance(finding, Check) and finding.name:
         return finding.state, f"{finding.name}: {said(finding)}"
     if isinstance(finding, Reason) or finding.kind in differences.NOTES:
         return finding.severity, f"{named(finding.path)}: {said(finding)}"
@@ -120,7 +120,7 @@ def rests_on(finding: Finding) -> str:
 def _sources(finding: Finding) -> Iterator[str]:
     if isinstance(finding, ExperimentRecord):
         yield "a check that runs the model with the batch" if finding.outcome != "not run" else "nothing: the check was not made"
-    elif isinstance(finding, Rung) and finding.name:
+    elif isinstance(finding, Check) and finding.name:
         yield "a check of the watch's verdict"
     elif finding.kind in mistakes.MISTAKES and not any(one.kind == "pass" for one in finding.evidence):
         yield "what stands in the model, which was read and not run"

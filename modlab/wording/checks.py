@@ -7,7 +7,7 @@ from typing import Any
 
 from modlab import format
 from modlab.records.finding import Finding
-from modlab.records.watch import Rung
+from modlab.records.watch import Check
 from modlab.wording.names import FEW, joined, named
 from modlab.wording.trends import arrow
 
@@ -195,7 +195,7 @@ _ALL = {
 }
 
 
-def broken(check: Rung, place: str) -> str:
+def broken(check: Check, place: str) -> str:
     """What a check says that does not hold; at a place, if that is known."""
     if check.kind == _ZERO:
         return f"The gradient of {place} is zero"

@@ -87,11 +87,11 @@ def rank(finding: Finding) -> tuple[int, int]:
 
 
 IN_LADDER = frozenset(("loss not finite", "loss not seen"))
-"""Kinds that a rung of the ladder tells already."""
+"""Kinds that a check of the verdict tells already."""
 
 
 def told(findings: Iterable[Finding]) -> list[Finding]:
-    """What stands below the ladder: all but notes and what a rung tells already, the worst first."""
+    """What stands below the checks: all but notes and what a check tells already, the worst first."""
     return sorted_by_rank(one for one in findings if one.severity != "note" and one.kind not in IN_LADDER)
 
 

@@ -21,7 +21,7 @@ from tests.watching import test_verdict as watches
 
 def of_watch(name: str) -> list[Worded]:
     w = watches.RUNS[name][0]()
-    return [*w.alerts, *w.verdict.rungs, *w.findings, *w.verdict.findings]
+    return [*w.alerts, *w.verdict.checks, *w.findings, *w.verdict.findings]
 
 
 def of_diagnosis(name: str) -> list[Any]:
@@ -52,7 +52,7 @@ def test_the_faces_of_a_card_say_the_same(name: str) -> None:
 
 def test_each_kind_has_a_meaning() -> None:
     assert {*ALERTS, *KINDS} == {*cards.REASONS}
-    assert {rung.name for rung in watches.RUNS["healthy"][0]().verdict.rungs} == {*cards.CHECK_REASONS}
+    assert {check.name for check in watches.RUNS["healthy"][0]().verdict.checks} == {*cards.CHECK_REASONS}
     silent = {kind for kind, one in mistakes.MISTAKES.items() if not one.reason}
     assert silent == {"several learning rates"}
 

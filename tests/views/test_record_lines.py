@@ -25,9 +25,9 @@ def read(html: str) -> str:
 VERDICT = Verdict.of(
     watch.Verdict(
         (
-            watches.rung("data arrives", "passed", "3 steps"),
-            watches.rung("every module is called", "not seen"),
-            watches.rung("the loss falls", "broken", "1 → 2, which is more", Remedy(advice="a <smaller> lr"), path="a.b"),
+            watches.check("data arrives", "passed", "3 steps"),
+            watches.check("every module is called", "not seen"),
+            watches.check("the loss falls", "broken", "1 → 2, which is more", Remedy(advice="a <smaller> lr"), path="a.b"),
         )
     )
 )

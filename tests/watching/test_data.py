@@ -99,10 +99,10 @@ def test_what_fits_nothing_is_refused(only: Any, error: type[Exception], says: s
 def test_plain_data_have_all_that_the_watch_came_to() -> None:
     w = watched()
     data = json.loads(json.dumps(w.to_dict()))
-    assert data["schema"] == 2 and data["kind"] == "watch" and data["headline"] == w.headline
+    assert data["schema"] == 3 and data["kind"] == "watch" and data["headline"] == w.headline
     assert data["run"] == {"model": "Sequential", "optimizer": "Adam", "state": "ended", "error": "", "steps": 24, "samples": 24}
     assert data["verdict"]["ok"] is w.verdict.ok is True and data["verdict"]["broken"] is None
-    assert [one["name"] for one in data["verdict"]["rungs"]] == [one.name for one in w.verdict.rungs]
+    assert [one["name"] for one in data["verdict"]["checks"]] == [one.name for one in w.verdict.checks]
     assert data["scalars"]["loss"]["count"] == 24 == len(data["scalars"]["loss"]["mean"])
     assert len(data["records"]) == len(w.history["path"]) and data["alerts"] == []
 
@@ -117,7 +117,7 @@ def test_the_table_has_what_was_logged_and_the_rest_beside_it() -> None:
     assert len(logged) == 24 and set(scalars.path) == {one.name for one in w.record.scalars}
     assert logged["mean"].tolist() == pytest.approx(next(one for one in w.record.scalars if one.name == "loss").mean.tolist())
     assert len(table) - len(scalars) == len(w.history["path"])
-    assert table.attrs["verdict"]["ok"] and table.attrs["schema"] == 2 and table.attrs["headline"] == w.headline
+    assert table.attrs["verdict"]["ok"] and table.attrs["schema"] == 3 and table.attrs["headline"] == w.headline
 
 
 # ---- whether all is well
@@ -127,7 +127,7 @@ def test_ok_is_false_where_nothing_was_judged() -> None:
     net = model()
     with modlab.watch(net) as w:
         pass
-    assert not w.verdict.ok and w.verdict.broken is None and len(w.verdict.unseen) == len(w.verdict.rungs)
+    assert not w.verdict.ok and w.verdict.broken is None and len(w.verdict.unseen) == len(w.verdict.checks)
 
 
 def test_ok_is_false_where_something_is_broken() -> None:

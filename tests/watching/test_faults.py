@@ -76,8 +76,8 @@ def sgd(model: nn.Module, lr: float = 0.01) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=lr)
 
 
-def rung(w: Watch, name: str) -> Any:
-    return next(one for one in w.verdict.rungs if one.name == name)
+def check(w: Watch, name: str) -> Any:
+    return next(one for one in w.verdict.checks if one.name == name)
 
 
 def only(w: Watch, kind: str) -> Any:
@@ -104,8 +104,8 @@ def test_a_loss_that_becomes_infinite() -> None:
     w = train(model, sgd(model, 1.0), 60, lambda _: (model(torch.full((8, 4), 1e3)) ** 4).mean())
     assert w.alerts[0].kind in ("nan", "inf")
     assert w.verdict.broken is not None
-    assert rung(w, "the loss falls").state == "broken" and rung(w, "the loss falls").text.startswith("its last value is ")
-    assert rung(w, "the loss is sensible").state == "broken" and w.verdict.broken == rung(w, "the loss is sensible")
+    assert check(w, "the loss falls").state == "broken" and check(w, "the loss falls").text.startswith("its last value is ")
+    assert check(w, "the loss is sensible").state == "broken" and w.verdict.broken == check(w, "the loss is sensible")
 
 
 def test_a_weight_that_overflows() -> None:
@@ -128,7 +128,7 @@ def test_a_second_group_that_was_forgotten() -> None:
     assert lost.keys() == {"body.2.weight", "body.2.bias", "body.4.weight", "body.4.bias"}
     assert lost["body.2.weight"].text == "body.2.weight gets a gradient, and SGD does not hold it: it never moves"
     assert "add_param_group" in lost["body.2.weight"].fix
-    assert w.verdict.broken == rung(w, "the optimizer owns it")
+    assert w.verdict.broken == check(w, "the optimizer owns it")
     assert w.verdict.broken.text == "body.2.weight, body.2.bias, body.4.weight and 1 more not in SGD"
 
 
@@ -151,10 +151,10 @@ def test_modules_that_hide_in_a_list() -> None:
     model = Hidden()
     w = train(model, sgd(model), 20)
     broken = w.verdict.broken
-    assert broken == rung(w, "the optimizer owns it")
+    assert broken == check(w, "the optimizer owns it")
     assert broken.path == "layers" and broken.text.startswith("layers (2 Linear) are hidden in a list, so they do not train")
     assert "nn.ModuleList" in broken.fix
-    assert rung(w, "every module is called").text == "2 of 2"
+    assert check(w, "every module is called").text == "2 of 2"
     (found,) = (one for one in modlab.diagnose(model, sgd(model)).records if one.path == "layers")
     assert broken.text == f"{found.subject} {found.what}"
 
@@ -189,7 +189,7 @@ def test_a_fourth_layer_of_which_nothing_comes_back() -> None:
     model = Model()
     w = train(model, sgd(model), 20)
     broken = w.verdict.broken
-    assert broken == rung(w, "every trained parameter gets a gradient") and broken.path == "silenced.weight"
+    assert broken == check(w, "every trained parameter gets a gradient") and broken.path == "silenced.weight"
     assert broken.text == "those of silenced.weight and silenced.bias are zero in all of 20 looks"
 
 
@@ -242,7 +242,7 @@ def test_a_nan_in_the_batch() -> None:
     alert = w.alerts[0]
     assert (alert.kind, alert.step) == ("nan", 25)
     assert alert.text.startswith("an input") or "batch" in alert.text
-    assert w.verdict.broken == rung(w, "data arrives")
+    assert w.verdict.broken == check(w, "data arrives")
 
 
 @pytest.mark.parametrize("rarely", [1, nan_guard.RARELY])
@@ -269,7 +269,7 @@ def test_a_nan_between_two_samples(what: str, rarely: int, monkeypatch: pytest.M
     assert rarely > 1 or held[1] is None  # where each step is looked at, it is told exactly
     if what == "batches":
         assert alert.text.startswith("the batch: input holds 8 NaN of 32 numbers, and 0.weight is spoilt already; ")
-        assert alert.path == "input" and w.verdict.broken == rung(w, "data arrives")
+        assert alert.path == "input" and w.verdict.broken == check(w, "data arrives")
     else:
         assert alert.text.startswith("0.weight holds NaN at the end; " if what == "the last batch" else "the weights: 0.weight holds ")
         assert alert.path == "0.weight" and 'on_nan="hold"' in alert.fix
@@ -347,7 +347,7 @@ def test_a_few_dead_units_of_many_are_a_reason_for_care() -> None:
     assert w.verdict.broken is None
     finding = next(one for one in w.findings if one.kind == "dead units")
     assert (finding.severity, finding.facts["which"], finding.facts["units"]) == ("careful", (3, 17), 64)
-    assert rung(w, "it moves").state == "passed"
+    assert check(w, "it moves").state == "passed"
 
 
 def test_a_unit_that_wakes_up_is_dead_no_longer() -> None:
@@ -363,7 +363,7 @@ def test_a_unit_that_wakes_up_is_dead_no_longer() -> None:
     w = train(model, sgd(model, 1e-3), 40, lambda _: model(torch.randn(128, 4)).square().mean(), wake)
     alert = only(w, "dead")
     assert alert.unit == 5 and alert.over
-    assert rung(w, "it moves").state == "passed"
+    assert check(w, "it moves").state == "passed"
 
 
 def test_a_unit_that_fires_rarely_is_not_dead() -> None:
@@ -395,8 +395,8 @@ def test_a_last_sigmoid_may_be_sure() -> None:
 def test_nothing_is_said_too_early() -> None:
     """After one step with a learning rate of zero nothing is broken; after many it is."""
     model = mlp()
-    assert rung(train(model, sgd(model, 0.0), 1), "it moves").state == "not seen"
-    assert rung(train(model, sgd(model, 0.0), 10), "it moves").state == "broken"
+    assert check(train(model, sgd(model, 0.0), 1), "it moves").state == "not seen"
+    assert check(train(model, sgd(model, 0.0), 10), "it moves").state == "broken"
 
 
 def test_several_losses_of_which_none_is_the_loss() -> None:
@@ -411,7 +411,7 @@ def test_several_losses_of_which_none_is_the_loss() -> None:
             loss_b.backward()
             optimizer.step()
             w.log(loss_a=loss_a, val_loss=1.0)
-    assert rung(w, "the loss falls").text == "which of loss_a or loss_b is the loss? w.log(loss=…) tells"
+    assert check(w, "the loss falls").text == "which of loss_a or loss_b is the loss? w.log(loss=…) tells"
     assert w.verdict.broken is None
 
 
@@ -427,8 +427,8 @@ def test_optimizers_of_which_nobody_told() -> None:
             for one in both:
                 one.step()
     assert not w.alerts
-    assert (rung(w, "the optimizer owns it").state, rung(w, "it moves").state) == ("passed", "passed")
-    assert rung(w, "the optimizer owns it").text == "6 of 6"
+    assert (check(w, "the optimizer owns it").state, check(w, "it moves").state) == ("passed", "passed")
+    assert check(w, "the optimizer owns it").text == "6 of 6"
 
 
 # ---- harm

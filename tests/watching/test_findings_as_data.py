@@ -36,7 +36,7 @@ def data() -> Any:
 
 def test_each_field_that_the_page_names_is_there_and_no_other(data: Any) -> None:
     every, check, alert = fields("in one form"), fields("A check of a watch has these"), fields("An alert has these")
-    assert {frozenset(one) for one in data["verdict"]["rungs"]} == {frozenset(every | check)}
+    assert {frozenset(one) for one in data["verdict"]["checks"]} == {frozenset(every | check)}
     assert {frozenset(one) for one in data["verdict"]["findings"]} == {frozenset(every)}
     assert {frozenset(one) for one in data["alerts"]} == {frozenset(every | alert)}
 

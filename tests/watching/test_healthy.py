@@ -1,4 +1,4 @@
-"""Healthy training runs of many kinds: a watch raises no alert and breaks no rung, however closely it looks."""
+"""Healthy training runs of many kinds: a watch raises no alert and breaks no check, however closely it looks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Run:
         watched: models by name, each with what is given as its optimizer.
         step: makes one step, and returns what is logged.
         steps: how many there are.
-        careful: rungs on which care is the truth.
+        careful: checks on which care is the truth.
     """
 
     watched: dict[str, tuple[nn.Module, Optimizers]]
@@ -845,11 +845,11 @@ def wrong(made: Run, name: str, w: Watch, silence: Silence) -> Iterator[str]:
     """What is said against a healthy run."""
     dead = [alert for alert in w.alerts if alert.kind == "dead"]  # in a wide layer that is usual, if it is true
     yield from (f"{alert.kind}: {alert.text}" for alert in w.alerts if alert not in dead)
-    for rung in w.verdict.rungs:
-        if rung.state == "broken" or (rung.state == "careful" and rung.name not in made.careful):
-            if rung.state == "careful" and rung.name == "it moves" and dead:
+    for check in w.verdict.checks:
+        if check.state == "broken" or (check.state == "careful" and check.name not in made.careful):
+            if check.state == "careful" and check.name == "it moves" and dead:
                 continue
-            yield f"{rung.state}: {rung.name}: {rung.text}"
+            yield f"{check.state}: {check.name}: {check.text}"
     yield from (f"that is not so: {alert.text}" for alert in dead if silence.denies(name, alert))
     if w.record.error:
         yield w.record.error

@@ -415,7 +415,7 @@ def test_functional_loss_is_seen_as_a_cross_entropy() -> None:
             loss.backward()
             optimizer.step()
             w.log(loss=loss)
-    assert "uniform guess among 3" in w.verdict.rungs[1].text
+    assert "uniform guess among 3" in w.verdict.checks[1].text
 
 
 def test_a_shadow_shows_what_a_compiler_hides() -> None:

@@ -255,7 +255,7 @@ def test_of_an_undivided_loss_the_sum_is_shown_and_said() -> None:
     (found,) = curves(w).values()
     assert found.count == STEPS and found.passes == 4
     assert 3 < found.mean[0] < 6  # a guess among 3 has 1.1
-    assert "uniform" not in w.verdict.rungs[1].text
+    assert "uniform" not in w.verdict.checks[1].text
 
 
 @pytest.mark.parametrize(

@@ -225,12 +225,12 @@ LOOPS: list[tuple[Callable[[], Watch], str, set[str]]] = [
 def test_what_an_optimizer_steps_is_judged_by_its_steps(loop: Callable[[], Watch], optimizer: str, names: set[str]) -> None:
     w = loop()
     assert not w.record.error and w.record.optimizer == optimizer and w.record.steps == STEPS
-    rungs = {rung.name: (rung.state, rung.text) for rung in w.verdict.rungs}
+    checks = {check.name: (check.state, check.text) for check in w.verdict.checks}
     every = len(updates(w))
     assert every in (4, 8) and all(norm > 0 for norm in updates(w).values())
     for name in ("every trained parameter gets a gradient", "the optimizer owns it", "it moves"):
-        assert rungs[name] == ("passed", f"{every} of {every}")
-    assert rungs["by enough for its dtype"] == ("passed", "all that have a gradient do")
+        assert checks[name] == ("passed", f"{every} of {every}")
+    assert checks["by enough for its dtype"] == ("passed", "all that have a gradient do")
     assert {one.name for one in losses(w.record)} == names
     assert not w.alerts
 
@@ -300,7 +300,7 @@ def test_steps_are_counted_and_those_that_are_not_are_told(loop: Callable[[], Wa
     told = [one.facts["steps"] for one in w.findings if one.kind == "steps beside"]
     assert (w.record.steps, told) == (counted, [beside] if beside else [])
     assert w.verdict.ok and all(alert.over for alert in w.alerts) and w.headline.startswith("No problem found")
-    assert next(rung.text for rung in w.verdict.rungs if rung.name == "by enough for its dtype") == "all that have a gradient do"
+    assert next(check.text for check in w.verdict.checks if check.name == "by enough for its dtype") == "all that have a gradient do"
 
 
 class SAM(Optimizer):
@@ -375,8 +375,8 @@ def a_mean_of_the_weights(m: nn.Sequential, o: Optimizer) -> None:
 @pytest.mark.parametrize("zero_at_end", [False, True])
 def test_a_module_that_came_later_and_that_no_optimizer_holds_is_broken(zero_at_end: bool) -> None:
     w = changed(another_layer, zero_at_end)
-    rung = w.verdict.broken
-    assert rung is not None and not w.verdict.ok and (rung.name, rung.path) == ("the optimizer owns it", "0.weight")
+    check = w.verdict.broken
+    assert check is not None and not w.verdict.ok and (check.name, check.path) == ("the optimizer owns it", "0.weight")
     assert "0.weight and 0.bias came into the model during the watch, and SGD does not hold them" in w.headline
 
 
@@ -422,7 +422,7 @@ def test_a_compiled_model_is_watched_as_the_model(compiled: Callable[[nn.Module]
                 seen.append(loss.item())
     assert warnings.filters == before
     assert counters["stats"]["unique_graphs"] == 1
-    assert w.record.steps == STEPS and [rung.state for rung in w.record.verdict.rungs] == ["passed"] * 8
+    assert w.record.steps == STEPS and [check.state for check in w.record.verdict.checks] == ["passed"] * 8
     (loss_curve,) = losses(w.record)
     assert loss_curve.mean[0] == pytest.approx(seen[0])
     other = net()

@@ -143,7 +143,7 @@ def same(one: Watch, other: Watch) -> None:
         assert (left.flat == right.flat)[left.silent > 1_000].all()  # of others it hangs on when they were counted last
     one_found, other_found = ({(alert.kind, alert.path, alert.unit) for alert in record.alerts} for record in (here, there))
     assert one_found == other_found
-    assert [rung.state for rung in here.verdict.rungs] == [rung.state for rung in there.verdict.rungs]
+    assert [check.state for check in here.verdict.checks] == [check.state for check in there.verdict.checks]
     assert here.samples == there.samples
     np.testing.assert_allclose(here.scalars[0].mean, there.scalars[0].mean, rtol=1e-5)
 

@@ -23,7 +23,7 @@ import modlab
 from modlab.running.values import leaves
 from modlab.statistics.memory import local
 from modlab.watching import last_step
-from modlab.watching.finiteness import Check, NonFinite, kind_of
+from modlab.watching.finiteness import GradientCheck, NonFinite, kind_of
 from modlab.watching.last_step import KEPT, LastStep
 from modlab.watching.nan_origin import Birth
 from modlab.watching.replay import birthplace
@@ -265,7 +265,7 @@ def test_steps_that_a_grad_scaler_skips_in_a_loop():
         with torch.no_grad():
             net[3].weight.mul_(1e4)
         optimizer, scaler = torch.optim.SGD(net.parameters(), 1e-6), torch.amp.GradScaler("cpu", init_scale=2.0**18)
-        check, births, findings, steps = Check(net.named_parameters()), [], [], []
+        check, births, findings, steps = GradientCheck(net.named_parameters()), [], [], []
 
         def begins() -> None:
             if findings:  # the step was skipped: the weights are still the same
@@ -966,7 +966,7 @@ def named(net: nn.Module) -> list[tuple[str, Tensor]]:
 def test_the_check_looks_at_early_biases_at_once_and_at_others_in_turn():
     net = sandwich(nn.Linear(8, 8), nn.Linear(8, 8))
     net(data()).sum().backward()
-    check = Check(named(net))
+    check = GradientCheck(named(net))
     assert [check.look(step) for step in range(8)] == [None] * 8
     net[1].weight.grad[3, 3] = -INF  # neither an early bias nor the gradient of the outputs
     found = [check.look(step) for step in range(6)]
@@ -980,7 +980,7 @@ def test_the_check_looks_at_early_biases_at_once_and_at_others_in_turn():
 def test_the_check_looks_at_the_gradient_of_the_outputs_once():
     net = sandwich(nn.ReLU())
     tap = backward(net, data(), loss=lambda y: (y * 0).sqrt().sum())
-    check = Check(named(net))
+    check = GradientCheck(named(net))
     assert check.look(4, tap.passes, parameters=False) == NonFinite(4, "", "nan")
     assert check.look(5, tap.passes, parameters=False) is None
     tap.close()
@@ -1042,11 +1042,11 @@ def every(model: nn.Module, args: Any, kwargs: Any) -> Any:
 def test_on_a_gpu_nobody_waits():
     net = sandwich(Root()).cuda()
     tap = backward(net, data().cuda())
-    check = Check(named(net))
+    check = GradientCheck(named(net))
     assert check.look(7, tap.passes) is None
     found = check.settle()
     assert found is not None and (found.step, found.kind) == (7, "inf")
-    assert Check(named(net), hold=True).look(8) is not None
+    assert GradientCheck(named(net), hold=True).look(8) is not None
     before = facts(net)
     birth = birthplace(net, tap)
     assert (birth.where, birth.path) == ("backward", "1")

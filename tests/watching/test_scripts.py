@@ -209,8 +209,8 @@ def test_a_step_is_a_step(make: Callable[[], Script], budget: float) -> None:
 def test_a_pass_without_a_backward_is_told_from_gradients_that_are_gone() -> None:
     _, w = follow(gradients_that_are_gone_after_the_step, watched=True)
     assert w is not None
-    rung = next(one for one in w.verdict.rungs if one.name == "every trained parameter gets a gradient")
-    assert (rung.state, rung.fix) == ("not seen", "")
+    check = next(one for one in w.verdict.checks if one.name == "every trained parameter gets a gradient")
+    assert (check.state, check.fix) == ("not seen", "")
 
 
 def test_an_optimizer_that_is_exchanged() -> None:

@@ -255,6 +255,6 @@ def test_a_trainer_is_watched_without_a_callback(library: Callable[..., Any], tm
         (norm,) = (one for one in record.scalars if one.kind == "norm")
         assert norm.mean.tolist() == pytest.approx(told.norm, rel=1e-4) and norm.bound == pytest.approx(0.4)
         assert norm.beyond == sum(one > 0.4 for one in told.norm)
-    assert [rung.state for rung in record.verdict.rungs][:7] == ["passed"] * 7, str(record.verdict)
+    assert [check.state for check in record.verdict.checks][:7] == ["passed"] * 7, str(record.verdict)
     other, _ = library(tmp_path, None, Told())
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))

@@ -325,7 +325,7 @@ def seen(make: Callable[[], Watch]) -> Watch:
 
 
 def states(w: Watch) -> dict[str, str]:
-    return {rung.name: rung.state for rung in w.verdict.rungs}
+    return {check.name: check.state for check in w.verdict.checks}
 
 
 def kinds(w: Watch) -> dict[str, Finding]:
@@ -498,8 +498,8 @@ def test_a_curve_is_judged_by_its_numbers(values: list[float], state: str, says:
             optimizer.zero_grad()
             (0 * model(torch.randn(4, 2)).sum() + value).backward()
             optimizer.step()
-    rung = w.verdict.rungs[-1]
-    assert (rung.name, rung.state) == ("the loss falls", state) and says in rung.text
+    check = w.verdict.checks[-1]
+    assert (check.name, check.state) == ("the loss falls", state) and says in check.text
     agreement.check(w.record)
 
 
@@ -510,7 +510,7 @@ def test_a_rate_of_zero_is_said() -> None:
 
 def test_evaluation_mode_is_said() -> None:
     w = seen(evaluating)
-    assert next(rung for rung in w.verdict.rungs if rung.name == "data arrives").fix == "model.train()"
+    assert next(check for check in w.verdict.checks if check.name == "data arrives").fix == "model.train()"
 
 
 # ---- which claims a run must and must not meet with

@@ -88,11 +88,11 @@ def test_the_headline_is_the_conclusion(name, strong, rest):
     assert headline.of_watch(MADE[name]) == (strong, rest)
 
 
-def test_a_broken_rung_leads_when_no_alert_says_it_more_closely():
-    broken = watches.verdict(the_loss_falls=watches.rung("the loss falls", "broken", "1.2 → 1.3 in 10,000 steps"))
+def test_a_broken_check_leads_when_no_alert_says_it_more_closely():
+    broken = watches.verdict(the_loss_falls=watches.check("the loss falls", "broken", "1.2 → 1.3 in 10,000 steps"))
     strong, rest = headline.of_watch(replace(MADE["net"], verdict=broken))
     assert (strong, rest) == ("The loss does not fall:", "1.2 → 1.3 in 10,000 steps.")
-    anonymous = watches.verdict(data_arrives=watches.rung("data arrives", "broken", "the model is not called"))
+    anonymous = watches.verdict(data_arrives=watches.check("data arrives", "broken", "the model is not called"))
     assert headline.of_watch(replace(MADE["well"], verdict=anonymous))[0] == "No data arrives:"
 
 
@@ -166,8 +166,8 @@ def test_text_and_html_say_the_same(name):
     told, page = text.of_watch(record), Page(html.of_watch(record))
     assert not page.open
     shown = " ".join("".join(page.words).split())
-    for rung in record.verdict.rungs:
-        said = words.said(wording.said(rung))
+    for check in record.verdict.checks:
+        said = words.said(wording.said(check))
         assert said in told and " ".join(said.split()) in shown
     for alert in sorted(record.alerts, key=words.rank)[: html.ALERTS]:
         assert words.told(alert)[0] in told and " ".join(words.told(alert)[0].split()) in shown
@@ -239,8 +239,8 @@ def test_the_payload_holds_the_record(name):
     assert (content["view"], content["schema"], content["state"], content["steps"]) == ("watch", 1, record.state, record.steps)
     assert content["headline"] == list(headline.of_watch(record)) and "from" not in content
     assert [(one["path"], one["role"], one["count"]) for one in content["series"]] == [(s.path, s.role, s.count) for s in history.series]
-    rungs = [(name, state, wording.said(found)) for name, state, found in words.entries(record.verdict)]
-    assert [(one["name"], one["state"], one["text"]) for one in content["verdict"]] == rungs
+    checks = [(name, state, wording.said(found)) for name, state, found in words.entries(record.verdict)]
+    assert [(one["name"], one["state"], one["text"]) for one in content["verdict"]] == checks
     for alert, sent in zip(record.alerts, content["alerts"], strict=True):
         assert [sent[field] for field in ("kind", "path", "unit", "step", "last", "over", "text", "fix", "advice", "steps", "inputs")] == [
             alert.kind,

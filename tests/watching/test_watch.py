@@ -82,8 +82,8 @@ def kinds(w: Watch) -> set[str]:
     return {alert.kind for alert in w.alerts if not alert.over}
 
 
-def rung(w: Watch, name: str) -> Any:
-    return next(one for one in w.verdict.rungs if one.name == name)
+def check(w: Watch, name: str) -> Any:
+    return next(one for one in w.verdict.checks if one.name == name)
 
 
 def note(seed: int, *, machine: Clock | None = None, steps: int = 10_000, **options: Any) -> tuple[Watch, Net]:
@@ -113,7 +113,7 @@ def test_a_dead_unit_and_a_starving_one() -> None:
     dead = found["dead", "l0", 1]
     assert dead.inputs >= 1000 and not dead.over
     assert net.l1.weight.tolist()[1] == pytest.approx([0.3722], abs=1e-4)  # moved by decay alone
-    assert rung(w, "it moves").state == "passed" and w.verdict.broken is None and not w.verdict.ok
+    assert check(w, "it moves").state == "passed" and w.verdict.broken is None and not w.verdict.ok
     finding = next(one for one in w.findings if one.kind == "dead units")
     assert finding.path == "l0" and finding.severity == "broken" and finding.facts["which"] == (1,) and finding.facts["units"] == 3
     assert "Unit 1 of l0 is dead" in w.headline
@@ -129,7 +129,7 @@ def test_healthy_seeds_raise_no_alert(seed: int) -> None:
     w, _ = note(seed, budget=0.2)
     assert not w.alerts
     assert w.verdict.broken is None
-    assert rung(w, "the loss falls").state == "passed"
+    assert check(w, "the loss falls").state == "passed"
     found = [("l0", (0, 1))] if seed == 6 else []  # those of seed 6 cancel
     assert [(pair.path, pair.units) for pair in pairs.of_watch(w.record)] == found
     line = "units 0 and 1 of l0 cancel: their incoming weights are parallel (cosine 1.000), so both see the same"
@@ -265,7 +265,7 @@ def test_what_cannot_be_logged_costs_no_training(capsys: pytest.CaptureFixture[s
     assert all(capsys.readouterr().err.count(remark) == 1 for remark in told[:1])
 
 
-# ---- the ladder and the alerts
+# ---- the checks and the alerts
 
 
 def regression(model: nn.Module, steps: int = 60, **options: Any) -> Watch:
@@ -289,15 +289,15 @@ def test_without_a_backward_pass_the_loss_is_not_seen() -> None:
             for parameter, gradient in zip(model.parameters(), gradients, strict=True):
                 parameter.grad = gradient
             optimizer.step()
-    assert [one.state for one in w.verdict.rungs if "loss" in one.name] == ["not seen", "not seen"]
-    assert "w.log(loss=loss)" in rung(w, "the loss falls").text
+    assert [one.state for one in w.verdict.checks if "loss" in one.name] == ["not seen", "not seen"]
+    assert "w.log(loss=loss)" in check(w, "the loss falls").text
     assert w.verdict.broken is None
 
 
 def test_a_parameter_that_the_optimizer_lacks() -> None:
     model = mlp()
     w = regression(model, optimizer=torch.optim.SGD([*model[2].parameters(), *model[4].parameters()], lr=0.1))
-    assert w.verdict.broken == rung(w, "the optimizer owns it")
+    assert w.verdict.broken == check(w, "the optimizer owns it")
     assert {alert.path for alert in w.alerts if alert.kind == "not owned"} == {"0.weight", "0.bias"}
 
 
@@ -311,7 +311,7 @@ def test_a_parameter_without_a_gradient() -> None:
             return self.used(x) + self.unused(x).detach()
 
     w = regression(Half())
-    assert w.verdict.broken == rung(w, "every trained parameter gets a gradient")
+    assert w.verdict.broken == check(w, "every trained parameter gets a gradient")
     assert {alert.path for alert in w.alerts if alert.kind == "no gradient"} == {"unused.weight", "unused.bias"}
 
 
@@ -325,7 +325,7 @@ def test_a_module_that_is_never_called() -> None:
             return self.used(x)
 
     w = regression(Half())
-    called = rung(w, "every module is called")
+    called = check(w, "every module is called")
     assert called.state == "careful" and called.path == "unused"
 
 
@@ -344,7 +344,7 @@ def test_modules_whose_parameters_are_used_without_a_call() -> None:
             return self.head(self.attn(x, x, x)[0])
 
     model = Mixed()
-    called = rung(train(model, sgd(model), lambda: torch.randn(8, 3, 4), 12), "every module is called")
+    called = check(train(model, sgd(model), lambda: torch.randn(8, 3, 4), 12), "every module is called")
     assert called.state == "passed"
     assert called.text == "but idle, without parameters; attn.out_proj, tied, whose parameters are used without a call; frozen not called"
 
@@ -371,14 +371,14 @@ def test_accumulation_is_no_forgotten_zero_grad() -> None:
 def test_a_learning_rate_of_zero_moves_nothing() -> None:
     model = mlp()
     w = regression(model, optimizer=sgd(model, 0.0))
-    assert w.verdict.broken == rung(w, "it moves")
+    assert w.verdict.broken == check(w, "it moves")
 
 
 def test_what_bfloat16_loses() -> None:
     model = mlp().to(torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0)
     w = train(model, optimizer, lambda: torch.randn(8, 4, dtype=torch.bfloat16), 60)
-    assert w.verdict.broken == rung(w, "by enough for its dtype")
+    assert w.verdict.broken == check(w, "by enough for its dtype")
     assert "rounding" in kinds(w)
     history = w.record.history
     assert history.columns["stuck"][-1, history.row("2.weight", "update")] > 0.5
@@ -470,14 +470,14 @@ def test_a_loss_far_above_the_uniform_guess() -> None:
         model[0].weight.mul_(100)
     target = torch.randint(10, (64,))
     w = train(model, sgd(model, 1e-4), lambda: torch.randn(64, 4), 10, loss=lambda out: F.cross_entropy(out, target))
-    sensible = rung(w, "the loss is sensible")
+    sensible = check(w, "the loss is sensible")
     assert sensible.state == "careful" and "10" in sensible.text and "2.30" in sensible.text
 
 
 def test_a_loss_that_rises() -> None:
     model = nn.Linear(4, 1)
     w = train(model, torch.optim.SGD(model.parameters(), lr=0.01, maximize=True), lambda: torch.randn(64, 4), 100)
-    assert w.verdict.broken is None and rung(w, "the loss falls").state == "careful"  # it may be meant, as here
+    assert w.verdict.broken is None and check(w, "the loss falls").state == "careful"  # it may be meant, as here
 
 
 def test_an_alert_that_no_longer_holds_says_so() -> None:
@@ -592,7 +592,7 @@ def test_without_an_optimizer_the_first_that_holds_a_parameter_counts() -> None:
                 one(torch.randn(8, 4)).square().mean().backward()
                 optimizer.step()
     assert (w.record.steps, w.record.optimizer) == (15, "SGD")
-    assert rung(w, "it moves").state == "passed"
+    assert check(w, "it moves").state == "passed"
 
 
 def test_weights_changed_by_hand_are_steps_too() -> None:
@@ -605,8 +605,8 @@ def test_weights_changed_by_hand_are_steps_too() -> None:
                     parameter -= 0.1 * parameter.grad
                     parameter.grad = None
     assert w.record.steps == 29  # the last one ends with the next pass
-    assert rung(w, "the optimizer owns it").state == "not seen"
-    assert rung(w, "it moves").state == "passed"
+    assert check(w, "the optimizer owns it").state == "not seen"
+    assert check(w, "it moves").state == "passed"
     history = w.record.history
     updates = history.columns["low"][:, history.row("4.weight", "update")]
     assert np.isfinite(updates).any() and (updates[np.isfinite(updates)] < 0).any()
@@ -625,8 +625,8 @@ def test_a_parameter_forgotten_in_steps_by_hand_does_not_move(data: bool) -> Non
                         (parameter.data if data else parameter).sub_(0.1 * parameter.grad)
             model.zero_grad()
     assert w.record.steps == 14
-    assert rung(w, "it moves").state == "broken"
-    assert rung(w, "it moves").path == "2.weight"
+    assert check(w, "it moves").state == "broken"
+    assert check(w, "it moves").path == "2.weight"
 
 
 def test_where_nobody_steps_nothing_is_said_to_stand_still() -> None:
@@ -635,7 +635,7 @@ def test_where_nobody_steps_nothing_is_said_to_stand_still() -> None:
         for _ in range(15):
             model.zero_grad()
             model(torch.randn(8, 4)).square().mean().backward()
-    assert rung(w, "it moves").state == "not seen"
+    assert check(w, "it moves").state == "not seen"
 
 
 def test_several_optimizers_own_together() -> None:
@@ -649,7 +649,7 @@ def test_several_optimizers_own_together() -> None:
             for optimizer in reversed(both):
                 optimizer.step()
     assert w.record.steps == 12
-    assert rung(w, "the optimizer owns it").state == "passed"
+    assert check(w, "the optimizer owns it").state == "passed"
     assert not w.alerts
 
 
@@ -845,7 +845,7 @@ def test_a_loop_in_another_thread_is_seen() -> None:
         worker.start()
         worker.join()
     assert w.record.steps == 15 and w.record.samples == 15
-    assert rung(w, "every module is called").state == "passed"
+    assert check(w, "every module is called").state == "passed"
 
 
 # ---- faces

@@ -36,7 +36,7 @@ def test_no_fact_is_in_a_sentence(name: str, monkeypatch: pytest.MonkeyPatch) ->
     w = run()
     facts = conclusion(judged(replace(w.record, verdict=Verdict(()))))
     mute(monkeypatch)
-    assert findings.said(w.record.verdict.rungs[0]) in ("x", "x: x") and "x" in str(w.verdict)
+    assert findings.said(w.record.verdict.checks[0]) in ("x", "x: x") and "x" in str(w.verdict)
     assert conclusion(judged(replace(w.record, verdict=Verdict(())))) == facts == conclusion(w.record)
 
 

@@ -26,7 +26,7 @@ export interface Mending {
   advice: string;
 }
 
-export interface Rung extends Mending {
+export interface Check extends Mending {
   name: string;
   state: "passed" | "broken" | "careful" | "not seen";
   text: string;
@@ -69,7 +69,7 @@ export interface WatchPayload extends Headed {
   /** What was measured is this rank's part of a sharded model. */
   part: boolean;
   series: readonly Series[];
-  verdict: readonly Rung[];
+  verdict: readonly Check[];
   alerts: readonly Alert[];
   scalars: readonly { name: string; count: number; final: string; loss: boolean }[];
   units: readonly { path: string; read: string; units: number }[];

@@ -1,23 +1,23 @@
-/** The ladder from data to learning: what passed, and the first broken rung with its evidence and what mends it. */
+/** The checks from data to learning: what passed, and the first broken check with its evidence and what mends it. */
 import { button, element, lines, words } from "../elements";
 import { copyAndSay } from "../frame";
 import { cut } from "../names";
-import type { Mending, Rung } from "./data";
+import type { Mending, Check } from "./data";
 import type { Moment, Part, WatchContext } from "./part";
 import { refill } from "./refill";
 
-const SIGNS: Record<Rung["state"], readonly [sign: string, word: string]> = {
+const SIGNS: Record<Check["state"], readonly [sign: string, word: string]> = {
   passed: ["✓", "passed"], broken: ["✕", "broken"], careful: ["⚠", "careful"], "not seen": ["○", "not seen"],
 };
 
 export class VerdictPart implements Part {
   readonly element: HTMLElement;
-  readonly #list = element("ol", { class: "ladder" });
+  readonly #list = element("ol", { class: "checks" });
   readonly #context: WatchContext;
   readonly #go: (path: string) => void;
   #said = "";
 
-  /** `go` is called with the path of a rung that is pressed. */
+  /** `go` is called with the path of a check that is pressed. */
   constructor(context: WatchContext, go: (path: string) => void) {
     this.#context = context;
     this.#go = go;
@@ -30,22 +30,22 @@ export class VerdictPart implements Part {
     if (said === this.#said) return;
     this.#said = said;
     this.element.hidden = !verdict.length;
-    const broken = verdict.findIndex((rung) => rung.state === "broken");
-    refill(this.#list, verdict.map((rung, index) => this.#rung(rung, index === broken)));
+    const broken = verdict.findIndex((check) => check.state === "broken");
+    refill(this.#list, verdict.map((check, index) => this.#check(check, index === broken)));
   }
 
-  #rung(rung: Rung, first: boolean): HTMLElement {
-    const [sign, word] = SIGNS[rung.state];
-    const name = rung.path
-      ? button("", { class: "rung-name plain", title: `show ${cut(rung.path)}` }, () => this.#go(rung.path))
-      : element("span", { class: "rung-name" });
-    name.append(first ? element("b", {}, words(rung.name, "", 120)) : words(rung.name, "", 120));
-    const open = rung.state === "broken" || rung.state === "careful";
+  #check(check: Check, first: boolean): HTMLElement {
+    const [sign, word] = SIGNS[check.state];
+    const name = check.path
+      ? button("", { class: "check-name plain", title: `show ${cut(check.path)}` }, () => this.#go(check.path))
+      : element("span", { class: "check-name" });
+    name.append(first ? element("b", {}, words(check.name, "", 120)) : words(check.name, "", 120));
+    const open = check.state === "broken" || check.state === "careful";
     return element(
       "li",
-      { class: `rung ${rung.state.replace(" ", "-")}${first ? " first" : ""}`, "data-key": `${rung.name} ${rung.path}` },
+      { class: `check ${check.state.replace(" ", "-")}${first ? " first" : ""}`, "data-key": `${check.name} ${check.path}` },
       element("span", { class: "sign", role: "img", "aria-label": word, title: word }, sign),
-      element("div", {}, name, rung.text ? element("span", { class: "evidence" }, rung.state === "passed" ? " " : ": ", lines(rung.text, "", 400)) : null, open && (rung.fix || rung.advice) ? fixOf(rung, this.#context) : null),
+      element("div", {}, name, check.text ? element("span", { class: "evidence" }, check.state === "passed" ? " " : ": ", lines(check.text, "", 400)) : null, open && (check.fix || check.advice) ? fixOf(check, this.#context) : null),
     );
   }
 }

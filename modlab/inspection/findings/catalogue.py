@@ -11,9 +11,9 @@ from modlab.inspection.findings.grouping import pattern
 from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import Fact, Finding
 
-Check = Callable[[Subject], Iterator[Finding]]
+StaticCheck = Callable[[Subject], Iterator[Finding]]
 
-FINDINGS: tuple[Check, ...] = (
+FINDINGS: tuple[StaticCheck, ...] = (
     registration.uninitialized,
     registration.misspelt_constructors,
     registration.hidden,
@@ -30,7 +30,7 @@ FINDINGS: tuple[Check, ...] = (
     values.all_zero,
     hooks.doubled,
 )
-NOTES: tuple[Check, ...] = (
+NOTES: tuple[StaticCheck, ...] = (
     modes.mixed,
     modes.evaluating,
     hooks.edited,

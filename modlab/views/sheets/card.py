@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from modlab import wording
 from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
-from modlab.records.watch import Alert, Rung
+from modlab.records.watch import Alert, Check
 from modlab.views.sheets.layout import Block, Mark, Sheet
 from modlab.wording import cards
 
@@ -37,7 +37,7 @@ def _blocks(finding: Finding, mark: Mark) -> Iterator[Block]:
     if meaning := cards.means(finding):
         yield Block("means", meaning)
     for code, advice in wording.fixes(finding):
-        if code and isinstance(finding, (Alert, Rung)):  # whose advice adds to the code
+        if code and isinstance(finding, (Alert, Check)):  # whose advice adds to the code
             yield Block("do", code=code)
             yield Block(prose=advice)
         else:

@@ -53,7 +53,7 @@ def _sentence(here: WatchRecord, there: WatchRecord, alone: tuple[list[Alert], l
         strong = f"{here.steps:,} steps here and {there.steps:,} there:"
     broken = [_broken(record.verdict) for record in (here, there)]
     if broken[0] != broken[1]:
-        facts.append(f"the first broken rung is {broken[0]} here and {broken[1]} there")
+        facts.append(f"the first broken check is {broken[0]} here and {broken[1]} there")
     return strong, ("; ".join(facts) or "no alert of the one is missing in the other") + "."
 
 

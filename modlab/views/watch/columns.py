@@ -11,7 +11,7 @@ from modlab.records.watch import ScalarRecord, WatchRecord
 from modlab.views.findings import as_data
 from modlab.views.watch import layers
 
-SCHEMA = 2
+SCHEMA = 3
 """Of `Watch.to_dict`: 1 had the headline and the history alone."""
 
 NAMES = ("path", "role", "first", "last", "mean", "std", "low", "high", "l2", "zeros", "bad", "stuck", "ratio")
@@ -82,7 +82,7 @@ def of_conclusion(record: WatchRecord) -> dict[str, Any]:
             "ok": verdict.ok,
             "broken": verdict.broken.name if verdict.broken else None,
             "unseen": list(verdict.unseen),
-            "rungs": [as_data(one) for one in verdict.rungs],
+            "checks": [as_data(one) for one in verdict.checks],
             "findings": [as_data(one) for one in verdict.findings],
         },
         "alerts": [as_data(one) for one in record.alerts],

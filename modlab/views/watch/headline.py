@@ -8,7 +8,7 @@ import numpy as np
 
 from modlab import format, wording
 from modlab.records.finding import Finding
-from modlab.records.watch import Alert, Rung, ScalarRecord, WatchRecord
+from modlab.records.watch import Alert, Check, ScalarRecord, WatchRecord
 from modlab.views import sharding
 from modlab.views.watch import words
 
@@ -56,13 +56,13 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     found = wording.told(record.verdict.findings)
     if found and not (worst and words.mark(worst) == "broken" and found[0].severity != "broken"):
         return *_of_finding(found), False
-    careful = next((rung for rung in record.verdict.rungs if rung.state == "careful"), None)
+    careful = next((check for check in record.verdict.checks if check.state == "careful"), None)
     title = words.said(record.title, words.LONG_NAME)
     if careful and careful.name == FALLS:
         return f"The loss {'rises' if careful.kind == 'rises' else 'shows no trend'}:", [words.sentence(wording.arrow(careful.facts))], True
     if careful:
         where = f", {words.place(careful.path)}" if careful.path else ""
-        learns = any(rung.name == FALLS and rung.state == "passed" for rung in record.verdict.rungs)
+        learns = any(check.name == FALLS and check.state == "passed" for check in record.verdict.checks)
         strong = f"{title} learns, with one thing to look at:" if learns else f"One thing to look at in {title}:"
         return strong, [words.sentence(f"{careful.name}{where}: {wording.said(careful)}")], False
     return _well(record)
@@ -75,15 +75,15 @@ def _of_finding(found: list[Finding]) -> tuple[str, list[str]]:
     return _bold(found[0], strong, rest), [words.sentence(rest), *more]
 
 
-def _rest(rung: Rung) -> list[str]:
-    said = wording.said(rung)
+def _rest(check: Check) -> list[str]:
+    said = wording.said(check)
     return [words.sentence(said)] if said else []
 
 
-def _explains(alert: Alert, rung: Rung) -> bool:
-    """Whether a broken rung is what an alert says more closely: of the same module, and as bad as that."""
-    owner = rung.path.rpartition(".")[0]
-    return words.mark(alert) == "broken" and bool(rung.path) and alert.path in (rung.path, owner)
+def _explains(alert: Alert, check: Check) -> bool:
+    """Whether a broken check is what an alert says more closely: of the same module, and as bad as that."""
+    owner = check.path.rpartition(".")[0]
+    return words.mark(alert) == "broken" and bool(check.path) and alert.path in (check.path, owner)
 
 
 def _of_alert(worst: Alert, alerts: list[Alert], record: WatchRecord) -> tuple[str, list[str]]:
@@ -107,7 +107,7 @@ def _of_alert(worst: Alert, alerts: list[Alert], record: WatchRecord) -> tuple[s
 
 def _before(worst: Alert, record: WatchRecord) -> str:
     """The loss, if it was not finite while all modules still were: its own formula may overflow first."""
-    bad = next((rung for rung in record.verdict.rungs if rung.kind == "loss not finite"), None)
+    bad = next((check for check in record.verdict.checks if check.kind == "loss not finite"), None)
     if bad is None or bad.step is None or not 0 <= bad.step < worst.step:
         return ""
     return f"Before that, at step {bad.step:,}, the loss was not finite."
@@ -131,8 +131,8 @@ def _capital(finding: Finding, text: str) -> str:
 
 def _well(record: WatchRecord) -> tuple[str, list[str], bool]:
     """Nothing was found: in how many looks, and what was not looked at."""
-    rungs, title = record.verdict.rungs, words.said(record.title, words.LONG_NAME)
-    if not rungs or len(record.verdict.unseen) == len(rungs):
+    checks, title = record.verdict.checks, words.said(record.title, words.LONG_NAME)
+    if not checks or len(record.verdict.unseen) == len(checks):
         return f"{title} was watched for {format.plural(record.steps, 'step')}:", ["too few were measured for a verdict."], False
     so_far = " so far" if record.state == "running" else ""
     if record.samples < record.steps:
@@ -159,12 +159,12 @@ def _aside(record: WatchRecord) -> str:
 
 def loss(record: WatchRecord) -> str:
     """Whether it falls, in the numbers of the verdict."""
-    rung = next((rung for rung in record.verdict.rungs if rung.name == FALLS), None)
-    if rung is None or "last" not in rung.facts:
+    check = next((check for check in record.verdict.checks if check.name == FALLS), None)
+    if check is None or "last" not in check.facts:
         return ""
-    if "first" not in rung.facts:
-        return f"The last value of the loss is {words.number(float(rung.facts['last']))}."  # type: ignore[arg-type]
-    return f"The loss {'falls' if rung.state == 'passed' else 'goes'} {wording.travelled(rung.facts)}."
+    if "first" not in check.facts:
+        return f"The last value of the loss is {words.number(float(check.facts['last']))}."  # type: ignore[arg-type]
+    return f"The loss {'falls' if check.state == 'passed' else 'goes'} {wording.travelled(check.facts)}."
 
 
 def extremes(scalar: ScalarRecord) -> tuple[float, float]:

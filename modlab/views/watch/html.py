@@ -58,7 +58,7 @@ def _figures(pictures: list[tuple[str, str]]) -> str:
 def _verdict(entries: list[tuple[str, str, Finding]]) -> str:
     if not entries:
         return ""
-    return f'<ul class="modlab-rungs">\n{"".join(_entry(*entry) for entry in entries)}</ul>'
+    return f'<ul class="modlab-checks">\n{"".join(_entry(*entry) for entry in entries)}</ul>'
 
 
 def _entry(name: str, state: str, found: Finding) -> str:

@@ -213,7 +213,7 @@ def accused(record: WatchRecord) -> dict[str, str]:
     modules = {one.path for one in record.history.series if one.role in MODULES}
     found: dict[str, str] = {}
     said = [(alert.path, words.mark(alert)) for alert in record.alerts if not alert.over]
-    said += [(rung.path, rung.state) for rung in record.verdict.rungs if rung.state in ("broken", "careful") and rung.path]
+    said += [(check.path, check.state) for check in record.verdict.checks if check.state in ("broken", "careful") and check.path]
     said += [(one.path, one.severity) for one in record.verdict.findings if one.severity != "note" and one.path]
     for path, mark in said:
         layer = path if path in modules else path.rpartition(".")[0]

@@ -16,7 +16,7 @@ _TITLES = {"mean": "activation mean"}
 
 
 def of_watch(record: WatchRecord) -> str:
-    """The headline, the ladder, the alerts, the layers from their first sample to their last, and the remarks."""
+    """The headline, the checks, the alerts, the layers from their first sample to their last, and the remarks."""
     lines = [" ".join(headline.of_watch(record)).rstrip()]
     if record.steps:
         trained = f", trained by {words.said(record.optimizer)}" if record.optimizer else ""

@@ -17,9 +17,9 @@ SIGNS = {"passed": "✓", "broken": "✕", "careful": "⚠", "not seen": "○"}
 
 
 def entries(verdict: Verdict) -> list[tuple[str, str, Finding]]:
-    """The ladder, and below it what was found beside it: what is checked, its state, and what was found."""
-    ladder: list[tuple[str, str, Finding]] = [(rung.name, rung.state, rung) for rung in verdict.rungs]
-    return ladder + [(wording.title(one), one.severity, one) for one in wording.told(verdict.findings)]
+    """The checks, and below them what was found beside them: what is checked, its state, and what was found."""
+    checks: list[tuple[str, str, Finding]] = [(check.name, check.state, check) for check in verdict.checks]
+    return checks + [(wording.title(one), one.severity, one) for one in wording.told(verdict.findings)]
 
 
 def place_beside(finding: Finding) -> str:
