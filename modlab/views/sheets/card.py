@@ -38,10 +38,10 @@ def _blocks(finding: Finding, mark: Mark) -> Iterator[Block]:
         yield Block("means", meaning)
     for code, advice in wording.fixes(finding):
         if code and isinstance(finding, (Alert, Check)):  # whose advice adds to the code
-            yield Block("do", code=code)
+            yield Block("what to do", code=code)
             yield Block(prose=advice)
         else:
-            yield Block("do", advice, code)
+            yield Block("what to do", advice, code)
 
 
 def _places(finding: Finding) -> str:

@@ -174,7 +174,7 @@ def _details(seen: str, reason: str, fix: str, advice: str, places: tuple[str, .
     if reason:
         yield Block("why", reason)
     if fix or advice:
-        yield Block("do", prose=advice, code=fix)
+        yield Block("what to do", prose=advice, code=fix)
     if places:
         left = len(places) - PLACES
         listed = ", ".join(place or ROOT for place in places[:PLACES])
