@@ -64,7 +64,7 @@ def aligned(
     """
     ids: dict[tuple[object, ...], int] = {}
     trees = _Tree(left, called_left, told, ids), _Tree(right, called_right, told.values(), ids)
-    found = _Search(*trees)
+    found = _Pairing(*trees)
     found.descend("", "")
     for mine, theirs in told.items():
         found.descend(trees[0].name(mine), trees[1].name(theirs))
@@ -130,7 +130,7 @@ def _print(tensor: Tensor) -> bytes:
         return b""
 
 
-class _Search:
+class _Pairing:
     """Pairs two trees from the root down."""
 
     def __init__(self, left: _Tree, right: _Tree) -> None:

@@ -54,7 +54,7 @@ def of_model(model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     require_ready(model)
     require_repeatable(args, kwargs, "six times and more")
     require_restorable(model)
-    found = Experiment(unwrapped(model), args, kwargs)
+    found = ModePasses(unwrapped(model), args, kwargs)
     if found.model is not model:
         found.remarks.append(ALONE)
     return found.run()
@@ -108,7 +108,7 @@ def is_compiled(module: Module) -> bool:
     return "compiled" in marks.of_class(type(module)) or stores.contents(module).get("_compiled_call_impl") is not None
 
 
-class Experiment:
+class ModePasses:
     """The passes of one comparison, and what they tell."""
 
     def __init__(self, model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -42,13 +42,13 @@ def of_models(left: Module, right: Module, match: Match, args: tuple[Any, ...], 
         require_ready(model)
         require_restorable(model)
     require_repeatable(args, kwargs, "three times")
-    found = Trial(unwrapped(left), unwrapped(right), match, args, kwargs)
+    found = PairPasses(unwrapped(left), unwrapped(right), match, args, kwargs)
     if (left, right) != found.models:
         found.remarks.append(ALONE)
     return found.run()
 
 
-class Trial:
+class PairPasses:
     """The passes of both models, and what they tell."""
 
     def __init__(self, left: Module, right: Module, match: Match, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -15,14 +15,14 @@ from modlab.statistics.contents import as_array, blocks_of
 from modlab.statistics.memory import is_there, number_of
 
 
-class Cause(NamedTuple):
+class DecayCause(NamedTuple):
     """Of the elements that changed: how many by decay alone, and what is to be noted."""
 
     decayed: int = 0
     notes: tuple[Finding, ...] = ()
 
 
-NOTHING = Cause()
+NOTHING = DecayCause()
 
 
 class DecayTrace(NamedTuple):
@@ -56,7 +56,7 @@ def cause(
     group: dict[str, Any],
     momentum: DecayTrace | None,
     trace: DecayTrace | None = None,
-) -> Cause:
+) -> DecayCause:
     """Why a parameter changed in one step, as far as that is certain.
 
     Source: ``torch.optim.SGD`` and ``AdamW``: where the gradient and the momentum are zero, both leave ``p * (1 - lr * decay)``
@@ -91,9 +91,9 @@ def cause(
         decayed += int(np.count_nonzero(still & (speed == 0) & close)) if decay else 0
         coasted += int(np.count_nonzero(still & (speed != 0) & _is_coasting(left, speed, next_speed, group, eps)))
     if not coasted:
-        return Cause(decayed, (Finding("weight decay", facts={"decayed": decayed, "changed": changed}),) if decayed else ())
+        return DecayCause(decayed, (Finding("weight decay", facts={"decayed": decayed, "changed": changed}),) if decayed else ())
     kind = "momentum and weight decay" if decay else "momentum"
-    return Cause(decayed, (Finding(kind, facts={"coasted": coasted, "decayed": decayed, "changed": changed}),))
+    return DecayCause(decayed, (Finding(kind, facts={"coasted": coasted, "decayed": decayed, "changed": changed}),))
 
 
 def _fitting(state: DecayTrace | None, parameter: Tensor) -> DecayTrace | None:

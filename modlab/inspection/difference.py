@@ -13,7 +13,7 @@ from torch import Tensor
 
 from modlab.compat import is_leaf
 from modlab.inspection import loading, partial_moves, renames, weights
-from modlab.inspection.decay import Cause, DecayTrace, cause, kept
+from modlab.inspection.decay import DecayCause, DecayTrace, cause, kept
 from modlab.inspection.fingerprint import fingerprint
 from modlab.inspection.inventory import FLAG, GRADIENT, OPTIMIZER, RNG, STATE, Inventory, InventoryEntry, Key
 from modlab.inspection.same_shape import likeness
@@ -22,11 +22,11 @@ from modlab.inspection.tensor_difference import TensorDifference, contrast_of_ma
 from modlab.records.difference import (
     TENSORS,
     UNTIED,
+    ComparedPart,
     DifferenceRecord,
     DiffRecord,
     Loading,
     Renaming,
-    Scope,
 )
 from modlab.records.finding import Fact, Finding
 from modlab.records.sharding import Sharding
@@ -214,18 +214,18 @@ class InventoryDifference:
                 told["differs"] = True
         _judge(told, found, before, after)
 
-    def _cause(self, before: InventoryEntry, after: InventoryEntry, left: Tensor, right: Tensor) -> Cause:
+    def _cause(self, before: InventoryEntry, after: InventoryEntry, left: Tensor, right: Tensor) -> DecayCause:
         """By the gradient that the step used: it is still there afterwards, unless somebody has set it to None."""
         assert before.group is not None
         key = Key(GRADIENT, before.key.name)
         held = self._gradient(key)
         if held is not None and held.shape != left.shape:
-            return Cause()
+            return DecayCause()
         momentum = self._momentum(before)
         try:
             return cause(left, right, held, before.group, momentum, self._trace(before))
         except (RuntimeError, TypeError, NotImplementedError):  # a kind of tensor that cannot be cut or converted
-            return Cause()
+            return DecayCause()
 
     def _gradient(self, key: Key) -> Tensor | None:
         for side in self._slopes:
@@ -370,20 +370,20 @@ class InventoryDifference:
                 return loading.repaired(found, model.source, given, model, [one.code for one in renamings])
         return None
 
-    def _skipped(self) -> Iterator[Scope]:
+    def _skipped(self) -> Iterator[ComparedPart]:
         for one, other in ((self.before, self.after), (self.after, self.before)):
             if one.form in LOOSE and one.part:
                 more = f"; it also holds {', '.join(one.others[:4])}" if one.others else ""
-                yield Scope(f"of {one.title}, what stands under {one.part!r}{more}", compared=True)
+                yield ComparedPart(f"of {one.title}, what stands under {one.part!r}{more}", compared=True)
             if other.form in LOOSE and one.form in ("module", "snapshot"):
                 names = [e.path for e in one.entries if e.key.section == STATE and not e.saved]
                 if names:
                     more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
-                    yield Scope(f"{', '.join(names[:4])}{more}")
+                    yield ComparedPart(f"{', '.join(names[:4])}{more}")
             elif "snapshot" in (one.form, other.form):
                 alone = [_NAMES[name] for name in sorted(one.sections - other.sections) if name in _NAMES]
                 if alone:
-                    yield Scope(f"only one side has {' and '.join(alone)}")
+                    yield ComparedPart(f"only one side has {' and '.join(alone)}")
 
     def _remarks(self) -> Iterator[str]:
         yield from dict.fromkeys([*self.before.remarks, *self.after.remarks])

@@ -14,7 +14,7 @@ from modlab.statistics.memory import PLAIN, NoValuesError, require_values
 from modlab.statistics.wrappers import is_wrapper
 
 
-class _Place(NamedTuple):
+class _Span(NamedTuple):
     """Where a tensor lies in its memory, in bytes."""
 
     begin: int
@@ -87,7 +87,7 @@ def _excess(tensors: list[Tensor]) -> int:
     return max(0, sum(size for _, size in found) - covered)
 
 
-def _share(one: _Place, other: _Place | None) -> bool:
+def _share(one: _Span, other: _Span | None) -> bool:
     """Whether an element is certainly both's: the first or the last one of a tensor lies in another that has no gaps."""
     return other is not None and any(
         whole.dense and any(whole.begin <= byte < whole.end for byte in (part.begin, part.last))
@@ -95,7 +95,7 @@ def _share(one: _Place, other: _Place | None) -> bool:
     )
 
 
-def _place(tensor: Tensor) -> _Place | None:
+def _place(tensor: Tensor) -> _Span | None:
     """Where a tensor lies; None for one that has no memory, or none that can be told (meta, fake, a shell around others)."""
     try:
         if is_wrapper(tensor) or tensor.is_nested or tensor.layout is not torch.strided:
@@ -106,7 +106,7 @@ def _place(tensor: Tensor) -> _Place | None:
         size, begin = tensor.element_size(), int(tensor.storage_offset()) * tensor.element_size()
         steps = [(int(stride), int(length)) for stride, length in zip(tensor.stride(), tensor.size(), strict=True) if length > 1]
         last = begin + sum(stride * (length - 1) for stride, length in steps) * size
-        return _Place(begin, last, last + size, _has_no_gap(steps))
+        return _Span(begin, last, last + size, _has_no_gap(steps))
     except (NoValuesError, RuntimeError, NotImplementedError, TypeError):
         return None
 

@@ -38,7 +38,7 @@ LISTED = 40  # single names that a line of code may list
 Pair = tuple[InventoryEntry, InventoryEntry]
 
 
-class Rule(NamedTuple):
+class RenameRule(NamedTuple):
     """How names change.
 
     Attributes:
@@ -101,9 +101,9 @@ def match(
     return pairs, renamings
 
 
-def _best(left: Side, right: Side) -> Rule | None:
+def _best(left: Side, right: Side) -> RenameRule | None:
     """The rule that the most names follow; of two the one whose tensors have the same bits. A guess that another equals is none."""
-    found: list[tuple[tuple[int, int, int], Rule, dict[str, str]]] = []
+    found: list[tuple[tuple[int, int, int], RenameRule, dict[str, str]]] = []
     for rule in _rules(left, right):
         hits = _hits(rule, left, right)
         probed = sorted(hits, key=lambda pair: -len(left.entries[pair[0]].facts.shape or ()))[:PROBED]
@@ -120,7 +120,9 @@ def _best(left: Side, right: Side) -> Rule | None:
     return next((rule for score, rule, hits in found if score[0] or rule.sure or not _rivalled(score, hits, found)), None)
 
 
-def _rivalled(score: tuple[int, int, int], hits: dict[str, str], found: list[tuple[tuple[int, int, int], Rule, dict[str, str]]]) -> bool:
+def _rivalled(
+    score: tuple[int, int, int], hits: dict[str, str], found: list[tuple[tuple[int, int, int], RenameRule, dict[str, str]]]
+) -> bool:
     """Whether another rule, with as good a reason, gives some of these names to others."""
     for other, _, theirs in found:
         if other == score and theirs != hits and (theirs.keys() & hits.keys() or set(theirs.values()) & set(hits.values())):
@@ -128,7 +130,7 @@ def _rivalled(score: tuple[int, int, int], hits: dict[str, str], found: list[tup
     return False
 
 
-def _hits(rule: Rule, left: Side, right: Side) -> list[tuple[str, str]]:
+def _hits(rule: RenameRule, left: Side, right: Side) -> list[tuple[str, str]]:
     """Names that the rule leads to a name on the other side; that of a layer of another size only beside such that fit."""
     found = [(name, new) for name in left.entries if (new := rule.apply(name)) != name and new in right.entries]
     found = list({new: (name, new) for name, new in reversed(found)}.values())[::-1]
@@ -204,7 +206,7 @@ def _digest(entry: InventoryEntry) -> bytes | None:
 # ---- rules -----------------------------------------------------------------------------------------------------------------
 
 
-def _rules(left: Side, right: Side) -> list[Rule]:
+def _rules(left: Side, right: Side) -> list[RenameRule]:
     some = list(left.entries)[:: max(1, len(left.entries) // SAMPLE)][:SAMPLE]
     places, middles, ends = _prefixes(some, left, right)
     fronts = [_prefix(old, new) for old, new in places]
@@ -272,38 +274,38 @@ def _endings(some: list[str], left: Side, right: Side) -> list[tuple[str, str]]:
     return [pair for pair, times in votes.most_common(8) if times > 1]
 
 
-def _prefix(old: str, new: str) -> Rule:
+def _prefix(old: str, new: str) -> RenameRule:
     def apply(name: str) -> str:
         return new + name[len(old) :] if name.startswith(old) else name
 
     sure = {old, new} - {""} <= {f"{word}." for word in WRAPPERS}
     if not new:
-        return Rule("in front", old, new, apply, f"k.removeprefix({old!r})", sure)
+        return RenameRule("in front", old, new, apply, f"k.removeprefix({old!r})", sure)
     if not old:
-        return Rule("missing", old, new, apply, f"{new!r} + k", sure)
-    return Rule("called", old, new, apply, f"{new!r} + k.removeprefix({old!r}) if k.startswith({old!r}) else k")
+        return RenameRule("missing", old, new, apply, f"{new!r} + k", sure)
+    return RenameRule("called", old, new, apply, f"{new!r} + k.removeprefix({old!r}) if k.startswith({old!r}) else k")
 
 
-def _infix(old: str, new: str) -> Rule:
+def _infix(old: str, new: str) -> RenameRule:
     def apply(name: str) -> str:
         return f".{name}".replace(f".{old}", f".{new}")[1:]
 
-    return Rule("called everywhere" if new else "within", old, new, apply, f"f'.{{k}}'.replace({'.' + old!r}, {'.' + new!r})[1:]")
+    return RenameRule("called everywhere" if new else "within", old, new, apply, f"f'.{{k}}'.replace({'.' + old!r}, {'.' + new!r})[1:]")
 
 
-def _without(word: str) -> Rule:
+def _without(word: str) -> RenameRule:
     def apply(name: str) -> str:
         return ".".join(part for part in name.split(".") if part != word)
 
-    return Rule("within", f"{word}.", "", apply, f'".".join(p for p in k.split(".") if p != {word!r})', True)
+    return RenameRule("within", f"{word}.", "", apply, f'".".join(p for p in k.split(".") if p != {word!r})', True)
 
 
-def _suffix(old: str, new: str, *, sure: bool = True) -> Rule:
+def _suffix(old: str, new: str, *, sure: bool = True) -> RenameRule:
     def apply(name: str) -> str:
         return name[: len(name) - len(old)] + new if name == old or name.endswith(f".{old}") else name
 
     code = f"k.removesuffix({old!r}) + {new!r} if f'.{{k}}'.endswith({'.' + old!r}) else k"
-    return Rule("called", old, new, apply, code, sure)
+    return RenameRule("called", old, new, apply, code, sure)
 
 
 # ---- what no rule explains -------------------------------------------------------------------------------------------------
@@ -343,7 +345,7 @@ def _by_shapes(left: Side, right: Side) -> list[tuple[str, str]]:
 # ---- code ------------------------------------------------------------------------------------------------------------------
 
 
-def _code_of_rule(rule: Rule, hits: dict[str, str], names: list[str], variable: str) -> str:
+def _code_of_rule(rule: RenameRule, hits: dict[str, str], names: list[str], variable: str) -> str:
     """A comprehension, if it leaves alone what it should; else the names one by one."""
     if all(rule.apply(name) in (name, hits.get(name)) for name in names):
         return f"{variable} = {{{rule.code}: v for k, v in {variable}.items()}}"

@@ -164,7 +164,7 @@ class Loading:
 
 @format.printed
 @frozen
-class Scope:
+class ComparedPart:
     """A part of one side that was compared, or that was not; in words."""
 
     text: str
@@ -196,7 +196,7 @@ class DiffRecord:
     digests: bool = False
     renamings: tuple[Renaming, ...] = ()
     loading: Loading | None = None
-    skipped: tuple[Scope, ...] = ()
+    skipped: tuple[ComparedPart, ...] = ()
     remarks: tuple[str, ...] = ()
     stepped: bool = False
     own: bool = False

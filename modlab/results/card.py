@@ -13,7 +13,7 @@ from modlab.views.sheets.layout import Sheet
 from modlab.wording import cards
 
 
-class Card(RowsResult):
+class FindingCard(RowsResult):
     """One finding, explained. Made by ``.explain()`` of a finding, a check or an alert."""
 
     kind: ClassVar[str] = "finding"

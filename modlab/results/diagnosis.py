@@ -14,7 +14,7 @@ from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import DiagnosisRecord, ExperimentRecord
-from modlab.results.finding import Experiment, Mistake
+from modlab.results.finding import Experiment, FoundMistake
 from modlab.results.rows import RowsResult
 from modlab.views.findings import as_data
 from modlab.views.sheets import findings as view
@@ -101,14 +101,14 @@ class Diagnosis(RowsResult):
         self._model = structure.of_users(model).fingerprint
 
     @property
-    def findings(self) -> tuple[Mistake, ...]:
+    def findings(self) -> tuple[FoundMistake, ...]:
         """What is certain, the worst first."""
-        return tuple(map(Mistake.of, self.record.findings))
+        return tuple(map(FoundMistake.of, self.record.findings))
 
     @property
-    def notes(self) -> tuple[Mistake, ...]:
+    def notes(self) -> tuple[FoundMistake, ...]:
         """What is worth a look, and may be meant."""
-        return tuple(map(Mistake.of, self.record.notes))
+        return tuple(map(FoundMistake.of, self.record.notes))
 
     @property
     def experiments(self) -> tuple[Experiment, ...]:
@@ -122,7 +122,7 @@ class Diagnosis(RowsResult):
         return "broken" if "broken" in worst else "careful" if worst else "fine"
 
     @property
-    def records(self) -> Sequence[Mistake | Experiment]:
+    def records(self) -> Sequence[FoundMistake | Experiment]:
         """Findings, checks and notes, in the order of the view."""
         return (*self.findings, *self.experiments, *self.notes)
 
@@ -130,7 +130,7 @@ class Diagnosis(RowsResult):
         """Plain data: ``schema``, ``kind``, ``headline`` and ``records``: findings, checks and notes (docs/findings.md)."""
         return {**super().to_dict(), "schema": SCHEMA}
 
-    def _row(self, record: Mistake | Experiment) -> dict[str, Any]:
+    def _row(self, record: FoundMistake | Experiment) -> dict[str, Any]:
         return {**as_data(record), "reason": record.reason}
 
     def _sheet(self) -> Sheet:

@@ -23,7 +23,7 @@ class Mended(Worded):
         return fix_parts(self)[1]
 
 
-class Mistake(Mended):
+class FoundMistake(Mended):
     """One thing that was found."""
 
     __slots__ = ()

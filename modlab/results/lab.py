@@ -104,7 +104,7 @@ class Lab(Result):
     def __init__(self, model: Module, optimizers: tuple[Optimizer, ...]) -> None:
         super().__init__()
         self._optimizers = [ref(one) for one in optimizers]
-        self._pages: WeakSet[Page] = WeakSet()
+        self._pages: WeakSet[LabPage] = WeakSet()
         self._tracers: list[tuple[Tracer, Trace]] = []
         self._trace: Trace | None = None
         self._given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
@@ -351,7 +351,7 @@ class Lab(Result):
 
     def widget(self) -> View:
         """The view with the kernel behind it, which a notebook shows. Needs anywidget."""
-        page = Page(self)
+        page = LabPage(self)
         self._pages.add(page)
         return page.view
 
@@ -375,7 +375,7 @@ class Lab(Result):
         self.__dict__.update(state, _pages=WeakSet())
 
 
-class Page:
+class LabPage:
     """One view of a lab: it asks for a panel when that is opened, and is told what is new. It lives as long as its view.
 
     Args:

@@ -43,7 +43,7 @@ PROGRESS = 1.0
 """Seconds between two progress lines in a terminal."""
 
 
-class Watched(Protocol):
+class LiveWatch(Protocol):
     """What is shown: a watch."""
 
     code: str
@@ -83,7 +83,7 @@ class Stage(Protocol):
         """The watch has ended."""
 
 
-def stage(watch: Watched) -> Stage:
+def stage(watch: LiveWatch) -> Stage:
     """The one that fits: a notebook's output, or lines of text."""
     shell = notebook()
     if shell is not None:
@@ -102,12 +102,12 @@ def notebook() -> Any:
 class Output:
     """A cell's output: the widget while it runs, and the whole run at rest when it has ended."""
 
-    _latest: ClassVar[Watched | None] = None
+    _latest: ClassVar[LiveWatch | None] = None
     """The last one that ended: a page that was loaded anew meanwhile asks for it when the cell is over."""
 
-    def __init__(self, watch: Watched) -> None:
+    def __init__(self, watch: LiveWatch) -> None:
         self._watch = watch
-        self._pages = [Page(watch)]
+        self._pages = [WatchPage(watch)]
         self._handle: Any = None
 
     def begin(self) -> None:
@@ -119,14 +119,14 @@ class Output:
 
     def another(self) -> View:
         """One more view of the same watch."""
-        self._pages.append(Page(self._watch))
+        self._pages.append(WatchPage(self._watch))
         return self._pages[-1].view
 
     def update(self) -> None:
         """Send what is new."""
         self._push(self._pages)
 
-    def _push(self, pages: list[Page]) -> None:
+    def _push(self, pages: list[WatchPage]) -> None:
         """The same picture for all: it is taken once."""
         record, packed = self._watch.record, dict[Any, bytes]()
         for page in pages:
@@ -141,26 +141,26 @@ class Output:
             self._handle.update(self._watch)
 
 
-class Page:
+class WatchPage:
     """One view of a running watch: it gets what is new, and its buttons work while the cell runs.
 
     Args:
         watch: whose view it is.
     """
 
-    def __init__(self, watch: Watched) -> None:
+    def __init__(self, watch: LiveWatch) -> None:
         from modlab.results.widget import View  # a script has no use for either; and in the loop it would be late
         from modlab.views.watch import payload
 
         self.view, self._payload = View(watch, self._answer), payload
-        self._watch: Callable[[], Watched | None] = lambda: watch
+        self._watch: Callable[[], LiveWatch | None] = lambda: watch
         self._sent: tuple[Any, Marks] | None = None
         self._heard = False
         self._whole_at, self._gap = 0.0, GAP
         self._pictures = (0.0, 0), (0.0, 0)  # when, and of how many steps: two of those sent, at least `LATE` apart
         _answer_while_the_cell_runs(self.view)
 
-    def push(self, watch: Watched, record: WatchRecord, packed: dict[Marks | None, bytes]) -> None:
+    def push(self, watch: LiveWatch, record: WatchRecord, packed: dict[Marks | None, bytes]) -> None:
         """Send the slots that the page has not; all of them where their number changed otherwise.
 
         Args:
@@ -180,7 +180,7 @@ class Page:
             self._pictures = self._pictures[1], (now, record.steps)
         self.view.send({"action": "update"}, [packed[since]])
 
-    def rest(self, watch: Watched) -> None:
+    def rest(self, watch: LiveWatch) -> None:
         """The watch has ended, and its output stands without this: answer who asks late, and keep nothing alive for it."""
         self._watch = ref(watch)
         self.view.let_go()
@@ -220,7 +220,7 @@ def _answer_while_the_cell_runs(view: View) -> None:
 class Lines:
     """A quiet progress line; what goes wrong when it does; the verdict at the end, once."""
 
-    def __init__(self, watch: Watched) -> None:
+    def __init__(self, watch: LiveWatch) -> None:
         self._watch = watch
         self._rank = rank()
         self._told = 0

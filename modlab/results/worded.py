@@ -9,7 +9,7 @@ from modlab import wording
 from modlab.records.finding import Finding
 
 if TYPE_CHECKING:
-    from modlab.results.card import Card
+    from modlab.results.card import FindingCard
 
 
 class Worded(Finding):
@@ -32,7 +32,7 @@ class Worded(Finding):
         """Code or advice; nothing if there is none."""
         return wording.fix(self)
 
-    def explain(self) -> Card:
+    def explain(self) -> FindingCard:
         """What it rests on, what it means and what to do, as text and as a card in a notebook.
 
         >>> import modlab, torch
@@ -46,6 +46,6 @@ class Worded(Finding):
         do
           model[1].p = 0.1
         """
-        from modlab.results.card import Card  # what draws it is loaded when it is asked for
+        from modlab.results.card import FindingCard  # what draws it is loaded when it is asked for
 
-        return Card(self)
+        return FindingCard(self)

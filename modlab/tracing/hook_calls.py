@@ -129,7 +129,7 @@ class HookCalls:
                 call.mark("does", stage=stage.kind, nest="instead", now=call.odd)
                 return
             seen = call.inputs[len(call.inputs) - len(subject) :] if subject else ()
-            run = _Run(subject, seen, before, versions, after, call.outputs)
+            run = _HookRun(subject, seen, before, versions, after, call.outputs)
             nest = {} if result is None else _nest(stage, args, result, run)
             if nest.get("nest") == "into":
                 call.odd = type(result).__name__
@@ -174,7 +174,7 @@ class HookCalls:
         return call
 
 
-class _Run(NamedTuple):
+class _HookRun(NamedTuple):
     """What a hook could change, before and after: the things, what was seen of them, and copies."""
 
     subject: list[Leaf]
@@ -185,7 +185,7 @@ class _Run(NamedTuple):
     outputs: tuple[Seen, ...]
 
 
-def _doing(run: _Run, silent: bool, nested: bool) -> _Facts:
+def _doing(run: _HookRun, silent: bool, nested: bool) -> _Facts:
     """What a hook did to what it could change; `silent`: it returned nothing."""
     same = [id(thing) for _, thing, _ in run.subject] == [id(thing) for _, thing, _ in run.after]
     far = _far(run.before, run.after)
@@ -205,7 +205,7 @@ def _doing(run: _Run, silent: bool, nested: bool) -> _Facts:
     return {"change": "given back", "turns": turns}
 
 
-def _replacement(run: _Run, far: float | None) -> str:
+def _replacement(run: _HookRun, far: float | None) -> str:
     """How other tensors compare with those that were there."""
     shapes = [(old.sight.shape, new.sight.shape) for old, new in zip(run.seen, run.outputs, strict=False)]
     if far or len(run.seen) != len(run.outputs) or any(old != new for old, new in shapes):
@@ -213,7 +213,7 @@ def _replacement(run: _Run, far: float | None) -> str:
     return "same values" if far == 0 and _all_compared(run) else "not compared"
 
 
-def _all_compared(run: _Run) -> bool:
+def _all_compared(run: _HookRun) -> bool:
     """Whether each tensor that was replaced could be compared with what replaced it."""
     return all(
         old is new or (copy is not None and comparable(new, COPIED))
@@ -221,7 +221,7 @@ def _all_compared(run: _Run) -> bool:
     )
 
 
-def _turns(run: _Run) -> Iterator[str]:
+def _turns(run: _HookRun) -> Iterator[str]:
     """What else is otherwise than it was: size, kind of number, device; whether it "left" or "joined" the graph; each once."""
     found: dict[str, None] = {}
     for old, new in zip(run.seen, run.outputs, strict=False):
@@ -242,7 +242,7 @@ def _word(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _nest(stage: HookWrapper, args: tuple[Any, ...], result: Any, run: _Run) -> _Facts:
+def _nest(stage: HookWrapper, args: tuple[Any, ...], result: Any, run: _HookRun) -> _Facts:
     """What became of the container around the tensors; nothing where that is as it was."""
     if stage.kind in (TENSOR, ACCUMULATED):
         return {}

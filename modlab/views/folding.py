@@ -25,10 +25,10 @@ class FoldedRow:
 
 
 @dataclass(slots=True)
-class _Branch:
+class _Subtree:
     type: str = ""
     slots: dict[str, int] = field(default_factory=dict)
-    children: dict[str, _Branch] = field(default_factory=dict)
+    children: dict[str, _Subtree] = field(default_factory=dict)
 
 
 _PLACE = ("path", "owner", "owner_type", "position")
@@ -40,11 +40,11 @@ def fold(rows: Iterable[StateRecord]) -> tuple[list[FoldedRow], list[StateRecord
 
     Two walks through the trie give the order of the rows back: what is in the state_dict, and then what is not.
     """
-    root, signatures, known = _Branch(), list[StateRecord](), dict[object, int]()
+    root, signatures, known = _Subtree(), list[StateRecord](), dict[object, int]()
     for row in sorted(rows, key=attrgetter("position")):
         branch = root
         for part in row.owner.split(".") if row.owner else ():
-            branch = branch.children.setdefault(part, _Branch())
+            branch = branch.children.setdefault(part, _Subtree())
         branch.type = row.owner_type
         number = known.setdefault(_facts(row), len(signatures))
         if number == len(signatures):
@@ -55,7 +55,7 @@ def fold(rows: Iterable[StateRecord]) -> tuple[list[FoldedRow], list[StateRecord
     return list(nodes), signatures
 
 
-def _number(root: _Branch, nodes: dict[FoldedRow, int]) -> None:
+def _number(root: _Subtree, nodes: dict[FoldedRow, int]) -> None:
     """Give equal branches one number, children first; with an own stack, since networks can be deep."""
     numbers: dict[int, int] = {}
     stack = [(root, iter(root.children.values()))]

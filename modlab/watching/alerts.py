@@ -20,7 +20,7 @@ from modlab.watching.steps import Steps
 from modlab.watching.units import Units
 from modlab.watching.updates import MovedElsewhere
 from modlab.watching.watch_index import WatchIndex, Weight
-from modlab.watching.watched import Gradients
+from modlab.watching.watched import GradientNorms
 
 DEAD = 1_000
 """Inputs in a row on each of which a unit was zero, and its gradient too, before it is called dead."""
@@ -386,7 +386,7 @@ class Alerts:
             self._lasts(holds, kind, order[0], sample.step, {"first": first, "last": last}, Remedy("carry the gradient"))
 
     def _stuck(self, sample: Sample) -> None:
-        gradients = Gradients(self._index)
+        gradients = GradientNorms(self._index)
         for weight in self._index.weights:
             share = sample.stuck.get(weight.rows[2])
             if share is None or share != share:
@@ -408,7 +408,7 @@ class Alerts:
                 )
 
 
-def _faster(weight: Weight, gradients: Gradients) -> tuple[Remedy, ...]:
+def _faster(weight: Weight, gradients: GradientNorms) -> tuple[Remedy, ...]:
     """A greater learning rate, where that is what lacks: not where its gradient is next to nothing beside others."""
     return (SLOW,) if gradients.size(weight) > TINY * gradients.most else ()
 

@@ -19,7 +19,7 @@ import torch.nn.utils.clip_grad
 from modlab.compat import lock_for_forks
 
 
-class Listener(Protocol):
+class EngineListener(Protocol):
     """Who is told, in the thread that calls and before torch does its work. What it raises comes out of the user's call."""
 
     def due(self) -> bool:
@@ -32,7 +32,7 @@ class Listener(Protocol):
         """Gradients of this total norm are about to be scaled to at most `bound`."""
 
 
-_open: list[Listener] = []
+_open: list[EngineListener] = []
 _lock = lock_for_forks()
 
 
@@ -84,7 +84,7 @@ _PLACES = (
 )
 
 
-def listen(listener: Listener) -> None:
+def listen(listener: EngineListener) -> None:
     """Tell it from now on."""
     with _lock:
         if listener not in _open:
@@ -93,7 +93,7 @@ def listen(listener: Listener) -> None:
             place.put()
 
 
-def leave(listener: Listener) -> None:
+def leave(listener: EngineListener) -> None:
     """Tell it no more; with the last one, what was there is there again. May be called again."""
     with _lock:
         if listener in _open:

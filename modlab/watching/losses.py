@@ -130,7 +130,7 @@ class LossSite:
             self.total = None
 
 
-class Watch(Look, Protocol):
+class LossWatch(Look, Protocol):
     """What losses ask of the watch that they belong to."""
 
     closed: bool
@@ -164,7 +164,7 @@ class Losses:
         told: names under which something is logged that is compared with every site that had a value: no more is to be asked.
     """
 
-    def __init__(self, watch: Watch, index: WatchIndex, steps: Steps, schedule: Schedule) -> None:
+    def __init__(self, watch: LossWatch, index: WatchIndex, steps: Steps, schedule: Schedule) -> None:
         self.ends = self._watch = watch
         self._index, self._steps, self._schedule = index, steps, schedule
         self.sites: list[LossSite] = []

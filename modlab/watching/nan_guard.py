@@ -38,7 +38,7 @@ GLANCED = 0.15
 """Of the budget, what light looks may take: where steps are so quick that one in each takes more, only some are looked at."""
 
 
-class Watch(Look, Protocol):
+class GuardedWatch(Look, Protocol):
     """What is told of the passes that the guard sees."""
 
     closed: bool
@@ -77,7 +77,15 @@ class NaNGuard:
     """
 
     def __init__(
-        self, watch: Watch, model: Module, on_nan: str, index: WatchIndex, steps: Steps, schedule: Schedule, losses: Losses, alerts: Alerts
+        self,
+        watch: GuardedWatch,
+        model: Module,
+        on_nan: str,
+        index: WatchIndex,
+        steps: Steps,
+        schedule: Schedule,
+        losses: Losses,
+        alerts: Alerts,
     ) -> None:
         self.ends = self._watch = watch
         self._model, self._on_nan = ref(model), on_nan

@@ -25,7 +25,7 @@ UNTOLD = 5
 """Changes of the weights in a row of which an optimizer does not tell, that has told of a step before: from then on they are steps."""
 
 
-class Watch(Look, Protocol):
+class SteppedWatch(Look, Protocol):
     """What is told of the steps that are looked at."""
 
     closed: bool
@@ -65,7 +65,7 @@ class StepHooks:
         controls: what the page asks for between two steps.
     """
 
-    def __init__(self, watch: Watch, index: WatchIndex, steps: Steps, losses: Losses, guard: NaNGuard, controls: Controls) -> None:
+    def __init__(self, watch: SteppedWatch, index: WatchIndex, steps: Steps, losses: Losses, guard: NaNGuard, controls: Controls) -> None:
         self.ends = self._watch = watch
         self._index, self._steps, self._losses, self._guard, self._controls = index, steps, losses, guard, controls
         self._hooks = OptimizerHooks(self._begins, self._ended)

@@ -76,7 +76,7 @@ def _held(index: WatchIndex, member: Member) -> Iterator[str]:
 
 def _parameters(index: WatchIndex, steps: Steps, elsewhere: set[str]) -> Iterator[WatchedParameter]:
     still = {weight for weight in index.weights if _is_still(weight)}
-    gradients, rates = Gradients(index), _rates(steps) if still else {}
+    gradients, rates = GradientNorms(index), _rates(steps) if still else {}
     for weight, (tensor, size) in gradients.greatest.items():
         owner, slices = _owner(index, weight), weight.slices
         yield WatchedParameter(
@@ -146,7 +146,7 @@ def _rounding(dtype: torch.dtype) -> float:
     return min(ROUNDING * torch.finfo(dtype).eps, COARSE)
 
 
-class Gradients:
+class GradientNorms:
     """How large the gradients are: the greatest norm that each parameter's had in any sample; read once, when it is asked for."""
 
     def __init__(self, index: WatchIndex) -> None:

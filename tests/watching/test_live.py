@@ -14,7 +14,7 @@ from torch import nn
 import modlab
 from modlab.errors import QuestionError
 from modlab.results import live, widget
-from modlab.results.live import Output, Page
+from modlab.results.live import Output, WatchPage
 from modlab.views.watch import payload
 
 
@@ -177,7 +177,7 @@ def test_when_it_has_ended_a_late_page_is_answered_and_nothing_is_kept() -> None
 
 def test_a_question_that_makes_no_sense_is_an_answer() -> None:
     loop = Loop()
-    view = Page(loop.watch).view
+    view = WatchPage(loop.watch).view
     assert isinstance(view, Heard)
     assert "is no share" in view.ask("budget", budget="all", steps=0)["error"]
     assert "does not know" in view.ask("dance")["error"]
