@@ -1,4 +1,4 @@
-"""Private names of torch that modlab borrows: probed here, once, each with what stands in where a torch lacks it.
+"""Compatibility with torch's private names that modlab borrows: probed here, once, each with what stands in where a torch lacks it.
 
 ``docs/borrowed.md`` lists them, and the stores of ``nn.Module``, whose room is ``inspection/stores.py``. They are plain
 aliases: some are asked for every small tensor, where a call more would be felt.

@@ -4,10 +4,13 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
+
+import modlab
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "modlab"
@@ -139,6 +142,65 @@ def test_a_circle_is_seen_wherever_the_import_stands(text, tmp_path, monkeypatch
 def test_there_is_no_drawer():
     drawers = [label(path) for path in PACKAGE.rglob("*") if path.stem in DRAWERS]
     assert not drawers, f"{drawers}: a file is named by the noun it is about"
+
+
+PYTORCH = (torch, torch.nn, torch.nn.Module, torch.Tensor, torch.nn.utils, torch.autograd, torch.optim.Optimizer, torch.utils.data)
+ENDINGS = ("ations", "ation", "ings", "ies", "ing", "ions", "ion", "ed", "es", "s", "y", "e")
+
+
+def root_of(word: str) -> str:
+    """A word without its ending: ``hooks``, ``hooking``, ``hooked`` are one."""
+    word = word.lower()
+    return next((word.removesuffix(one) for one in ENDINGS if word.endswith(one) and len(word) - len(one) >= 3), word)
+
+
+def roots_in(names: Iterable[str]) -> set[str]:
+    return {root_of(word) for name in names for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)}
+
+
+TERMS = roots_in(name for thing in PYTORCH for name in dir(thing) if not name.startswith("_")) | roots_in(modlab.__all__)
+
+
+def coined(stem: str, docstring: str) -> list[str]:
+    """The words of a file's name that are neither PyTorch's nor a public name of ours, and that its docstring does not explain."""
+    said = {root[:5] for root in roots_in(re.findall(r"\w+", docstring))}
+    return [word for word in stem.split("_") if root_of(word) not in TERMS and root_of(word)[:5] not in said]
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if not path.stem.startswith("__")], ids=label)
+def test_a_file_s_docstring_explains_its_name(path):
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    unexplained = coined(path.stem, docstring)
+    assert not unexplained, (
+        f"{label(path)}: {unexplained} is no word of PyTorch's; its docstring, {docstring[:60]!r} …, must say what it is"
+    )
+
+
+def test_a_coined_name_is_seen():
+    assert coined("hooks", "") == coined("light_samples", "Samples that are light.") == []
+    assert coined("hideouts", "Where modules are hidden.") == ["hideouts"]
+    assert coined("glance_cache", "A cache.") == ["glance"]
+
+
+def twins(files: list[Path]) -> list[str]:
+    """Classes that have the name of another one which they do not derive from."""
+    found: dict[str, list[ast.ClassDef]] = {}
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(node)
+    named = {
+        name: sum(name not in {ast.unparse(base).rpartition(".")[2] for base in one.bases} for one in all_) for name, all_ in found.items()
+    }
+    return sorted(name for name, times in named.items() if times > 1)
+
+
+def test_a_class_name_stands_for_one_idea(tmp_path):
+    """A result may have the name of the record that it derives from."""
+    assert not twins(FILES)
+    (tmp_path / "a.py").write_text("class A: ...\nclass B: ...\nclass C: ...")
+    (tmp_path / "b.py").write_text("class A(records.A): ...\nclass B(A): ...")
+    assert twins([tmp_path / "a.py", tmp_path / "b.py"]) == ["B"]
 
 
 def test_import_brings_nothing_heavy():

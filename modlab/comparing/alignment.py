@@ -1,4 +1,4 @@
-"""Which module of one model stands for which of another: as the user says, by name, and by structure where names do not fit.
+"""The alignment of two models, which module stands for which: as the user says, by name, and by structure where names do not fit.
 
 Structure is the class, the shapes of the parameters, and the same of all children. The children of a Sequential are named by
 their places: where one was put in between, those after it have other names, and are found again as a sequence.

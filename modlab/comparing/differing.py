@@ -1,4 +1,4 @@
-"""Whether two modules certainly do something else with one input; not: whether they might."""
+"""Differing for certain: whether two modules do something else with one input; not: whether they might."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far what two calls took, or gave, is apart."""
+"""The divergence of two calls: how far what they took, or gave, is apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks between a module's own hooks: what each of them gave, and what the call gives once all of them have run.
+"""Probes between a module's own hooks: what each of them gave, and what the call gives once all of them have run.
 
 The listener sees what came in before any hook, and what ``forward`` returned. What the hooks make of it is seen by a hook that only
 looks, behind each of them, for the length of one pass.

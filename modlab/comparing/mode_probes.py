@@ -1,4 +1,4 @@
-"""Does a module act by its mode? Where its inputs differ already, it is called once more, with its own flag the other way."""
+"""Probes of a module's mode: where its inputs differ already, it is called once more, with its own flag the other way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two models on the same input and random numbers, matched by path: before and after quantization, fusion, a change of dtype, a port.
+"""Pairs of models on the same input and random numbers, matched by path: before and after quantization, fusion, a change of dtype, a port.
 
 Both run in the modes and under the autograd that they are in; the left one twice, to know what is its own noise.
 """

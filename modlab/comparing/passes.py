@@ -1,4 +1,4 @@
-"""One run of a model, call by call: what went in and out, how far that is from an earlier run, and who drew random numbers."""
+"""Passes of a model, call by call: what went in and out, how far that is from an earlier one, and who drew random numbers."""
 
 from __future__ import annotations
 

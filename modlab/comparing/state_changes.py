@@ -1,4 +1,4 @@
-"""What a pass moved, in words."""
+"""Changes of a model's state by a pass, in words."""
 
 from __future__ import annotations
 

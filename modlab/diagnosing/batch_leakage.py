@@ -1,4 +1,4 @@
-"""Whether samples of a batch see each other: what one output changes by when another sample's input does."""
+"""Leakage between the samples of a batch: what one output changes by when another sample's input does."""
 
 from __future__ import annotations
 

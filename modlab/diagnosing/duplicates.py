@@ -1,4 +1,4 @@
-"""What a copy of the model gives: one that loads the state_dict."""
+"""Duplicates of a model, and what they give: a copy that loads the state_dict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far two passes are apart."""
+"""Gaps: how far two passes are apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parameters a gradient arrives at."""
+"""The flow of gradients: which parameters one arrives at."""
 
 from __future__ import annotations
 

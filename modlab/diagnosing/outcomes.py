@@ -1,4 +1,4 @@
-"""How the checks that run the model write down what they saw."""
+"""Outcomes of the checks that run the model, and how they are written down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy learns one batch by heart."""
+"""Overfit one batch: a copy learns it by heart."""
 
 from __future__ import annotations
 

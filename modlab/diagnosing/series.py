@@ -1,4 +1,4 @@
-"""The classic checks that run the model: everything is as before afterwards, also where one of them fails."""
+"""The series of classic checks that run the model: everything is as before afterwards, also where one of them fails."""
 
 from __future__ import annotations
 

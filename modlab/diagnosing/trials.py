@@ -1,4 +1,4 @@
-"""One model on its bench: passes with the batch, and what they gave, in plain numbers and words."""
+"""Trials of one model on its bench: passes with the batch, and what they gave, in plain numbers and words."""
 
 from __future__ import annotations
 

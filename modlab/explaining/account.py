@@ -1,4 +1,4 @@
-"""What the code of one ``forward`` shows of the calls up to a place, and of the values between them."""
+"""An account of what ran: the calls that the code of one ``forward`` shows up to a place, and the values between them."""
 
 from __future__ import annotations
 

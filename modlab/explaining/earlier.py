@@ -1,4 +1,4 @@
-"""What ran before the place of an error, as the source of ``forward`` shows it; with the shapes that follow from those known.
+"""Earlier calls: what ran before the place of an error, as the source of ``forward`` shows it; with the shapes that follow from it.
 
 After the fact only the modules on the stack can be seen. But a call that stands above the line that failed has run, if the
 conditions before it held for certain; and its shapes are known where a local name still has its result, or where they follow.

@@ -1,4 +1,4 @@
-"""What a traceback shows, gathered for the rules that look at it. It lives as long as one explanation is made."""
+"""A failure: what a traceback shows, gathered for the rules that look at it. It lives as long as one explanation is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way through the code of a ``forward`` to the place where it stopped: which statements ran, with what, as far as that is certain.
+"""An interpreter of the code of a ``forward`` up to the place where it stopped: which statements ran, with what, as far as that is certain.
 
 What is certain is gone through as it ran: branches whose condition is known, each round of a loop over modules, methods of the
 same module. What is not is gone through once, and noted as what may have run.

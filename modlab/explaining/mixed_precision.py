@@ -1,4 +1,7 @@
-"""Dtypes that meet because a unit of FSDP2 computes in another one: its ``mp_policy`` casts, and the weights in memory are as they were."""
+"""Mixed precision: dtypes that meet because a unit of FSDP2 computes in another one.
+
+Its ``mp_policy`` casts, and the weights in memory are as they were.
+"""
 
 from __future__ import annotations
 

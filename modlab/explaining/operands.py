@@ -1,4 +1,4 @@
-"""The expression that failed → what stood in it. Nothing is called: names, attributes and constant places alone are followed."""
+"""The operands of the expression that failed. Nothing is called: names, attributes and constant places alone are followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which place of a Sequential failed, where it has one module in several."""
+"""Positions in a Sequential: which one failed, where it has one module in several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a value comes from: followed back through what leaves its width alone, as far as the source of the forwards proves it."""
+"""The provenance of a value, followed back through what leaves its width alone, as far as the source of the forwards proves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an expression in the code of a ``forward`` certainly stood for when it ran, without calling anything of the user's.
+"""Static evaluation: what an expression in the code of a ``forward`` certainly stood for when it ran, and nothing is called for it.
 
 Names that were given something once, plain attributes that nothing writes, sizes that are known; comparisons of plain values.
 Everything else is not known.

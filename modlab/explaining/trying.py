@@ -1,4 +1,4 @@
-"""An expression of a repair → does it run on the operands of the error? On stand-ins for them; no code of the user's is called."""
+"""Trying an expression of a repair: does it run on the operands of the error? On stand-ins for them; no code of the user's is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user's own code says above the line that failed: the call that made a thing, and that call with another argument."""
+"""What is written above the line that failed, by the user: the call that made a thing, and that call with another argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A class → its docstring, the signature of ``forward``, file, line and code."""
+"""The definition of a class: its docstring, the signature of ``forward``, file, line and code."""
 
 from __future__ import annotations
 

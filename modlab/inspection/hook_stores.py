@@ -1,4 +1,4 @@
-"""Where hooks are kept: one dict a kind, on each module, on each tensor, and for all modules. Also: taken out, and put back."""
+"""The stores of hooks: one dict a kind, on each module, on each tensor, and for all modules. Also: taken out, and put back."""
 
 from __future__ import annotations
 

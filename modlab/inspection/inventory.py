@@ -1,4 +1,4 @@
-"""What a side of a comparison holds, as one list of entries: of a module, an optimizer, a mapping, a file or a snapshot."""
+"""The inventory of a side of a comparison, as one list of entries: of a module, an optimizer, a mapping, a file or a snapshot."""
 
 from __future__ import annotations
 

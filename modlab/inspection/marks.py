@@ -1,4 +1,4 @@
-"""What is special about a module, in a word each, and which of eight categories its class belongs to."""
+"""Marks: what is special about a module, in a word each, and which of eight categories its class belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that are two, and lie in one memory: ``nn.Parameter(w.t())``. What is one tensor under two names is tied, and not this."""
+"""Overlaps of two tensors in one memory: ``nn.Parameter(w.t())``. What is one tensor under two names is tied, and not this."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a move to another dtype or device left where it was: what is not registered, and numbers that are no floats."""
+"""Partial moves to another dtype or device, and what they left where it was: what is not registered, and numbers that are no floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where what has several names has its first one."""
+"""Places: where what has several names has its first one."""
 
 from __future__ import annotations
 

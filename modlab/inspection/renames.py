@@ -1,4 +1,4 @@
-"""The same tensors under other names: by a rule that their names follow, else by their bits, else by their shapes."""
+"""Tensors that were renamed: by a rule that their names follow, else by their bits, else by their shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``module.name = value``: where ``Module.__setattr__`` would put it, or which error it would raise. Nothing is assigned.
+"""The route of ``module.name = value``: where ``Module.__setattr__`` would put it, or which error it would raise. Nothing is assigned.
 
 The decisions stand in the order in which torch takes them; its messages are given to the word.
 """

@@ -1,4 +1,4 @@
-"""How a line of code gets at a part of a model, whatever its name."""
+"""Spelling: how a line of code gets at a part of a model, whatever its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module → its folded tree, without ``named_*`` and without recursion.
+"""The structure of a module, its folded tree, without ``named_*`` and without recursion.
 
 One walk visits every module once. Each becomes a key, made of what its row would say and of its children's subtrees;
 equal keys are one subtree. Only at the end is it known what is owned more than once: the modules that hold such

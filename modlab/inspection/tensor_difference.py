@@ -1,4 +1,4 @@
-"""Two tensors → how far they are apart. Block by block, so that of two files of any size little is in memory."""
+"""The difference of two tensors, or how far they are apart. Block by block, so that of two files of any size little is in memory."""
 
 from __future__ import annotations
 

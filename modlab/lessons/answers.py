@@ -1,4 +1,4 @@
-"""What was said to a question, and what is to be said of it."""
+"""Answers: what was said to a question, and what is to be said of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The 36 things that people get wrong about modules, as a teacher would say them, each with the view that settles it."""
+"""Beliefs: the 36 things that people get wrong about modules, as a teacher would say them, each with the view that settles it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries a learner's answers from an old copy of a lesson into its new edition."""
+"""Carrying a learner's answers from an old copy of a lesson into its new edition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One page about a class: which of the 36 misconceptions its notebooks show, how many hold each, and the view that settles it."""
+"""A classroom on one page: which of the 36 misconceptions its notebooks show, how many hold each, and the view that settles it."""
 
 from __future__ import annotations
 

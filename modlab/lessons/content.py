@@ -1,4 +1,4 @@
-"""What a lesson is made of: questions with their usual wrong answers, tasks with starters, references and mistakes."""
+"""The content of a lesson: questions with their usual wrong answers, tasks with starters, references and mistakes."""
 
 from __future__ import annotations
 

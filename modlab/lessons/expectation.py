@@ -1,4 +1,4 @@
-"""An error that a lesson wants to show: it is caught, and shown as part of the lesson; where none comes, that is the error."""
+"""An expectation: the error that a lesson wants to show. It is caught, and shown as a part of it; where none comes, that is the error."""
 
 from __future__ import annotations
 

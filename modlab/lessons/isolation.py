@@ -1,4 +1,4 @@
-"""What a learner's code may leave behind: taken down before a check runs it, put back after, and told."""
+"""Isolation of a learner's code: what it may leave behind is taken down before a check runs it, put back after, and told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the contents of lessons are found: each in a file beside its notebook, the course's in its folder, a teacher's own in hers."""
+"""The lookup of a lesson's content: in a file beside its notebook, the course's in its folder, a teacher's own in hers."""
 
 from __future__ import annotations
 

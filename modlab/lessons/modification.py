@@ -1,4 +1,4 @@
-"""Turn a knob, see what changes: one line of code with a blank in it, run for each of some values, and shown side by side."""
+"""A modification, and what changes by it: one line of code with a blank in it, run for each of some values, and shown side by side."""
 
 from __future__ import annotations
 

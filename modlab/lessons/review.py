@@ -1,4 +1,4 @@
-"""What a learner missed so far, read from her own notebooks; nothing leaves the machine."""
+"""A review of what a learner missed so far, read from her own notebooks; nothing leaves the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view with what had been predicted of it."""
+"""Seeing: a view with what had been predicted of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tries a lesson's own content: its answers are true, its references pass, and its mistakes are known by name.
+"""A self-test of a lesson's own content: its answers are true, its references pass, and its mistakes are known by name.
 
 The course's own tests stand on this, and so does `lessons check`: what it lets pass, a teacher's lesson may do too.
 """

@@ -1,4 +1,4 @@
-"""A teacher's own lesson, to start from: a notebook and the file of its questions and tasks, which already work."""
+"""The template of a teacher's own lesson: a notebook and the file of its questions and tasks, which already work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs side by side: of one model in its two modes, or of two models; one record for each module."""
+"""A comparison of two runs side by side: of one model in its two modes, or of two models; one record for each module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a class from its source."""
+"""The definition of a class, as far as its source tells."""
 
 from __future__ import annotations
 

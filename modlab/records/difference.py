@@ -1,4 +1,4 @@
-"""What has changed between two states: one row for each tensor, flag, setting and random generator."""
+"""A difference, or what has changed between two states: one row for each tensor, flag, setting and random generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a call failed: what did not fit, where, what was on the way there, and what mends it."""
+"""The explanation of a failed call: what did not fit, where, what was on the way there, and what mends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a tensor lies over the ranks of a process group, and what holds a module that lies so."""
+"""Sharding: how a tensor lies over the ranks of a process group, and what holds a module that lies so."""
 
 from __future__ import annotations
 

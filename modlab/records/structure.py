@@ -1,4 +1,4 @@
-"""What a module tree is made of: plain, frozen, and stored folded (equal subtrees once, runs of them as one)."""
+"""The structure of a module tree: plain, frozen, and stored folded (equal subtrees once, runs of them as one)."""
 
 from __future__ import annotations
 

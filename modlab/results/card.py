@@ -1,4 +1,4 @@
-"""``finding.explain()``: what a finding rests on, what it means, and what to do."""
+"""The card of ``finding.explain()``: what a finding rests on, what it means, and what to do."""
 
 from __future__ import annotations
 

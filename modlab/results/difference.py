@@ -1,4 +1,4 @@
-"""``modlab.diff(before, after)``: what changed between two states."""
+"""The difference that ``modlab.diff(before, after)`` gives: what changed between two states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``%load_ext modlab``: a module as the last line of a cell shows its tree, and an error of a model is explained below its traceback.
+"""The extension ``%load_ext modlab``: a module as a cell's last line shows its tree, and an error of a model is explained below it.
 
 ``%unload_ext modlab`` ends both. What an explanation needs is imported with this file (a tenth of a second), so that the first error is
 explained as quickly as any other.

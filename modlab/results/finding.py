@@ -1,4 +1,4 @@
-"""What a diagnosis found, as a user holds it."""
+"""Findings of a diagnosis, as a user holds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a running watch is shown: under the cell of a notebook, on the error stream of a script, or nowhere."""
+"""Live views of a running watch: under the cell of a notebook, on the error stream of a script, or nowhere."""
 
 from __future__ import annotations
 

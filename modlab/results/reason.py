@@ -1,4 +1,4 @@
-"""Why a parameter has a gradient or none, as a user holds it: with its words."""
+"""The reason why a parameter has a gradient or none, as a user holds it: with its words."""
 
 from __future__ import annotations
 

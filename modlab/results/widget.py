@@ -1,4 +1,4 @@
-"""The live host: an anywidget that draws the same view and lets the page ask the kernel.
+"""The widget, the live host: an anywidget that draws the same view and lets the page ask the kernel.
 
 Nothing big stands in a synced trait (it would be written into saved notebooks): the page says hello and gets the payload
 as a message. An error is an answer.

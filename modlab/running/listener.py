@@ -1,4 +1,4 @@
-"""One pair of global module hooks, for all that see every call of a module. Nothing is put on a module."""
+"""The listener: one pair of global module hooks, for all that see every call of a module. Nothing is put on a module."""
 
 from __future__ import annotations
 

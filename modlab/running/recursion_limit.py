@@ -1,4 +1,4 @@
-"""Room on Python's stack: a global module hook costs each level of a model one frame more, and a deep one must run all the same."""
+"""The recursion limit, raised: a global module hook costs each level of a model one frame more, and a deep one must run all the same."""
 
 from __future__ import annotations
 

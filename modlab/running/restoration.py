@@ -1,4 +1,4 @@
-"""Everything of a model's that a forward pass can change: taken down once, told apart and put back after each pass.
+"""Restoration of everything of a model's that a forward pass can change: taken down once, told apart and put back after each pass.
 
 The modules run with their own tensors, since copies would not be seen by who else holds them (a recurrent layer keeps a list of
 its weights). Bits are written back only where they differ, past autograd, and the version counter with them, so that a graph that

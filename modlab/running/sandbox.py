@@ -1,4 +1,4 @@
-"""A model is run, and everything is as before afterwards: also when an error or an interrupt ends it, and when one arrives meanwhile.
+"""A sandbox, in which a model is run: everything is as before afterwards, also when an error or an interrupt ends it or comes meanwhile.
 
 An interrupt (■ in a notebook, Ctrl-C) may arrive between any two steps of Python. What is put back here is put back to the end,
 and the interrupt goes on from there. Autograd's mode is set by functions of C, at whose ends none arrives.

@@ -1,4 +1,4 @@
-"""What a tensor of any kind holds, as plain tensors; and these as blocks of numbers that numpy can read."""
+"""The contents of a tensor of any kind, as plain tensors; and these as blocks of numbers that numpy can read."""
 
 from __future__ import annotations
 

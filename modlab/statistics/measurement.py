@@ -1,4 +1,4 @@
-"""From a tensor of any kind to its record, without a trace on the tensor, its graph, the random state or the user's modes."""
+"""The measurement of a tensor of any kind, its record, without a trace on the tensor, its graph, the random state or the user's modes."""
 
 from __future__ import annotations
 

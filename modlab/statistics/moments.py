@@ -1,4 +1,4 @@
-"""Sums, extrema and counts of a block of numbers, and of two sets of numbers together."""
+"""Moments: sums, extrema and counts of a block of numbers, and of two sets of numbers together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of many values a histogram rests on: evenly spread, the same ones every time, without a random number."""
+"""Sampling: which of many values a histogram rests on. Evenly spread, the same ones every time, without a random number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor of torch.distributed → how it lies over the ranks. No rank is asked."""
+"""The sharding of a tensor of torch.distributed: how it lies over the ranks. No rank is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor that is a shell around others (torchao's weights, jagged tensors): what is inside, and which values it stands for."""
+"""Wrappers: tensors that are a shell around others (torchao's weights, jagged tensors): what is inside, and which values it stands for."""
 
 from __future__ import annotations
 

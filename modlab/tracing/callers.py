@@ -1,4 +1,4 @@
-"""Who called: the line of the user's, and what lies between it and here. One walk up the frames tells all."""
+"""Callers: the line of the user's, and what lies between it and here. One walk up the frames tells all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a module by its class alone, found out once for each class in a trace: it is asked at every call."""
+"""Facts that hold of a module by its class alone, found out once for each class in a trace: they are asked for at every call."""
 
 from __future__ import annotations
 

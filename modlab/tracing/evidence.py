@@ -1,4 +1,4 @@
-"""What the events prove of the exception that ended a trace: it counts for more than what the traceback makes likely."""
+"""Evidence of the events about the exception that ended a trace: it counts for more than what the traceback makes likely."""
 
 from __future__ import annotations
 

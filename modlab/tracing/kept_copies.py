@@ -1,4 +1,4 @@
-"""Copies of tensors, for those who asked for them, and to say by how much something changed."""
+"""Copies of tensors that are kept, for those who asked for them, and to say by how much something changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tensor was computed from, as far as the events tell: by the numbers of the tensors that went in and came out."""
+"""The lineage of a tensor: what it was computed from, as far as the events tell, by the numbers of tensors in and out."""
 
 from __future__ import annotations
 

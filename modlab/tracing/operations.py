@@ -1,4 +1,4 @@
-"""The functions of torch that a model calls between its modules, and what they do to the graph."""
+"""Operations: the functions of torch that a model calls between its modules, and what they do to the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace that has ended, before anybody has read it."""
+"""Pending events: a trace that has ended, before anybody has read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks on tensors at work: those that parameters and inputs have, and those that any tensor gets while a trace runs.
+"""Wrappers of hooks on tensors at work: those that parameters and inputs have, and those that any tensor gets while a trace runs.
 
 What hangs on the nodes of the graph, or on tensors that were made before and are no inputs, cannot be seen.
 """

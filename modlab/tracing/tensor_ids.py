@@ -1,4 +1,4 @@
-"""Tensors that a trace has met: which is which, and what was measured of each. None is kept alive."""
+"""Ids of the tensors that a trace has met: which is which, and what was measured of each. None is kept alive."""
 
 from __future__ import annotations
 

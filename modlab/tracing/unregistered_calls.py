@@ -1,4 +1,4 @@
-"""Modules that are called and not part of the model: nobody keeps them, so what is known by their identity goes with them."""
+"""Calls of unregistered modules: nobody keeps them, so what is known by their identity goes with them."""
 
 from __future__ import annotations
 

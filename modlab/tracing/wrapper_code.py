@@ -1,4 +1,4 @@
-"""What FSDP and DDP do around a model's modules, in hooks and in their own ``forward``: one row for each, whatever runs in it.
+"""The code of wrappers, FSDP and DDP, around a model's modules, in hooks and in their own ``forward``: one row for each.
 
 Buffers that they gather into, copies and collectives are no functions of the user's: they are neither told nor measured.
 """

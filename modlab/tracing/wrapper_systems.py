@@ -1,4 +1,4 @@
-"""Whose machinery around a model's modules a piece of torch.distributed's code is."""
+"""Wrapper systems: whose machinery around a model's modules a piece of torch.distributed's code is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A difference as bars: how far each tensor is from what it was."""
+"""A difference as a figure of bars: how far each tensor is from what it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a module or a row beyond its columns, in words that text and HTML share. Users' names come out clean."""
+"""Facts of a module or a row beyond its columns, in words that text and HTML share. Users' names come out clean."""
 
 from __future__ import annotations
 

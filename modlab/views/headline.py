@@ -1,4 +1,4 @@
-"""The one sentence that every result opens with: its subject first, then the most surprising fact."""
+"""The headline, the one sentence that every result opens with: its subject first, then the most surprising fact."""
 
 from __future__ import annotations
 

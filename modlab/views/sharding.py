@@ -1,4 +1,4 @@
-"""How a tensor lies over the ranks, and what FSDP and DDP make of a module, in words that all faces share."""
+"""Sharding in words that all faces share: how a tensor lies over the ranks, and what FSDP and DDP make of a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Along which dimension of an activation its units lie: told from the module that made it, and from what the graph did since."""
+"""The axes of an activation along which its units lie: told from the module that made it, and from what the graph did since."""
 
 from __future__ import annotations
 

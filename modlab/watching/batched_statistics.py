@@ -1,4 +1,4 @@
-"""Many tensors measured at once: they are joined and share each pass of numpy, so a small one costs a few microseconds.
+"""Statistics of many tensors at once: they are joined and share each pass of numpy, so a small one costs a few microseconds.
 
 Those of an accelerator are joined and measured there, and read back together.
 """

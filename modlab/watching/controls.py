@@ -1,4 +1,4 @@
-"""What the page asks of a running loop: flags alone, set in another thread and read between two steps."""
+"""The controls of a running loop, as the page asks for them: flags alone, set in another thread and read between two steps."""
 
 from __future__ import annotations
 

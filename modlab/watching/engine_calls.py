@@ -1,4 +1,4 @@
-"""What ``backward()`` is called on, and what ``clip_grad_norm_`` clips: torch has no hook for either.
+"""Calls of autograd's engine and of clipping, ``backward()`` and ``clip_grad_norm_``, and on what: torch has no hook for either.
 
 Both end in a function of torch's own, under a name that is private to torch. While a watch is open a function of ours stands under that
 name, tells, and calls torch's. The public functions stay the very objects that they were, however a user has imported them. Who has put

@@ -1,4 +1,4 @@
-"""What a watch has found beside the checks, and what it did not look at: facts, without a sentence."""
+"""Findings of a watch beside the checks, and what it did not look at: facts, without a sentence."""
 
 from __future__ import annotations
 

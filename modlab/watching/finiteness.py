@@ -1,4 +1,4 @@
-"""Whether a step went wrong: NaN and infinities are looked for where every gradient passes, for some microseconds a step.
+"""Finiteness: NaN and infinities are looked for where every gradient passes, for some microseconds a step.
 
 That is the gradient of the outputs, and the gradients of one or two small parameters of the layers that are called first. One more
 parameter is looked at in turn, so that what goes wrong in one place alone is found in the end, too.

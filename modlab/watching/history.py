@@ -1,4 +1,4 @@
-"""The statistics of all series over time, in bounded memory."""
+"""The history of a watch: the statistics of all series over time, in bounded memory."""
 
 from __future__ import annotations
 

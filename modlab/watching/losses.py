@@ -1,4 +1,4 @@
-"""The loss, found: what ``backward()`` is called on, kept apart by who calls it; with it the learning rates and how gradients are clipped.
+"""Losses, found by what ``backward()`` is called on, and kept apart by who calls it; with them learning rates and clipping.
 
 The loss of a step is the sum of what ``backward()`` was called on at one place of the code before an optimizer made its next step, for
 the gradient is that sum's. Of a closure that is evaluated several times in a step it is the first value; what a scaler multiplied it

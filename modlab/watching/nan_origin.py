@@ -1,4 +1,4 @@
-"""A recorded pass → the first module or function in it that made numbers that are not finite from finite ones.
+"""The origin of a NaN in a recorded pass: the first module or function in it that made numbers that are not finite from finite ones.
 
 The way is walked backwards: from an output that is not finite to the event that made it, from there to what that took. So what
 is infinite on purpose, as a mask of attention is, and does no harm, is not named.

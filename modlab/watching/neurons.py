@@ -1,4 +1,4 @@
-"""A small net as units and weights: its layers in order, and what they hold over time."""
+"""The neurons and weights of a small net: its layers in order, and what they hold over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that were computed where their tensors lie, on their way here: joined, one copy a device, for which nobody waits.
+"""Readback of numbers that were computed where their tensors lie: joined, one copy a device, for which nobody waits.
 
 All that a watch reads of an accelerator comes through `Copy`; what lies on the CPU is simply there.
 """

@@ -1,4 +1,4 @@
-"""One step that is looked at: every module's output and its gradient, every parameter, its gradient and what the step adds to it.
+"""A sample is one step that is looked at: every module's output and its gradient, every parameter, its gradient and its update.
 
 All is measured on the spot; of tensors nothing is kept beyond the step, and nothing is put on a module. What an accelerator measured
 is read later, when it is there (`ReadBack`).

@@ -1,4 +1,4 @@
-"""When to look: the first steps densely, and then as often as a share of the loop's time allows."""
+"""The schedule of looks: the first steps densely, and then as often as a share of the loop's time allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The activations of a compiled model, by running it once more: eagerly, after the step, on a part of the batch, and without a trace."""
+"""A shadow pass runs a compiled model once more for its activations: eagerly, after the step, on a part of the batch, without a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which steps each slot of a history covers; when there are too many slots, each two become one."""
+"""Time slots of a history, and which steps each covers; when there are too many, each two become one."""
 
 from __future__ import annotations
 

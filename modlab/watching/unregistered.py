@@ -1,4 +1,4 @@
-"""Weights in Python lists and other places where PyTorch does not see them, that get gradients, and that no optimizer holds."""
+"""Unregistered weights, in lists and other places where PyTorch does not see them, that get gradients, and that no optimizer holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks that run a model saw, in English: what was seen, and what follows from it."""
+"""Experiments, the checks that run a model, in English: what was seen, and what follows from it."""
 
 from __future__ import annotations
 

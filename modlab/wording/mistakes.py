@@ -1,4 +1,4 @@
-"""What a diagnosis finds, in English: of each kind what is wrong with what, why PyTorch lets it pass, and what a view calls it."""
+"""Mistakes that a diagnosis finds, in English: of each kind what is wrong with what, why PyTorch lets it pass, and what a view calls it."""
 
 from __future__ import annotations
 

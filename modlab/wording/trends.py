@@ -1,4 +1,4 @@
-"""From where to where a curve goes, and what the two numbers are: a person shall find them on the curve."""
+"""Trends: from where to where a curve goes, and what the two numbers are. A person shall find them on the curve."""
 
 from __future__ import annotations
 

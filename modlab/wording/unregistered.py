@@ -1,4 +1,4 @@
-"""Why PyTorch does not see a module or a tensor, and what becomes of it, in English."""
+"""Unregistered modules and tensors, in English: why PyTorch does not see them, and what becomes of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and state_dicts: keys, shapes, and what ``torch.load`` refuses."""
+"""Checkpoints, files and state_dicts: keys, shapes, and what ``torch.load`` refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ``torch.autograd.Function`` of the user's whose backward does not give what forward took."""
+"""Derivatives of the user's own: a ``torch.autograd.Function`` whose backward does not give what forward took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be shared evenly: channels by the groups of a convolution or the places of a shuffle, a dimension that is halved."""
+"""Divisors: what cannot be shared evenly, such as channels by the groups of a convolution, or a dimension that is halved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an optimizer or a scheduler is made with and does not take: a negative number, a model."""
+"""Hyper-parameters: what an optimizer or a scheduler is made with and does not take. A negative number, a model."""
 
 from __future__ import annotations
 

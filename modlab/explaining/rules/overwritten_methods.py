@@ -1,4 +1,4 @@
-"""A value that was assigned over a method: ``net.train = False``, and then ``net.train()``."""
+"""Overwritten methods: ``net.train = False``, and then ``net.train()``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stack that is full: a module that calls itself, modules that hold one another, and modules nested too deep."""
+"""Recursion fills the stack: a module that calls itself, modules that hold one another, and modules nested too deep."""
 
 from __future__ import annotations
 

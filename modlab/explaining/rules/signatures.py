@@ -1,4 +1,4 @@
-"""Arguments that a layer's constructor, or a method of the user's, was not given."""
+"""Signatures: arguments that a layer's constructor, or a method of the user's, was not given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the code of a module does with one of its attributes, its constructor apart."""
+"""Accesses: what the code of a module does with one of its attributes, its constructor apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All checks of a model at rest, in the order in which their findings are told."""
+"""The catalogue of all checks of a model at rest, in the order in which their findings are told."""
 
 from __future__ import annotations
 

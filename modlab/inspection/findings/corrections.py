@@ -1,4 +1,4 @@
-"""Where the line stands that registers something: in the user's constructor, on a module of a library's, or around a container."""
+"""Corrections, and where they belong: what registers stands in the user's constructor, on a library's module, or around a container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch's own layers by what they do, for ``issubclass``; lazy ones derive from these."""
+"""Families of torch's own layers by what they do, for ``issubclass``; lazy ones derive from these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks look at: the modules and tensors of a model, each once under its first name, and its optimizers."""
+"""The subject of the checks: the modules and tensors of a model, each once under its first name, and its optimizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are no checkpoints of PyTorch's: what they are, by their first bytes, and what reads them. Their bytes are not quoted."""
+"""Foreign files, no checkpoints of PyTorch's: what they are, by their first bytes, and what reads them. Their bytes are not quoted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor as a file describes it, and the bytes that it would be read from."""
+"""A stored tensor as a file describes it, and the bytes that it would be read from."""
 
 from __future__ import annotations
 

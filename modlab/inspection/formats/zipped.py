@@ -1,4 +1,4 @@
-"""A zip archive whose directory is read with care: how large it may be, and where an entry's bytes lie. Nothing is unpacked."""
+"""A zipped archive, whose directory is read with care: how large it may be, and where an entry's bytes lie. Nothing is unpacked."""
 
 from __future__ import annotations
 

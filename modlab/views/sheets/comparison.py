@@ -1,4 +1,4 @@
-"""Two runs side by side along the tree: both outputs, how far they are apart, and what each module has to do with it."""
+"""A comparison as a sheet, along the tree: both outputs, how far they are apart, and what each module has to do with it."""
 
 from __future__ import annotations
 

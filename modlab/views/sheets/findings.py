@@ -1,4 +1,4 @@
-"""A diagnosis as a sheet: what is certain, what the checks with a batch gave, and, folded, what may be worth a look."""
+"""The findings of a diagnosis as a sheet: what is certain, what the checks with a batch gave, and, folded, what may be worth a look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sheet as the page gets it. What is empty is left out; ``js/src/sheet/sheet.ts`` fills it in again."""
+"""The payload of a sheet for the page. What is empty is left out; ``js/src/sheet/sheet.ts`` fills it in again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conclusion of a watch in one sentence: what is worst first, then whether the loss falls, then how it ended."""
+"""The headline of a watch, its conclusion in one sentence: what is worst first, then whether the loss falls, then how it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watch without script: the verdict, the alerts, the loss, a picture of depth and time, and a table of layers."""
+"""A watch as HTML without script: the verdict, the alerts, the loss, a picture of depth and time, and a table of layers."""
 
 from __future__ import annotations
 

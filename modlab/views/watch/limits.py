@@ -1,4 +1,4 @@
-"""A watch made small enough for an output: fewer slots, and where that is not enough fewer series. What is left out is said."""
+"""Limits: a watch made small enough for an output. Fewer slots, and where that is not enough fewer series; what is left out is said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two units of a small net that do the same and are weighed against each other: the same rule as in `js/src/watch/neuron-facts.ts`."""
+"""Pairs of units of a small net that do the same and are weighed against each other, by the rule of `js/src/watch/neuron-facts.ts`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watch as the page gets it: all of it, or only the slots that are new."""
+"""The payload of a watch for the page: all of it, or only the slots that are new."""
 
 from __future__ import annotations
 
