@@ -20,6 +20,30 @@ OPTIONS = {
         "1 (GLU) halves dimension 1, and that has 5.",
         ["nn.Linear(..., 6)"],
     ),
+    "channel shuffle": (
+        """
+        net = nn.Sequential(nn.Conv2d(3, 10, 3), nn.ChannelShuffle(4))
+        net(torch.zeros(2, 3, 8, 8))
+    """,
+        "shuffle",
+        "1 (ChannelShuffle) cannot share 10 channels evenly among 4 groups.",
+        ["net[1] = nn.ChannelShuffle(2)"],
+    ),
+    "channel shuffle of a class": (
+        """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.shuffle = nn.ChannelShuffle(4)
+            def forward(self, x):
+                return self.shuffle(x)
+        net = M()
+        net(torch.zeros(2, 6, 8, 8))
+    """,
+        "shuffle",
+        "shuffle cannot share 6 channels evenly among 4 groups.",
+        ["self.shuffle = nn.ChannelShuffle(3)"],
+    ),
     "misspelt": (
         """
         layer = nn.Linear(in_feature=3, out_features=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from modlab.explaining import source_code
+from modlab.explaining import provenance, source_code
 from modlab.explaining.failure import Cause, Failure, Rule, counted
 from modlab.records.explanation import Fix
 
@@ -58,6 +58,23 @@ def _shuffle(failure: Failure, match: re.Match[str]) -> Cause:
     )
 
 
+def _channel_shuffle(failure: Failure, match: re.Match[str]) -> Cause:
+    channels, groups = int(match[1]), int(match[2])
+    fitting = max(n for n in range(1, groups + 1) if channels % n == 0)
+    owner, line = provenance.made_anew(failure, f"nn.ChannelShuffle({fitting})") if _is_shuffle(failure) and fitting > 1 else ("", "")
+    return Cause(
+        f"{failure.subject or 'channel_shuffle'} cannot share {counted(channels, 'channel')} evenly among {groups} groups.",
+        f"{failure.stopped}input {failure.taken[0]}." if failure.taken else "",
+        f"{channels} / {groups}",
+        (("channels", str(channels)), ("groups", str(groups))),
+        (Fix(f"Let it have {fitting} groups, which divide them{f', in {owner}' if owner else ''}:", line),) if line else (),
+    )
+
+
+def _is_shuffle(failure: Failure) -> bool:
+    return failure.failing is not None and failure.failing.type == "ChannelShuffle"
+
+
 def _unshuffle(failure: Failure, match: re.Match[str]) -> Cause:
     what, size, factor = match[1], int(match[2]), int(match[3])
     missing = -size % factor
@@ -83,6 +100,12 @@ def _halved(failure: Failure, match: re.Match[str]) -> Cause:
 
 
 RULES = (
+    Rule(
+        "shuffle",
+        (RuntimeError,),
+        r"^Number of channels must be divisible by groups\. Got (\d+) channels and (\d+) groups",
+        _channel_shuffle,
+    ),
     Rule("halving", (RuntimeError,), r"Halving dimension must be even, but dimension (\d+) is size (\d+)", _halved),
     Rule("convolution", (ValueError,), r"^(in|out)_channels must be divisible by groups", _groups),
     Rule(
