@@ -44,6 +44,50 @@ OPTIONS = {
         "shuffle cannot share 6 channels evenly among 4 groups.",
         ["self.shuffle = nn.ChannelShuffle(3)"],
     ),
+    "slopes": (
+        """
+        net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.PReLU(16))
+        net(torch.zeros(2, 3, 8, 8))
+    """,
+        "slopes",
+        "1 (PReLU) got 8 channels and has slopes for 16.",
+        ["net[1] = nn.PReLU(num_parameters=8)"],
+    ),
+    "slopes of a class": (
+        """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.act = nn.PReLU(16, init=0.1)
+            def forward(self, x):
+                return self.act(x)
+        net = M()
+        net(torch.zeros(2, 8, 5))
+    """,
+        "slopes",
+        "act got 8 channels and has slopes for 16.",
+        ["self.act = nn.PReLU(num_parameters=8, init=0.1)"],
+    ),
+    "slopes of channels that stand last": (
+        """
+        act = nn.PReLU(16, init=0.1)
+        act(torch.zeros(2, 8, 16))
+    """,
+        "slopes",
+        "PReLU got 8 channels and has slopes for 16.",
+        ["act = nn.PReLU(init=0.1)"],
+    ),
+    "slopes of a function": (
+        """
+        class M(nn.Module):
+            def forward(self, x):
+                return F.prelu(x, torch.ones(16))
+        M()(torch.zeros(2, 8))
+    """,
+        "slopes",
+        "prelu got 8 channels and has slopes for 16 in M.",
+        [],
+    ),
     "misspelt": (
         """
         layer = nn.Linear(in_feature=3, out_features=2)

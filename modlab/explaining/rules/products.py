@@ -455,8 +455,39 @@ def _dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
+def _slopes(failure: Failure, match: re.Match[str]) -> Cause:
+    """The weights of PReLU: one for all channels, or one for each."""
+    expected, given = int(match[1]), int(match[2])
+    taken = failure.taken[0] if failure.taken else ()
+    module = failure.module if type(failure.module) is nn.PReLU else None
+    fixes = []
+    if module is not None:
+        last = expected in taken[2:]  # where channels may be meant: one for all fits any order
+        owner, line = provenance.made_anew(failure, _prelu(module, expected, 1 if last else given))
+        if line:
+            which = "one slope for all, wherever the channels stand" if last else "a slope for each channel"
+            fixes.append(Fix(f"Let {failure.subject} have {which}{f', in {owner}' if owner else ''}:", line))
+        elif provenance.ran_before(failure):
+            fixes.append(Fix(provenance.ran_before(failure)))
+    subject, end = (failure.subject, "") if module is not None else ("prelu", failure.within)
+    return Cause(
+        f"{subject} got {counted(given, 'channel')} and has slopes for {expected}{end}.",
+        f"{failure.stopped}input {taken}{'; channels stand in place 1' if len(taken) > 1 else ''}." if taken else "",
+        f"channels {given} ≠ {expected}",
+        (("input", str(taken)), ("channels given", str(given)), ("slopes", str(expected))),
+        tuple(fixes),
+    )
+
+
+def _prelu(module: Module, expected: int, given: int) -> str:
+    made = code_fixes.constructor(module, expected, given)
+    init = stores.contents(module).get("init")
+    return made if init == 0.25 or not made else f"{made[:-1]}{'' if made.endswith('()') else ', '}init={init!r})"
+
+
 _R = (RuntimeError,)
 RULES = (
+    Rule("slopes", _R, r"Found parameter numbers = (\d+) and channel size = (\d+)", _slopes),
     Rule("product", _R, r"(?P<three>batch[12] must be a 3D tensor)|(?:self|mat2) must be a matrix", _not_a_matrix),
     Rule(
         "product",
