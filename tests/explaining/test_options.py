@@ -88,6 +88,32 @@ OPTIONS = {
         "prelu got 8 channels and has slopes for 16 in M.",
         [],
     ),
+    "pairs and their targets": (
+        """
+        a, b, same = torch.zeros(3, 4), torch.zeros(3, 4), torch.ones(3, 1)
+        nn.CosineEmbeddingLoss()(a, b, same)
+    """,
+        "loss",
+        "The target is (3, 1) and should be (3,): 1 or -1 for each pair.",
+        ["same = same.squeeze(1)"],
+    ),
+    "what a function compares is its own affair": (
+        """
+        F.cosine_embedding_loss(torch.zeros(3, 4), torch.zeros(3, 4), torch.ones(4))
+    """,
+        "broadcast",
+        "Two tensors do not fit: 4 and 3 in dimension 0.",
+        [""],
+    ),
+    "sides of a function of torch": (
+        """
+        x, y = torch.zeros(2, 3), torch.zeros(2, 4)
+        torch.add(x.relu(), y.relu())
+    """,
+        "broadcast",
+        "x.relu() and y.relu() do not fit: 3 and 4 in dimension 1.",
+        ["print((x.relu()).shape, (y.relu()).shape)"],
+    ),
     "misspelt": (
         """
         layer = nn.Linear(in_feature=3, out_features=2)

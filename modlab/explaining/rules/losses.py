@@ -86,6 +86,11 @@ def _operand(node: ast.expr) -> str:
     return text if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
 
 
+def _shapes_said(failure: Failure) -> str:
+    given, target = map(shape_of, _pair(failure))
+    return "" if given is None or target is None else f"The input is {given}, the target {target}."
+
+
 def _facts(failure: Failure) -> tuple[tuple[str, str], ...]:
     given, target = _pair(failure)
     words = []
@@ -131,11 +136,10 @@ def _classes(failure: Failure, match: re.Match[str]) -> Cause:
 
 def _batch(failure: Failure, match: re.Match[str]) -> Cause:
     given, target = int(match[1]), int(match[2])
-    shape = shape_of(_pair(failure)[0]) or ()
     hints = [Fix("Both must come from the same batch: a view(-1, ...) before may have mixed the batch with other dimensions.")]
     return Cause(
         f"The loss got {given} predictions for {target} targets.",
-        f"Input {shape}, target {shape_of(_pair(failure)[1])}.",
+        _shapes_said(failure),
         f"{given} ≠ {target}",
         _facts(failure),
         tuple(hints),
@@ -153,17 +157,19 @@ def _long(failure: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _multi(failure: Failure, match: re.Match[str]) -> Cause:
+def _multi(failure: Failure, match: re.Match[str]) -> Cause | None:
     turned = _swapped(failure, match)
     if turned is not None:
         return turned
     given, target = _pair(failure)
+    if not issubclass(type(given), Tensor):
+        return _of_pairs(failure)
     name, shapes = _names(failure)[1], (shape_of(given) or (), shape_of(target) or ())
     floating = issubclass(type(target), Tensor) and target.is_floating_point()
     if floating and len(shapes[1]) == len(shapes[0]) == 2 and shapes[1][1] not in (1, shapes[0][1]):
         return Cause(
             f"The target has {shapes[1][1]} columns, and the model gives scores for {shapes[0][1]} classes.",
-            f"The input is {shapes[0]}, the target {shapes[1]}.",
+            _shapes_said(failure),
             f"{shapes[1][1]} ≠ {shapes[0][1]} classes",
             _facts(failure),
             (Fix("Give the last layer one output for each column:", f"nn.Linear(..., {shapes[1][1]})"),),
@@ -180,6 +186,24 @@ def _multi(failure: Failure, match: re.Match[str]) -> Cause:
         f"target {shown(shapes[1])}",
         _facts(failure),
         (fix,),
+    )
+
+
+def _of_pairs(failure: Failure) -> Cause | None:
+    """``cosine_embedding_loss`` says the same as the losses of classes."""
+    given, target = shape_of(failure.local("input1")), failure.local("target")
+    shape = shape_of(target)
+    if not given or shape is None:
+        return None
+    user = failure.user
+    name = next((name for name, thing in list(user.names.items()) if thing is target), "") if user is not None else ""
+    code = f"{name} = {name}.squeeze(1)" if name and shape == (given[0], 1) else ""
+    return Cause(
+        f"The target is {shape} and should be ({given[0]},): 1 or -1 for each pair.",
+        f"Each input is {given}.",
+        f"target {shown(shape)}",
+        (("input1", str(given)), ("input2", str(shape_of(failure.local("input2")))), ("target", str(shape))),
+        (Fix("Leave out the dimension of 1:", code),) if code else (Fix("One number a pair: 1 where both belong together, else -1."),),
     )
 
 
@@ -219,8 +243,10 @@ def _dtypes(word: str) -> str:
     return {"long": "int64", "int": "int32", "bool": "bool"}.get(word.lower(), word.lower())
 
 
-def _spatial(failure: Failure, match: re.Match[str]) -> Cause:
+def _spatial(failure: Failure, match: re.Match[str]) -> Cause | None:
     given, target = (shape_of(tensor) or () for tensor in _pair(failure))
+    if not given:
+        return None
     name, wanted = _names(failure)[1], (*given[:1], *given[2:])
     fix = Fix("The target must have the sizes of the input without its channels.")
     if len(target) == 4 and (target[0], *target[2:]) == wanted:
@@ -275,7 +301,7 @@ def _places(failure: Failure, match: re.Match[str]) -> Cause:
         fixes.append(Fix("Or put the classes in place 1:", f"{function}({name}.transpose(1, 2), {other}{more})"))
     return Cause(
         f"The target is {got} and should be {expected}.",
-        f"The input {shape} is read as (batch, classes, …): {shape[1] if len(shape) > 1 else '?'} classes.",
+        f"The input {shape} is read as (batch, classes, …): {shape[1]} classes." if len(shape) > 1 else "",
         f"target {shown(got)} ≠ {shown(expected)}",
         _facts(failure),
         tuple(fixes),
