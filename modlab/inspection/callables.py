@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 from torch.nn import Module
 
 from modlab import compat
-from modlab.inspection.definitions import place_of
+from modlab.inspection.definitions import is_cell, line_of, place_of
 from modlab.records.hooks import Leftover
 
 LINES = 30
 DEPTH = 20  # partials of methods of partials, and wrappers around wrappers
 LETTERS = 500  # of two cells that are compared; more would take as long as the whole view
 LIKE = 0.75  # the share that an edited cell has in common with what it was
-CELL = "a cell of this notebook"
 
 AT_WORK = ("modlab.running", "modlab.tracing", "modlab.comparing", "modlab.diagnosing", "modlab.watching", "modlab.explaining")
 """Where modlab's own code is that runs while a model does: its frames and hooks are nobody's but ours."""
@@ -169,9 +168,7 @@ def _machinery(hook: Any, function: FunctionType | None) -> str:
 
 def source(code: CodeType) -> tuple[str, str]:
     """Where a function stands, and its lines."""
-    where = place_of(code.co_filename, code.co_firstlineno)
-    if where == CELL:
-        where = f"{CELL}, line {code.co_firstlineno}"
+    where = line_of(code.co_filename, code.co_firstlineno)
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
     try:
         block = inspect.getblock(lines) if lines else []
@@ -248,7 +245,7 @@ def edited(one: Any, other: Any) -> bool:
     a, b = mine.__code__, theirs.__code__
     if mine.__qualname__ != theirs.__qualname__ or mine.__globals__ is not theirs.__globals__ or a.co_filename == b.co_filename:
         return False
-    if any(place_of(code.co_filename, code.co_firstlineno) != CELL for code in (a, b)) or _alike(a, b):
+    if not all(is_cell(code.co_filename) for code in (a, b)) or _alike(a, b):
         return False
     if not all(linecache.getlines(code.co_filename) for code in (a, b)):
         return False
@@ -284,7 +281,7 @@ def _alike(one: CodeType, other: CodeType) -> bool:
 def origin(hook: Any) -> str:
     """What ran to define it: "cell" or "file"."""
     function = anchor(hook)
-    return "cell" if function is None or place_of(_innermost(function).__code__.co_filename, 0) == CELL else "file"
+    return "cell" if function is None or is_cell(_innermost(function).__code__.co_filename) else "file"
 
 
 def outdated(hook: Any) -> Leftover | None:

@@ -17,6 +17,7 @@ from torch.nn import Module
 from modlab.records.definition import Definition
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+CELL = "a cell of this notebook"
 LINES = 60
 DOC = 600
 
@@ -88,14 +89,24 @@ def _without_doc(block: list[str]) -> list[str]:
     return block
 
 
+def is_cell(file: str) -> bool:
+    """Whether code of this file name was typed into a notebook or an interpreter."""
+    return "ipykernel_" in file or file.startswith(("<ipython-input", "<stdin>", "<string>"))
+
+
 def place_of(file: str, line: int) -> str:
     """The file as an import would find it: no path of this machine, and no name that changes from run to run."""
-    if "ipykernel_" in file or file.startswith(("<ipython-input", "<stdin>", "<string>")):
-        return "a cell of this notebook"
+    if is_cell(file):
+        return CELL
     for root in sorted({os.path.abspath(p or ".") for p in sys.path}, key=len, reverse=True):
         if os.path.abspath(file).startswith(root + os.sep):
             return f"{os.path.relpath(file, root)}:{line}".replace(os.sep, "/")
     return f"{os.path.basename(file)}:{line}"
+
+
+def line_of(file: str, line: int) -> str:
+    """The same, with the line also in a cell."""
+    return f"{CELL}, line {line}" if is_cell(file) else place_of(file, line)
 
 
 def _signature(cls: type) -> str:

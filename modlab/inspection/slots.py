@@ -85,6 +85,7 @@ class SlotWalk:
         self.flat = distributed_units.Flat(stores.modules(model) if distributed_units.fsdp1() is not None else ())
         self._overlaps = Overlaps()
         self.remarks: list[str] = []
+        self._gathers = False  # a unit of FSDP1 was met
         self._finder: unregistered.Finder | None = None
         self._suspicious = unregistered.Suspicion()
 
@@ -117,8 +118,10 @@ class SlotWalk:
         place = path or ROOT
         kind = distributed_units.wrapper_of(type(module))
         if kind == "FSDP1":
-            text = "is an FSDP1 unit: its state_dict() asks all ranks, and gives the whole tensors under the names of the model inside"
-            self.remarks += [] if any(text in known for known in self.remarks) else [f"{place} {text}"]
+            if not self._gathers:
+                said = "is an FSDP1 unit: its state_dict() asks all ranks, and gives the whole tensors under the names of the model inside"
+                self.remarks.append(f"{place} {said}")
+            self._gathers = True
             return
         if any(marks.machinery(hook) != marks.FSDP for name in _STATE_HOOKS for hook in (held.get(name) or {}).values()):
             self.remarks.append(f"{place} has a state_dict hook, which may change the keys: compare with list(model.state_dict())")

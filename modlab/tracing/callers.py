@@ -18,8 +18,8 @@ from torch.utils import hooks
 
 from modlab import version
 from modlab.inspection import stores
-from modlab.inspection.callables import AT_WORK, CELL
-from modlab.inspection.definitions import place_of
+from modlab.inspection.callables import AT_WORK
+from modlab.inspection.definitions import line_of
 from modlab.inspection.stores import is_module
 from modlab.tracing.wrapper_systems import system_of
 
@@ -133,10 +133,7 @@ def look(current: int, keywords: bool = False) -> Caller:
     return _caller((where, direct, fused, in_function, by_torch, 0 if frame is None else UNKNOWN, own, given, called, ""))
 
 
-@lru_cache(maxsize=4096)
-def _place(file: str, number: int) -> str:
-    place = place_of(file, number)
-    return f"{place}, line {number}" if place == CELL else place
+_place = lru_cache(maxsize=4096)(line_of)
 
 
 def _is_forward(code: CodeType, module: Module) -> bool:
