@@ -125,7 +125,7 @@ def _sources(finding: Finding) -> Iterator[str]:
     elif finding.kind in mistakes.MISTAKES and not any(one.kind == "pass" for one in finding.evidence):
         yield "what stands in the model, which was read and not run"
     elif isinstance(finding, Reason):
-        yield f"event {finding.event} of the trace" if finding.event >= 0 else "the trace as a whole"
+        yield f"event {finding.event} of the trace (.records[{finding.event}])" if finding.event >= 0 else "the trace as a whole"
     elif finding.kind in differences.NOTES:
         yield "the two states, compared"
     yield from filter(None, map(_source, finding.evidence))
