@@ -143,6 +143,15 @@ def plural(number: int, word: str, many: str | None = None) -> str:
     return f"{number:,} {word if number == 1 else many or word + 's'}"
 
 
+def article(word: str) -> str:
+    """The word with "a" or "an".
+
+    >>> article("int"), article("list")
+    ('an int', 'a list')
+    """
+    return f"{'an' if word[:1] in 'aeiouAEIOU' else 'a'} {word}"
+
+
 def clean(text: str) -> str:
     """Text of a user's with control and direction characters written out, so that it stays on its line and in its order."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "backslashreplace").decode("ascii"), text)

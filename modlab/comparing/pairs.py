@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from modlab import format
 from modlab.comparing.alignment import Pair, aligned, canonical, is_wrapped
 from modlab.comparing.differing import differ
 from modlab.comparing.hook_probes import hooked
@@ -350,7 +351,7 @@ def told(left: list[str], right: list[str], match: Match) -> dict[str, str]:
     else:
         kind = type(match).__name__
         raise MatchError(
-            f"match= got {'an' if kind[:1] in 'AEIOUaeiou' else 'a'} {kind}, and takes a dict "
+            f"match= got {format.article(kind)}, and takes a dict "
             f"{{left path: right path}} or a function of a left path.\n"
             f"  Write: modlab.compare(left, right, match={{'body.conv1': 'features.0'}})(x)"
         )

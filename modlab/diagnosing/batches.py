@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Module
 
+from modlab import format
 from modlab.errors import BatchError
 from modlab.inspection import stores
 from modlab.statistics import memory
@@ -49,7 +50,7 @@ def require(batch: Any, loss: Any) -> tuple[Any, Any] | None:
 def _said(thing: Any) -> str:
     kind = type(thing).__name__
     length = f" of {len(thing)}" if issubclass(type(thing), (tuple, list, dict)) else ""
-    return f"{'an' if kind[:1] in 'AEIOUaeiou' else 'a'} {kind}{length}"
+    return f"{format.article(kind)}{length}"
 
 
 def call(model: Module, inputs: Any) -> Any:

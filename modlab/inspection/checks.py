@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
+from modlab import format
 from modlab.errors import NotAModuleError
 from modlab.inspection import stores
 
@@ -30,7 +31,7 @@ def described(thing: Any) -> str:
         return "None"
     name = _attribute(thing, "__name__")
     kind = type(thing).__name__
-    return f"the {kind} {name}" if callable(thing) and isinstance(name, str) else f"{'an' if kind[:1] in 'AEIOUaeiou' else 'a'} {kind}"
+    return f"the {kind} {name}" if callable(thing) and isinstance(name, str) else format.article(kind)
 
 
 def _advice(thing: Any, function: str) -> str:

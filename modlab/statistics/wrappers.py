@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from modlab import format
 from modlab.statistics.memory import NoValuesError, local, require_values
 
 DEEP = 8  # shells in shells
@@ -92,4 +93,4 @@ def values_of(tensor: Tensor) -> Tensor:
 
 def _a(tensor: Tensor) -> str:
     name = type(tensor).__name__
-    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
+    return format.article(name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
+from modlab import format
 from modlab.records.structure import ROOT
 from modlab.tracing.calls import Call
 from modlab.tracing.event_log import one_line
 from modlab.tracing.reasons import Ways
 from modlab.tracing.recorded import Recorded
 from modlab.wording import events
-from modlab.wording.events import article
 
 
 def explanation(recorded: Recorded, error: BaseException, known: bool) -> dict[str, object]:
@@ -32,7 +32,7 @@ def _hook(recorded: Recorded, error: BaseException) -> tuple[str, str] | None:
     call = odd[0]
     path = call.path or (ROOT if call.path == "" else "a module")
     kind = call.facts[0].facts
-    said = f"The {events.hook(kind)} {_short(call)} on {kind['tensor'] or path} returned {article(call.odd)}, which is no gradient."
+    said = f"The {events.hook(kind)} {_short(call)} on {kind['tensor'] or path} returned {format.article(call.odd)}, which is no gradient."
     return said, f"It stands at {call.where}." if call.where else ""
 
 
@@ -43,7 +43,7 @@ def _misfit(recorded: Recorded, error: BaseException) -> tuple[str, str] | None:
     if len(odd) != 1 or not re.search(rf"'{odd[0].odd}'|not {odd[0].odd}\b", message):
         return None
     call = odd[0]
-    said = f"The {events.said(call.facts[0])} {_short(call)} on {call.path or ROOT} returned {article(call.odd)} where a tensor was."
+    said = f"The {events.said(call.facts[0])} {_short(call)} on {call.path or ROOT} returned {format.article(call.odd)} where a tensor was."
     return said, f"It stands at {call.where}. After it: {one_line(error)}."
 
 

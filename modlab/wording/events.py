@@ -75,11 +75,6 @@ def caught(by: str) -> str:
     return f"caught by {by}" if by else "caught outside of the model"
 
 
-def article(word: str) -> str:
-    """The word with "a" or "an"."""
-    return f"{'an' if word[:1] in 'aeiouAEIOU' else 'a'} {word}"
-
-
 def moved(far: float | None) -> str:
     """How far a step moved a parameter; None where that was not compared."""
     if far is None:
@@ -111,10 +106,10 @@ def _counted(what: str, facts: Facts) -> str:
 _NESTS: Mapping[str, Callable[[str, Facts], str]] = {
     "names": lambda what, facts: f"nests {what} otherwise: {_few(facts['now'])} where {_few(facts['was'])} was",
     "count": _counted,
-    "into": lambda what, facts: f"puts {what} into {article(facts['now'])}",
+    "into": lambda what, facts: f"puts {what} into {format.article(facts['now'])}",
     "out of": lambda what, facts: f"takes {what} out of its {facts['was']}",
-    "otherwise": lambda what, facts: f"nests {what} otherwise: {article(facts['now'])} where {article(facts['was'])} was",
-    "instead": lambda what, facts: f"puts {article(facts['now'])} in the place of {what}",
+    "otherwise": lambda what, facts: f"nests {what} otherwise: {format.article(facts['now'])} where {format.article(facts['was'])} was",
+    "instead": lambda what, facts: f"puts {format.article(facts['now'])} in the place of {what}",
 }
 
 

@@ -344,16 +344,12 @@ def _some_hook(failure: Failure, wrong: str, hooked: list[tuple[str, str, str]])
     listed = [f"{name} on {on} ({where})" for on, name, where in every[:4]]
     told = f"{'The one in sight is' if len(listed) == 1 else 'In sight are'} {', '.join(listed)}." if listed else ""
     return Cause(
-        f"A hook returned {_article(wrong)}, which is no gradient.",
+        f"A hook returned {format.article(wrong)}, which is no gradient.",
         told,
         "",
         tuple(("hook", one) for one in listed),
         (fix,),
     )
-
-
-def _article(word: str) -> str:
-    return f"{'an' if word[:1] in 'aeiou' else 'a'} {word}"
 
 
 def _tensor_hooks(failure: Failure) -> list[tuple[str, str, str]]:

@@ -8,6 +8,7 @@ import re
 from torch import nn
 from torch.nn import Module
 
+from modlab import format
 from modlab.explaining import source_code
 from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.inspection import stores
@@ -35,7 +36,7 @@ def _not_a_module(failure: Failure, match: re.Match[str]) -> Cause:
         }
         said, fix = f"the function {short}", Fix("Take the module that does the same:", known.get(short, "class Step(nn.Module): ..."))
     else:
-        said, fix = f"a {short}", Fix("It takes instances of nn.Module only.")
+        said, fix = format.article(short), Fix("It takes instances of nn.Module only.")
     return Cause(f"{holder} takes modules, and got {said}.", "", "", (("given", said), ("expected", "an nn.Module")), (fix,))
 
 
