@@ -88,6 +88,82 @@ OPTIONS = {
         "prelu got 8 channels and has slopes for 16 in M.",
         [],
     ),
+    "pooled to nothing, of lengths": (
+        """
+        nn.AvgPool1d(5)(torch.zeros(1, 3, 3))
+    """,
+        "convolution",
+        "AvgPool1d got 3 with windows of 5: nothing is left.",
+        ["nn.AdaptiveAvgPool1d(1)"],
+    ),
+    "no layer for four": (
+        """
+        nn.Conv3d(3, 8, 3)(torch.zeros(1, 3, 8, 8, 8, 8))
+    """,
+        "convolution",
+        "Conv3d got 6 dimensions and needs 5: (batch, channels, depth, height, width).",
+        [""],
+    ),
+    "reflected beyond what is there": (
+        """
+        F.pad(torch.zeros(2, 3), (4, 4), mode="reflect")
+    """,
+        "convolution",
+        "The padding pads 4 on each side and got only 3.",
+        [""],
+    ),
+    "a dimension far beyond": (
+        """
+        torch.zeros(2, 3).sum(dim=3)
+    """,
+        "index",
+        "The tensor has 2 dimensions, and dimension 3 was asked for.",
+        ["dim=-1"],
+    ),
+    "fractions as classes": (
+        """
+        out, y = torch.zeros(3, 4), torch.tensor([0.5, 1.5, 2.0])
+        nn.CrossEntropyLoss()(out, y)
+    """,
+        "loss",
+        "The target holds class numbers of dtype float32, and the loss needs int64.",
+        [""],
+    ),
+    "two batches": (
+        """
+        out, y = torch.zeros(3, 4), torch.zeros(2, 4)
+        nn.MSELoss()(out, y)
+    """,
+        "loss",
+        "The predictions are (3, 4) and the targets (2, 4).",
+        [""],
+    ),
+    "a dict of modules": (
+        """
+        heads = nn.ModuleDict({"a": nn.Linear(2, 2)})
+        heads(torch.zeros(1, 2))
+    """,
+        "no forward",
+        "A ModuleDict holds modules, and runs none.",
+        ["heads['a'](torch.zeros(1, 2))"],
+    ),
+    "no tensor, but a number": (
+        """
+        nn.Sequential(3)
+    """,
+        "registration",
+        "Sequential takes modules, and got an int.",
+        [""],
+    ),
+    "a list of another length": (
+        """
+        x = torch.zeros(2, 3)
+        x.view(4)
+    """,
+        "view",
+        "x has 6 numbers, which do not make 4.",
+        ["print(x.shape)"],
+    ),
     "pairs and their targets": (
         """
         a, b, same = torch.zeros(3, 4), torch.zeros(3, 4), torch.ones(3, 1)

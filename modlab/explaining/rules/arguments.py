@@ -442,7 +442,7 @@ def _of_none(failure: Failure, match: re.Match[str]) -> Cause | None:
 
 def _said(kind: str, *, bare: bool = False) -> str:
     name = {"NoneType": "None", "ndarray": "NumPy array"}.get(kind, kind)
-    return name if bare or name == "None" else f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
+    return name if bare or name == "None" else format.article(name)
 
 
 def _mended(failure: Failure, kind: str, argument: str, thing: Any) -> list[Fix]:
@@ -534,10 +534,7 @@ def _container(failure: Failure, match: re.Match[str]) -> Cause | None:
             f"{name} has no forward.",
             "no forward",
             facts,
-            (
-                Fix("Run them yourself:", f"for layer in {_layers(call)}:\n    x = layer(x)"),
-                Fix("Or take what runs them in order:", "nn.Sequential(*layers)"),
-            ),
+            _by_hand(failure, call, next(iter(held), "name")),
         )
     near = [attr for cls in type(call.module).__mro__[:-1] for attr in vars(cls) if cls.__module__ != "torch.nn.modules.module"]
     close = [attr for attr in nearest("forward", near, 3) if callable(getattr(type(call.module), attr, None)) and attr != "forward"]
@@ -558,6 +555,19 @@ def _container(failure: Failure, match: re.Match[str]) -> Cause | None:
         "no forward",
         facts,
         (fix,),
+    )
+
+
+def _by_hand(failure: Failure, call: ModuleFrame, first: str) -> tuple[Fix, ...]:
+    layers = _layers(call)
+    if issubclass(type(call.module), nn.ModuleDict):
+        written = failure.user.expression() if failure.user is not None else None
+        made = ast.unparse(written) if isinstance(written, ast.Call) else f"{layers}(x)"
+        name = ast.unparse(written.func) if isinstance(written, ast.Call) else layers
+        return (Fix("Take the one that you mean:", made.replace(f"{name}(", f"{name}[{first!r}](", 1)),)
+    return (
+        Fix("Run them yourself:", f"for layer in {layers}:\n    x = layer(x)"),
+        Fix("Or take what runs them in order:", "nn.Sequential(*layers)"),
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
+import torch.nn.functional as F
 from torch import nn
 
 from modlab import format
@@ -106,12 +108,9 @@ def _dimensions(failure: Failure, match: re.Match[str]) -> Cause:
     elif len(taken) == plain - 1:
         fixes.append(Fix("One sample without channel and batch: put both in front:", provenance.elsewhere(failure, "{}[None, None]")))
     elif len(taken) > batched:
-        fixes.append(
-            Fix(
-                f"It has {format.plural(len(taken) - batched, 'dimension')} too many: join or index some, or use the layer for"
-                f" more dimensions ({_wider(function, len(taken) - batched)})."
-            )
-        )
+        wider = _wider(function, len(taken) - batched)
+        other = f", or use the layer for more dimensions ({wider})" if hasattr(F, wider) else ""
+        fixes.append(Fix(f"It has {format.plural(len(taken) - batched, 'dimension')} too many: join or index some{other}."))
     elif len(taken) < plain - 1:
         fixes.append(Fix(f"It needs all of {layout}; a flat input is folded back by view:", "x = x.view(batch, channels, height, width)"))
     return Cause(
@@ -141,9 +140,17 @@ def _kernel(failure: Failure, match: re.Match[str]) -> Cause:
     )
 
 
+def _is_of_lengths(failure: Failure) -> bool:
+    call = failure.user.expression() if failure.user is not None else None
+    written = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+    return (failure.failing.type if failure.failing is not None else written).lower().endswith("pool1d")
+
+
 def _too_small(failure: Failure, match: re.Match[str]) -> Cause:
     size, left = tuple_of(match[1]), tuple_of(match[2])
     held = stores.contents(failure.module).get("kernel_size") if failure.module is not None else None
+    length = _is_of_lengths(failure)  # torch pools them as pictures of one row
+    size, left = (size[:1] + size[2:], left[:1] + left[2:]) if length else (size, left)
     kernel = held if type(held) is tuple else (held,) * (len(size) - 1) if type(held) is int else ()
     window = f" with windows of {shown(kernel)}" if kernel else ""
     return Cause(
@@ -153,8 +160,8 @@ def _too_small(failure: Failure, match: re.Match[str]) -> Cause:
         (("input, without the batch", shown(size)), ("output", shown(left))),
         (
             Fix(
-                "Pool one time less, or start with a larger picture; whatever the size, this gives one number a channel:",
-                "nn.AdaptiveAvgPool2d(1)",
+                "Pool one time less, or start with a larger input; whatever the size, this gives one number a channel:",
+                f"nn.AdaptiveAvgPool{len(size) - 1}d(1)",
             ),
         ),
     )
@@ -187,8 +194,17 @@ def _padding(failure: Failure, match: re.Match[str]) -> Cause:
         f"{failure.stopped}input {taken}: what is reflected must be inside.",
         f"padding {max(padding)} ≥ {taken[int(match[2])]}",
         (("padding", str(padding)), ("input", str(taken))),
-        (Fix("Pad less, or with zeros:", f"nn.ZeroPad2d({max(padding)})"),),
+        (_padded_otherwise(failure, max(padding)),),
     )
+
+
+def _padded_otherwise(failure: Failure, most: int) -> Fix:
+    """With zeros, where a layer pads; a function may need what is reflected."""
+    kind = failure.failing.type if failure.failing is not None else ""
+    layer = re.fullmatch(r"ReflectionPad(\d)d", kind)
+    if layer is not None:
+        return Fix("Pad less, or with zeros:", f"nn.ZeroPad{layer[1]}d({most})")
+    return Fix("Pad less, or with zeros:", "padding_mode='zeros'") if "Conv" in kind else Fix("Pad less, or give it a longer input.")
 
 
 _R = (RuntimeError,)

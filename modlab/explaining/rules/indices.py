@@ -29,7 +29,7 @@ def _chosen(failure: Failure) -> tuple[Frame, ast.Subscript, list[ast.expr]] | N
 def _mask(failure: Failure, match: re.Match[str]) -> Cause | None:
     mask, place, shape = tuple_of(match[1]), int(match[2]), tuple_of(match[3])
     found = _chosen(failure)
-    name, text, fixes = "the tensor", "The mask", []
+    name, text, fixes = "the tensor", "", []
     if found is not None:
         frame, node, parts = found
         name = ast.unparse(node.value)
@@ -42,10 +42,10 @@ def _mask(failure: Failure, match: re.Match[str]) -> Cause | None:
             made = ast.Subscript(node.value, ast.Tuple([*around, parts[0]], ast.Load()), ast.Load())
             fixes = [Fix(f"It fits dimension {fitting[0]}:", source_code.rewritten(frame, node, made))]
     return Cause(
-        f"{text} is a mask of {mask}, and {name} is {shape}{failure.within}.",
+        f"{f'{text} is a mask of' if text else 'The mask is'} {mask}, and {name} is {shape}{failure.within}.",
         f"From dimension {place} on, the sizes must be equal.",
         f"mask {mask} ≠ {shape}",
-        ((text, str(mask)), (name, str(shape))),
+        ((text or "the mask", str(mask)), (name, str(shape))),
         tuple(fixes) or (Fix("A mask has the sizes of the dimensions that it chooses from."),),
     )
 

@@ -150,6 +150,8 @@ def _long(failure: Failure, match: re.Match[str]) -> Cause:
     given, target = _pair(failure)
     dtype = _dtype(target) if issubclass(type(target), Tensor) else match[1].lower()
     fixes = [Fix("Class numbers are whole numbers of 64 bits:", _changed(failure, 1, "{}.long()"))]
+    if issubclass(type(target), Tensor) and _fractions(target):
+        fixes = [Fix("Those here have fractions, so they are no class numbers: look at what comes as target.")]
     if shape_of(given) is not None and shape_of(given) == shape_of(target):
         fixes.append(Fix("For numbers instead of classes there is nn.MSELoss, for yes and no nn.BCEWithLogitsLoss."))
     return Cause(
@@ -358,7 +360,9 @@ def _mean_square(failure: Failure, match: re.Match[str]) -> Cause | None:
     if not operands.conflict([("input", given), ("target", target)], (int(match[1]), int(match[2])), int(match[3])):
         return None
     fix = Fix("Both need one shape: look at the size of the last layer.")
-    if len(target) < len(given) == 2 and given[0] == target[0]:
+    if given[1:] == target[1:] and given[:1] != target[:1]:
+        fix = Fix("Both must come from the same batch.")
+    elif len(target) < len(given) == 2 and given[0] == target[0]:
         fix = Fix(
             f"For one prediction a sample give the last layer one output instead of {given[1]}, and drop that dimension:",
             f"{_names(failure)[0]}.squeeze(-1)",

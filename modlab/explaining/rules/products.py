@@ -223,7 +223,8 @@ def _bare(failure: Failure, factors: list[Operand], given: int, expected: int, l
     elif named and len(left) == 2 and len(right) > 1 and left[0] == expected:
         fixes.append(Fix(f"Transposed, {first} fits:", f"{first}.T @ {second}"))
     else:
-        fixes.append(Fix(f"The last size of {first} and the last but one of {second} must be equal."))
+        place = "last but one" if len(right) > 1 else "only one"
+        fixes.append(Fix(f"The last size of {first} and the {place} of {second} must be equal."))
     told = f"{first} is {left}, {second} is {right}." if named or not pairs else f"As torch multiplies them: {left} and {right}."
     return Cause(
         f"{first} @ {second}: the inner sizes {given} and {expected} differ{failure.within}.",

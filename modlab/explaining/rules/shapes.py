@@ -202,7 +202,7 @@ def _view(failure: Failure, match: re.Match[str]) -> Cause:
     taken = shape_of(operand.thing) if operand is not None else None
     name = operand.text if operand is not None else _receiver(failure)
     known = prod(size for size in wanted if size != -1)
-    why = f"{count} is no multiple of {known}" if -1 in wanted else f"{shown(wanted)} is {known}"
+    why = f"{count} is no multiple of {known}" if -1 in wanted else f"{shown(wanted)} is {known}" if len(wanted) > 1 else ""
     fixes = []
     each = prod(taken[1:]) if taken else 0
     if taken and len(wanted) == 2 and wanted[0] != -1 and wanted[1] in (each, -1):
@@ -216,7 +216,7 @@ def _view(failure: Failure, match: re.Match[str]) -> Cause:
         fixes.append(Fix(f"The sizes must multiply to {count}; look at what it is:", look))
     return Cause(
         f"{name or 'The tensor'} has {count} numbers, which do not make {shown(wanted).replace('-1', '?')}{failure.within}.",
-        f"{f'It is {taken}; ' if taken is not None else ''}{why}.",
+        "; ".join(filter(None, (f"It is {taken}" if taken is not None else "", why))) + ("." if why or taken is not None else ""),
         f"{count} numbers → {shown(wanted)}",
         ((name or "the tensor", str(taken)), ("wanted", str(wanted)), ("numbers", str(count))),
         tuple(fixes),
@@ -406,7 +406,10 @@ def _dimension(failure: Failure, match: re.Match[str]) -> Cause:
         f"{f'Its shape is {taken}; v' if taken is not None else 'V'}alid are {low} to {high}.",
         f"dimension {asked} of {high + 1}",
         (("shape", str(taken)), ("dimension", str(asked))),
-        (Fix("The last dimension, however many there are:", "dim=-1"), Fix("Or put the batch in front:", "x.unsqueeze(0)")),
+        (
+            Fix("The last dimension, however many there are:", "dim=-1"),
+            *((Fix("Or put the batch in front:", "x.unsqueeze(0)"),) if asked == high + 1 else ()),
+        ),
     )
 
 
