@@ -147,6 +147,24 @@ OPTIONS = {
         "A ModuleDict holds modules, and runs none.",
         ["heads['a'](torch.zeros(1, 2))"],
     ),
+    "a list of whole numbers": (
+        """
+        net = nn.Linear(3, 4)
+        net([1, 2, 3])
+    """,
+        "argument",
+        "Linear got a list where a tensor belongs (input of linear).",
+        ["net(torch.tensor([1, 2, 3], dtype=torch.float32))"],
+    ),
+    "a list of indices": (
+        """
+        net = nn.Embedding(5, 4)
+        net([1, 2, 3])
+    """,
+        "argument",
+        "Embedding got a list where a tensor belongs (indices of embedding).",
+        ["net(torch.tensor([1, 2, 3]))"],
+    ),
     "no tensor, but a number": (
         """
         nn.Sequential(3)

@@ -502,7 +502,19 @@ def _by_kind(kind: str, argument: str, failure: Failure | None = None) -> Fix:
     if kind not in _CHANGES:
         return Fix(f"Look at what comes as {argument}, and where it is made.")
     prose, change = _CHANGES[kind]
+    if failure is not None and change == "torch.tensor({})" and _needs_fractions(failure, argument):
+        change = "torch.tensor({}, dtype=torch.float32)"
     return Fix(prose, (provenance.changed(failure, change) if failure is not None else "") or f"x = {change.format('x')}")
+
+
+def _needs_fractions(failure: Failure, argument: str) -> bool:
+    """Whether whole numbers were given to a layer with floating-point weights that multiplies them."""
+    module, given = failure.module, failure.local(argument)
+    if module is None or issubclass(type(module), (nn.Embedding, nn.EmbeddingBag)):
+        return False
+    while type(given) is list and given:
+        given = given[0]
+    return type(given) is int and any(weight.dtype.is_floating_point for _, weight in stores.named_tensors(module))
 
 
 def _list_member(failure: Failure, match: re.Match[str]) -> Cause:

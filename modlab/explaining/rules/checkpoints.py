@@ -368,7 +368,11 @@ def _not_a_dict(failure: Failure, match: re.Match[str]) -> Cause:
         else Fix("A path is read first:", f"{name}.load_state_dict(torch.load(path))")
     )
     return Cause(
-        f"load_state_dict got a {kind}, and needs a state_dict: names and tensors.", "", "", (("given", kind), ("expected", "dict")), (fix,)
+        f"load_state_dict got {format.article(kind)}, and needs a state_dict: names and tensors.",
+        "",
+        "",
+        (("given", kind), ("expected", "dict")),
+        (fix,),
     )
 
 

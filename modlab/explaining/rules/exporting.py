@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from modlab import format
 from modlab.explaining import source_code, written
 from modlab.explaining.failure import Cause, Failure, Rule, own_words, shape_of
 from modlab.records.explanation import Fix
@@ -180,7 +181,7 @@ def _modes(failure: Failure, match: re.Match[str]) -> Cause | None:
 def _kind(failure: Failure, match: re.Match[str]) -> Cause:
     name = match[1].rpartition(".")[2]
     return Cause(
-        f"torch.export takes tensors, numbers and texts, in tuples, lists and dicts; it got a {name}.",
+        f"torch.export takes tensors, numbers and texts, in tuples, lists and dicts; it got {format.article(name)}.",
         "",
         "",
         (("given", name),),
@@ -193,7 +194,7 @@ def _kind(failure: Failure, match: re.Match[str]) -> Cause:
 
 def _no_module(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
-        f"torch.export.export takes an nn.Module, and got a {match[1]}.",
+        f"torch.export.export takes an nn.Module, and got {format.article(match[1])}.",
         "",
         "",
         (("given", match[1]),),

@@ -325,7 +325,8 @@ def _not_scalar(failure: Failure, _: re.Match[str]) -> Cause:
         (
             Fix("Make one number of them:", f"{name}.mean().backward()" if name.isidentifier() else "loss.mean().backward()"),
             Fix(
-                "Or give a weight for each (for a Jacobian product):", f"{name if name.isidentifier() else 'y'}.backward(torch.ones{shape})"
+                "Or give a weight for each (for a Jacobian product):",
+                f"{name if name.isidentifier() else 'y'}.backward(torch.ones({', '.join(map(str, shape))}))",
             ),
         ),
     )

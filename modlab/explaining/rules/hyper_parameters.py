@@ -7,6 +7,7 @@ import re
 
 from torch.optim import Optimizer
 
+from modlab import format
 from modlab.explaining import source_code
 from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
@@ -57,7 +58,7 @@ def _no_optimizer(failure: Failure, match: re.Match[str]) -> Cause | None:
     given = failure.local("optimizer")
     if node is None or isinstance(node, ast.Starred) or type(given).__name__ != match[1]:
         return None
-    name, what = ast.unparse(call.func), "a model" if stores.is_module(given) else f"a {match[1]}"
+    name, what = ast.unparse(call.func), "a model" if stores.is_module(given) else format.article(match[1])
     known = {
         id(thing): word for word, thing in list(frame.names.items()) if issubclass(type(thing), Optimizer) and not word.startswith("_")
     }

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
+from modlab import format
 from modlab.explaining import code_fixes, operands
 from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
@@ -128,9 +129,9 @@ def _spread(failure: Failure, _: re.Match[str]) -> Cause | None:
     name = ast.unparse(call.args[0]) if call is not None and call.args else "batch"
     code = f"{code_fixes.name_of_root(failure)}(**{name})"
     return Cause(
-        f"{root.type} got a {type(root.args[0]).__name__} as {parameters[0]}, and its members are arguments of their own.",
+        f"{root.type} got {format.article(type(root.args[0]).__name__)} as {parameters[0]}, and its members are arguments of their own.",
         f"It holds {', '.join(keys[:4])}.",
-        f"{parameters[0]} is a {type(root.args[0]).__name__}",
+        f"{parameters[0]} is {format.article(type(root.args[0]).__name__)}",
         (("forward takes", ", ".join(parameters[:6])),),
         (Fix("Two stars give each under its own name:", code),),
     )

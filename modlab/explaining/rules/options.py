@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from torch.nn import Module
 
+from modlab import format
 from modlab.explaining import operands
 from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
@@ -143,7 +144,7 @@ def _no_number(failure: Failure, match: re.Match[str]) -> Cause | None:
         look = "" if isinstance(node, ast.Constant) else f" Look at where {written} is set."
         fixes = [Fix(f"Give the size.{look}")]
     elif type(value) in (tuple, list) and len(value) == 1 and type(value[0]) is int:
-        said, more = f"{making.name} got {name}={value!r}, a {type(value).__name__}, and needs a whole number.", ""
+        said, more = f"{making.name} got {name}={value!r}, {format.article(type(value).__name__)}, and needs a whole number.", ""
         member = ast.Subscript(node, ast.Constant(0), ast.Load())
         fixes = [Fix("Take the number in it:", _with(making, node, member))]
     else:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.nn import Module
 
+from modlab import format
 from modlab.explaining import operands, source_code, written
 from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
@@ -251,7 +252,7 @@ def _no_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
         text = ast.unparse(given.node)
         new = ast.Attribute(given.node, field, ast.Load())
         return Cause(
-            f"{text} is a {cls.__name__}, and no tensor{failure.within}.",
+            f"{text} is {format.article(cls.__name__)}, and no tensor{failure.within}.",
             f"It holds {', '.join(fields[:_SHOWN])}.",
             f"{cls.__name__} ≠ Tensor",
             (("given", cls.__name__), ("expected", "Tensor")),
