@@ -155,10 +155,19 @@ def _pair(old: ast.stmt, new: ast.stmt, frame: Frame) -> tuple[ast.expr, ast.exp
     if not isinstance(new, ast.Expr):
         return None
     found = [node for node in ast.walk(old) if isinstance(node, type(new.value)) and _is_like(node, new.value)]
-    loose = [] if found else [node for node in ast.walk(old) if isinstance(node, ast.expr) and _is_failed(node, old, frame)]
+    loose = (
+        []
+        if found or _changes_in_place(new.value)
+        else [node for node in ast.walk(old) if isinstance(node, ast.expr) and _is_failed(node, old, frame)]
+    )
     if len(found) == 1 or len(loose) == 1:
         return (found or loose)[0], new.value, bool(found)
     return None
+
+
+def _changes_in_place(node: ast.expr) -> bool:
+    """``x.requires_grad_()`` prepares what failed, and does not stand for it."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_")
 
 
 def _head(node: Any) -> str:

@@ -8,6 +8,7 @@ import linecache
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from textwrap import dedent
 from types import CodeType
 from typing import Any, NamedTuple, TypeGuard
@@ -181,6 +182,48 @@ def located(frame: Frame) -> tuple[Body, ast.stmt] | None:
     module = Body(ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), [], []), first, shift)
     inside = [node for node in ast.walk(parsed) if isinstance(node, ast.stmt) and _holds(module.place(node), (first, last, start, end))]
     return (module, min(inside, key=lambda node: _size(module.place(node)))) if inside else None
+
+
+def last_given(frame: Frame, name: str) -> ast.expr | None:
+    """What a name was given last before the place of the error, if every way there leads through that assignment."""
+    position, body = frame.position(), of_code(frame.code) if frame.is_function else _of_file(frame.code.co_filename)
+    if position is None or body is None or not name:
+        return None
+    blocks, chain = [body.tree.body], list[tuple[list[ast.stmt], ast.stmt]]()
+    while blocks:
+        found = next(((block, one) for block in blocks for one in block if _holds(body.place(one), position)), None)
+        blocks = [] if found is None else _blocks(found[1])
+        chain += [found] if found is not None else []
+    for block, around in reversed(chain):
+        for before in reversed(block[: block.index(around)]):
+            if name in stored(before):
+                return _plainly_given(before)
+        outer = next((one for _, one in chain if block in _blocks(one)), None)
+        if outer is not None and not isinstance(outer, ast.If) and name in stored(outer):
+            return None  # by an earlier round of a loop, by ``with``, or by what was tried
+    return None
+
+
+def _plainly_given(statement: ast.stmt) -> ast.expr | None:
+    plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name)
+    return statement.value if plain and isinstance(statement, ast.Assign) else None
+
+
+def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    own = [getattr(statement, name, None) or [] for name in ("body", "orelse", "finalbody")]
+    return [*own, *(one.body for one in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())))]
+
+
+@lru_cache(8)
+def _of_lines(text: str) -> Body | None:
+    parsed = _parsed(text)
+    tree = ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), parsed.body, []) if parsed is not None else None
+    return Body(tree, 1, 0) if tree is not None else None
+
+
+def _of_file(file: str) -> Body | None:
+    """A cell, or a file, as the body of a function."""
+    return _of_lines("".join(linecache.getlines(file)))
 
 
 def _parsed(text: str) -> ast.Module | None:

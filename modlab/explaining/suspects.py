@@ -11,7 +11,7 @@ from textwrap import dedent
 
 from torch.nn import Module
 
-from modlab.explaining import code_fixes, operands
+from modlab.explaining import code_fixes, operands, source_code
 from modlab.explaining.calls import join
 from modlab.explaining.failure import Failure
 from modlab.explaining.frames import Frame
@@ -117,33 +117,28 @@ def _names(node: ast.AST, context: type) -> list[str]:
 
 
 def assigned_from(frame: Frame, name: str) -> Module | None:
-    """The module whose call a name was last assigned from, in the code of a frame (``out = self.model(x)``)."""
-    for _, line in reversed([one for one in frame.lines() if one[0] <= frame.line]):
-        found = re.search(rf"(?:^|;)\s*{re.escape(name)}\s*=(?!=)\s*(.*)", line.rstrip())
-        if found:
-            call = re.match(r"[\w.]+(?=\()", found[1])
-            module = operands.follow(ast.parse(call[0], mode="eval").body, frame) if call else None
-            return module if stores.is_module(module) else None
-    return None
+    """The module whose call a name was last assigned from, in the code of a frame (``out = self.model(x).mean()``)."""
+    value = source_code.last_given(frame, name)
+    while isinstance(value, (ast.Call, ast.Subscript, ast.Attribute)) and (inner := _called_first(value)) is not None:
+        value = inner
+    return _of_call(value, frame)
 
 
 def given_by(frame: Frame, name: str) -> Module | None:
     """The same, only if the name was given what the call gave, and nothing made of it."""
-    for _, line in reversed([one for one in frame.lines() if one[0] < frame.line + _is_elsewhere(frame, name)] if name else []):
-        found = re.search(rf"(?:^|;)\s*({re.escape(name)}\s*=(?!=).*)", line.rstrip())
-        if found:
-            try:
-                value = getattr(ast.parse(found[1]).body[0], "value", None)
-            except SyntaxError:  # it goes on in the next line
-                return None
-            module = operands.follow(value.func, frame) if isinstance(value, ast.Call) else None
-            return module if stores.is_module(module) else None
-    return None
+    return _of_call(source_code.last_given(frame, name), frame)
 
 
-def _is_elsewhere(frame: Frame, name: str) -> bool:
-    """Whether the line that failed is none that writes a name anew, which had not happened yet."""
-    return re.search(rf"(?:^|;)\s*{re.escape(name)}\s*=(?!=)", frame.source) is None
+def _called_first(node: ast.Call | ast.Subscript | ast.Attribute) -> ast.expr | None:
+    """What stands to the left of ``.mean()`` and ``[0]``, as long as it calls something itself."""
+    left = node.func if isinstance(node, ast.Call) else node.value
+    inner = left.value if isinstance(left, ast.Attribute) else left
+    return inner if any(isinstance(part, ast.Call) for part in ast.walk(inner)) else None
+
+
+def _of_call(value: ast.expr | None, frame: Frame) -> Module | None:
+    module = operands.follow(value.func, frame) if isinstance(value, ast.Call) else None
+    return module if stores.is_module(module) else None
 
 
 def returns_nothing(cls: type) -> bool:

@@ -182,6 +182,34 @@ OPTIONS = {
         "x has 6 numbers, which do not make 4.",
         ["print(x.shape)"],
     ),
+    "tensors in a list": (
+        """
+        x = torch.zeros(2, 3)
+        torch.sum([x, x])
+    """,
+        "argument",
+        "sum got a list where a tensor belongs (input of sum).",
+        ["torch.sum(torch.stack([x, x]))"],
+    ),
+    "reshaped": (
+        """
+        x = torch.zeros(2, 3)
+        y = x.reshape(2, 2)
+    """,
+        "view",
+        "x has 6 numbers, which do not make 2×2.",
+        ["y = x.reshape(-1, 2)"],
+    ),
+    "given last on one line": (
+        """
+        e, l = nn.Embedding(9, 4), nn.LSTM(4, 5)
+        x = e(torch.zeros(2, 3).long()); x = l(x)
+        x[:, -1]
+    """,
+        "unpacking",
+        "x is what LSTM gave: a tuple of 2, and no tensor.",
+        ["x[0][:, -1]"],
+    ),
     "pairs and their targets": (
         """
         a, b, same = torch.zeros(3, 4), torch.zeros(3, 4), torch.ones(3, 1)

@@ -111,6 +111,14 @@ def test_a_fix_that_names_what_is_not_there_is_no_patch(tmp_path):
     assert "path" in result.fixes[0].code and result.patch is None
 
 
+def test_what_prepares_a_call_does_not_stand_for_it():
+    result = Program("""
+        x = torch.zeros(2, 3)
+        x.mean(1).backward()
+    """).explained()
+    assert [fix.code for fix in result.fixes] == ["x.requires_grad_()"] and result.patch is None
+
+
 def test_no_fix_no_patch():
     result = explained(lambda: {"a": 1}["b"])
     assert result.patch is None and result.to_dict()["patch"] is None and "Patch" not in str(result)

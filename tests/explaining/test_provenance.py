@@ -878,3 +878,29 @@ def test_a_hook_whose_code_failed_is_named_once(spoil, told):
     name, _, where = hook.partition(", ")
     assert result.record.sentence[1].endswith(told.format(*([where] if told.count("{}") == 1 else [name, where])))
     assert str(result.headline).count(name) == 1
+
+
+BEFORE = {
+    "straight": ("x = l(e(i))", "LSTM"),
+    "one line": ("x = e(i); x = l(x)", "LSTM"),
+    "in a loop": ("for _ in range(1):\n    x = e(i)\n    x = l(x)", ""),  # a loop may make no round
+    "a branch that did not run": ("x = l(e(i))\nif x is None:\n    x = e(i)", ""),
+    "what was tried": ("x = l(e(i))\ntry:\n    x = e(None)\nexcept TypeError:\n    pass", ""),
+    "with": ("x = l(e(i))\nwith torch.no_grad() as x:\n    x = l(e(i))", ""),
+    "several at once": ("x, y = l(e(i)), 1", ""),
+    "in the same branch": ("if True:\n    x = l(e(i))\n    x[:, -1]", "LSTM"),
+    "in the same round": ("for _ in range(2):\n    x = l(e(i))\n    x[:, -1]", "LSTM"),
+    "in the round before": ("x = l(e(i))\nfor k in (e, l):\n    y = x[0] if k is e else x[:, -1]\n    x = l(e(i))", ""),
+}
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in a function", "in a cell"])
+@pytest.mark.parametrize("name", BEFORE)
+def test_who_gave_a_name_is_said_where_every_way_leads_there(name, inside):
+    """`x` is a tuple, which is asked as a tensor is."""
+    text, giver = BEFORE[name]
+    text += "\nx[:, -1]"
+    body = f"def f():\n{textwrap.indent(text, '    ')}\nf()" if inside else text
+    result = Program(f"e, l, i = nn.Embedding(9, 4), nn.LSTM(4, 5), torch.zeros(2, 3).long()\n{body}").explained()
+    assert (result.record.sentence[0] == f"x is what {giver} gave: a tuple of 2, and no tensor.") == bool(giver)
+    assert bool(giver) or "gave" not in result.headline

@@ -471,7 +471,20 @@ def _mended(failure: Failure, kind: str, argument: str, thing: Any) -> list[Fix]
     held = failure.local(argument) if thing is None else thing
     if type(held) is list and any(type(part) is str for part in held):
         return [Fix("Its members are texts, which no tensor holds: give a number for each.")]
+    if kind == "list" and held is None and (joined := _joined(failure)):
+        return [Fix("Make one tensor of all:", joined)]
     return [_by_kind(kind, argument, failure if thing is not None else None)]
+
+
+def _joined(failure: Failure) -> str:
+    """The call with one tensor in the place of a list of tensors, where that is written in it."""
+    user = failure.user
+    call = user.expression() if user is not None else None
+    listed = [one for one in call.args if isinstance(one, ast.List)] if isinstance(call, ast.Call) else []
+    if user is None or len(listed) != 1 or len({shape_of(one.thing) for one in failure.tensors}) != 1:
+        return ""
+    made = ast.parse(f"torch.stack({ast.unparse(listed[0])})", mode="eval").body
+    return source_code.rewritten(user, listed[0], made)
 
 
 def _is_written(failure: Failure) -> bool:

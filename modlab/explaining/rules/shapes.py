@@ -210,7 +210,9 @@ def _view(failure: Failure, match: re.Match[str]) -> Cause:
     elif taken and len(taken) > 2 and len(wanted) == 2 and wanted[0] in (taken[0], -1):
         fixes += _flattened(failure, name, taken[0], each, wanted[1])
     if taken and -1 not in wanted and len(wanted) > 1 and count % max(prod(wanted[1:]), 1) == 0:
-        fixes.append(Fix("Leave the first size open:", _instead(failure, f"{name}.view({', '.join(map(str, (-1, *wanted[1:])))})")))
+        fixes.append(
+            Fix("Leave the first size open:", _instead(failure, f"{name}.{_method(failure)}({', '.join(map(str, (-1, *wanted[1:])))})"))
+        )
     if not fixes:
         look = f"print({name}.shape)" if name else ""
         fixes.append(Fix(f"The sizes must multiply to {count}; look at what it is:", look))
@@ -243,6 +245,13 @@ def _flattened(failure: Failure, name: str, rows: int, each: int, wanted: int) -
     owner, line = code_fixes.assignment(failure, path, code_fixes.constructor(layer, wanted, each))
     both = f"{flat}    # here\n{line}" + (f"    # in {owner}" if owner else "")
     return [told, Fix(f"Or make a row of each, and let {path} take so many:", both)] if line else [told]
+
+
+def _method(failure: Failure) -> str:
+    """How the user asks for another shape."""
+    call = failure.user.expression() if failure.user is not None else None
+    asked = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
+    return asked if asked == "reshape" else "view"
 
 
 def _receiver(failure: Failure) -> str:
