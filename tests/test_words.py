@@ -97,8 +97,8 @@ def test_each_reason_why_a_module_did_not_run_has_its_words() -> None:
 
 
 def test_each_renaming_has_its_words() -> None:
-    given = {*re.findall(r'\bRule\("([a-z ]+)"', (source := (ROOT / "modlab" / "inspection" / "renames.py").read_text()))}
-    given |= {*re.findall(r'\bRule\("([a-z ]+)" if new else "([a-z ]+)"', source)[0], *re.findall(r'Renaming\("([a-z ]+)"', source)}
+    given = {*re.findall(r'\bRenameRule\("([a-z ]+)"', (source := (ROOT / "modlab" / "inspection" / "renames.py").read_text()))}
+    given |= {*re.findall(r'\bRenameRule\("([a-z ]+)" if new else "([a-z ]+)"', source)[0], *re.findall(r'Renaming\("([a-z ]+)"', source)}
     assert given == {*differences.RENAMINGS}
     said = {differences.renaming(Renaming(kind, "a.", "b.", 3, "", "same names")) for kind in given}
     assert len(said) == len(given) and not any("{" in one for one in said)

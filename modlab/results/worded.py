@@ -43,7 +43,7 @@ class Worded(Finding):
         where: 1
         rests on: What stands in the model, which was read and not run.
         means: p is the share that is dropped, not the share that is kept.
-        do
+        what to do
           model[1].p = 0.1
         """
         from modlab.results.card import FindingCard  # what draws it is loaded when it is asked for

@@ -28,7 +28,7 @@ def test_a_loss_is_found_by_some_parameters_of_a_very_large_model(monkeypatch: p
     monkeypatch.setattr(losses, "_state", counted)
     parts = nn.ModuleList(nn.Linear(2, 2) for _ in range(MODULES))
     optimizer = torch.optim.SGD(parts.parameters(), lr=0.01)
-    with modlab.watch(parts, optimizer) as watched:
+    with modlab.watch(parts, optimizer, budget=1.0) as watched:
         for _ in range(2):
             optimizer.zero_grad()
             sum(part(torch.ones(1, 2)).square().mean() for part in parts).backward()  # type: ignore[union-attr]
