@@ -91,16 +91,20 @@ def _told_truly() -> bool:
 
 
 def _duration() -> str:
-    """How long ten thousand rounds take, to the nearest of the choices: a hundredth of them, timed on this thread's own clock."""
+    """How long ten thousand rounds take, to the nearest of the choices: by the quickest hundred of some, on this thread's own clock."""
     net = Net()
     optimizer = SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
-    begin = time.thread_time()
-    for _ in range(500):
-        loss = torch.abs(net(torch.randn(4)))
-        optimizer.zero_grad()
-        _back(loss)
-        optimizer.step()
-    seconds = 20 * (time.thread_time() - begin)
+
+    def hundred() -> float:
+        begin = time.thread_time()
+        for _ in range(100):
+            loss = torch.abs(net(torch.randn(4)))
+            optimizer.zero_grad()
+            _back(loss)
+            optimizer.step()
+        return time.thread_time() - begin
+
+    seconds = 100 * min(hundred() for _ in range(8))  # what else runs on the machine only adds
     return min({"a": 1, "b": 60, "c": 600}.items(), key=lambda choice: abs(math.log(seconds / choice[1])))[0]
 
 
