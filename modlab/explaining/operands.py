@@ -37,34 +37,28 @@ def tensors(operands: list[Operand]) -> list[Operand]:
 
 
 def sides(frame: Frame | None) -> list[str]:
-    """How both sides of an operation are written; of a call, where it is an operation of tensors: ``a.add(b)``, ``torch.add(a, b)``."""
+    """How both sides of an operation are written; of a call, where it is an operation of two tensors: ``a.add(b)``, ``torch.add(a, b)``."""
     expression = frame.expression() if frame is not None else None
+    while isinstance(expression, (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)):
+        expression = expression.value
     if frame is None or expression is None:
         return []
-    parts = [part for part in _parts(expression) if not isinstance(part, ast.Constant)]
-    call = _call_in(expression)
-    if call is not None:
-        parts = _sides_of_call(call, frame)
-    texts = [ast.unparse(part) for part in parts]
+    parts = _sides_of_call(expression, frame) if isinstance(expression, ast.Call) else _parts(expression)
+    texts = [ast.unparse(part) for part in parts if not isinstance(part, ast.Constant)]
     return texts if len(texts) == 2 and all(len(text) <= _LONG for text in texts) else []
-
-
-def _call_in(node: ast.AST) -> ast.Call | None:
-    while isinstance(node, (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)) and node.value is not None:
-        node = node.value
-    return node if isinstance(node, ast.Call) else None
 
 
 def _sides_of_call(call: ast.Call, frame: Frame) -> list[ast.expr]:
     """Nothing for a function that has no name of a tensor's method: what it compares with what is its own affair."""
-    func = call.func
-    if not isinstance(func, (ast.Attribute, ast.Name)) or not hasattr(Tensor, func.attr if isinstance(func, ast.Attribute) else func.id):
+    if isinstance(call.func, ast.Attribute):
+        name, owner = call.func.attr, follow(call.func.value, frame)
+    else:
+        name, owner = ast.unparse(call.func), torch
+    if not hasattr(Tensor, name):
         return []
-    owner = follow(func.value, frame) if isinstance(func, ast.Attribute) else torch
     if issubclass(type(owner), ModuleType):
-        return [part for part in call.args if not isinstance(part, ast.Constant)]
-    is_tensor = owner is MISSING or issubclass(type(owner), Tensor)
-    return [func.value, *call.args[:1]] if isinstance(func, ast.Attribute) and is_tensor else []
+        return call.args
+    return _parts(call) if owner is MISSING or issubclass(type(owner), Tensor) else []
 
 
 def conflict(pairs: list[tuple[str, Sizes]], sizes: tuple[int, int], place: int) -> list[tuple[str, Sizes]]:

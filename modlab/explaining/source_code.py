@@ -8,7 +8,6 @@ import linecache
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from textwrap import dedent
 from types import CodeType
 from typing import Any, NamedTuple, TypeGuard
@@ -179,7 +178,7 @@ def located(frame: Frame) -> tuple[Body, ast.stmt] | None:
     if parsed is None:
         return None
     shift = len(lines[0].encode()) - len(lines[0].lstrip().encode()) if lines else 0
-    module = Body(ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), [], []), first, shift)
+    module = _of_module(parsed, first, shift)
     inside = [node for node in ast.walk(parsed) if isinstance(node, ast.stmt) and _holds(module.place(node), (first, last, start, end))]
     return (module, min(inside, key=lambda node: _size(module.place(node)))) if inside else None
 
@@ -189,19 +188,28 @@ def last_given(frame: Frame, name: str) -> ast.expr | None:
     position, body = frame.position(), of_code(frame.code) if frame.is_function else _of_file(frame.code.co_filename)
     if position is None or body is None or not name:
         return None
-    blocks, chain = [body.tree.body], list[tuple[list[ast.stmt], ast.stmt]]()
-    while blocks:
-        found = next(((block, one) for block in blocks for one in block if _holds(body.place(one), position)), None)
-        blocks = [] if found is None else _blocks(found[1])
-        chain += [found] if found is not None else []
+    chain = list[tuple[list[ast.stmt], ast.stmt]]()
+    blocks = [body.tree.body]
+    while found := next(((block, one) for block in blocks for one in block if _holds(body.place(one), position)), None):
+        chain.append(found)
+        blocks = _blocks(found[1])
     for block, around in reversed(chain):
+        if _may_give(around, name):
+            return None
         for before in reversed(block[: block.index(around)]):
             if name in stored(before):
                 return _plainly_given(before)
-        outer = next((one for _, one in chain if block in _blocks(one)), None)
-        if outer is not None and not isinstance(outer, ast.If) and name in stored(outer):
-            return None  # by an earlier round of a loop, by ``with``, or by what was tried
     return None
+
+
+def _may_give(around: ast.stmt, name: str) -> bool:
+    """Whether a name may be given something else on the way into a statement: by a loop's earlier round, ``with``, or ``:=``."""
+    own: ast.AST | None = around
+    if isinstance(around, (ast.Assign, ast.AnnAssign)):
+        own = around.value
+    elif isinstance(around, ast.If):
+        own = around.test
+    return own is not None and name in stored(own)
 
 
 def _plainly_given(statement: ast.stmt) -> ast.expr | None:
@@ -214,16 +222,15 @@ def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
     return [*own, *(one.body for one in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())))]
 
 
-@lru_cache(8)
-def _of_lines(text: str) -> Body | None:
-    parsed = _parsed(text)
-    tree = ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), parsed.body, []) if parsed is not None else None
-    return Body(tree, 1, 0) if tree is not None else None
+def _of_module(parsed: ast.Module, line: int, column: int) -> Body:
+    """Lines outside of functions, as the body of one."""
+    return Body(ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), parsed.body, []), line, column)
 
 
 def _of_file(file: str) -> Body | None:
-    """A cell, or a file, as the body of a function."""
-    return _of_lines("".join(linecache.getlines(file)))
+    """A cell, or a file."""
+    parsed = _parsed("".join(linecache.getlines(file)))
+    return None if parsed is None else _of_module(parsed, 1, 0)
 
 
 def _parsed(text: str) -> ast.Module | None:

@@ -890,6 +890,8 @@ BEFORE = {
     "several at once": ("x, y = l(e(i)), 1", ""),
     "in the same branch": ("if True:\n    x = l(e(i))\n    x[:, -1]", "LSTM"),
     "in the same round": ("for _ in range(2):\n    x = l(e(i))\n    x[:, -1]", "LSTM"),
+    "by := on the way": ("x = l(e(i))\nif (x := l(e(i))) is None:\n    pass", ""),
+    "in a comprehension": ("x = l(e(i))\ny = [x := l(e(i)) for _ in range(1)]", ""),
     "in the round before": ("x = l(e(i))\nfor k in (e, l):\n    y = x[0] if k is e else x[:, -1]\n    x = l(e(i))", ""),
 }
 

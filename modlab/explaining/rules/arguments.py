@@ -586,10 +586,13 @@ def _container(failure: Failure, match: re.Match[str]) -> Cause | None:
 def _by_hand(failure: Failure, call: ModuleFrame, first: str) -> tuple[Fix, ...]:
     layers = _layers(call)
     if issubclass(type(call.module), nn.ModuleDict):
-        written = failure.user.expression() if failure.user is not None else None
-        made = ast.unparse(written) if isinstance(written, ast.Call) else f"{layers}(x)"
-        name = ast.unparse(written.func) if isinstance(written, ast.Call) else layers
-        return (Fix("Take the one that you mean:", made.replace(f"{name}(", f"{name}[{first!r}](", 1)),)
+        user = failure.user
+        call_of_it = user.expression() if user is not None else None
+        code = f"{layers}[{first!r}](x)"
+        if user is not None and isinstance(call_of_it, ast.Call):
+            chosen = ast.Subscript(call_of_it.func, ast.Constant(first), ast.Load())
+            code = source_code.rewritten(user, call_of_it, ast.Call(chosen, call_of_it.args, call_of_it.keywords))
+        return (Fix("Take the one that you mean:", code),)
     return (
         Fix("Run them yourself:", f"for layer in {layers}:\n    x = layer(x)"),
         Fix("Or take what runs them in order:", "nn.Sequential(*layers)"),

@@ -45,10 +45,14 @@ def _read_ends(tensor: Tensor) -> tuple[float, float] | None:
 
 def _names(failure: Failure) -> tuple[str, str]:
     """What the user calls input and target."""
-    user = failure.user
-    found = {id(thing): name for name, thing in list(user.names.items())} if user is not None else {}
     given, target = _pair(failure)
-    return found.get(id(given), "input"), found.get(id(target), "target")
+    return _name_of(given, failure) or "input", _name_of(target, failure) or "target"
+
+
+def _name_of(thing: Any, failure: Failure) -> str:
+    """The user's own name for a thing."""
+    found = {id(one): name for name, one in list(failure.user.names.items())} if failure.user is not None else {}
+    return found.get(id(thing), "")
 
 
 def _written(failure: Failure) -> tuple[str, str, str, str]:
@@ -197,8 +201,7 @@ def _of_pairs(failure: Failure) -> Cause | None:
     shape = shape_of(target)
     if not given or shape is None:
         return None
-    user = failure.user
-    name = next((name for name, thing in list(user.names.items()) if thing is target), "") if user is not None else ""
+    name = _name_of(target, failure)
     code = f"{name} = {name}.squeeze(1)" if name and shape == (given[0], 1) else ""
     return Cause(
         f"The target is {shape} and should be ({given[0]},): 1 or -1 for each pair.",
