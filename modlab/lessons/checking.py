@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dis
 import re
 import traceback
@@ -17,7 +18,8 @@ import modlab
 from modlab import format
 from modlab.errors import ModlabError
 from modlab.frozen import frozen
-from modlab.lessons.cards import Card, CardRecord
+from modlab.lessons import stills
+from modlab.lessons.cards import MIME, Card, CardRecord
 from modlab.lessons.content import Mistake, Task
 from modlab.lessons.features import available
 from modlab.lessons.isolation import isolated
@@ -195,7 +197,7 @@ def _faces(evidence: Any) -> tuple[str, str]:
     if evidence is None:
         return "", ""
     try:
-        return str(evidence), evidence.html() if hasattr(evidence, "html") else ""
+        return str(evidence), stills.of(evidence) or ""
     except Exception:  # noqa: BLE001 - a learner's module may not be printable
         return "", ""
 
@@ -307,9 +309,6 @@ def same(got: Any, expected: Any, tolerance: float = 1e-5) -> bool:
 
 # ---- what the learner sees
 
-MIME = "application/vnd.modlab.answer+json"
-"""What a notebook keeps of an answer for its teacher, beside what is shown."""
-
 
 class Judgement(Card):
     """The outcome of a check; true when the answer is correct, so that `assert lesson.check(...)` grades it.
@@ -318,9 +317,9 @@ class Judgement(Card):
         record: all of it, as plain words.
     """
 
-    def __init__(self, lesson: str, task: Task, verdict: CheckResult, helper: Helper) -> None:
-        self.record, self._lesson, self._helper = verdict, lesson, helper
-        super().__init__(_card(task, verdict), below=verdict.evidence)
+    def __init__(self, lesson: str, task: Task, verdict: CheckResult, helper: Helper, own: str = "", progress: str = "") -> None:
+        self.record, self._helper = verdict, helper
+        super().__init__(_card(task, verdict, own, progress), below=verdict.evidence, lesson=lesson)
 
     @property
     def outcome(self) -> Outcome:
@@ -343,7 +342,7 @@ class Judgement(Card):
         """One good solution, once there was an attempt or all hints were read."""
         return self._helper.solution()
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def _kept(self) -> dict[str, Any]:
         record = self.record
         kept = {
             "schema": 1,
@@ -354,10 +353,10 @@ class Judgement(Card):
             "mistake": record.mistake,
             "belief": record.belief,
         }
-        return {"text/plain": repr(self), "text/html": self.html(), MIME: kept}
+        return {MIME: kept}
 
 
-def _card(task: Task, verdict: CheckResult) -> CardRecord:
+def _card(task: Task, verdict: CheckResult, own: str, progress: str) -> CardRecord:
     foot = f'`lesson.hint("{task.name}")` helps, `lesson.solution("{task.name}")` shows one way.' if task.hints else ""
     if verdict.outcome == "not possible":
         return CardRecord("check", task.name, "Not possible here.", " ".join(verdict.says), "open")
@@ -368,10 +367,27 @@ def _card(task: Task, verdict: CheckResult) -> CardRecord:
         for step, held in verdict.steps
     )
     if verdict.outcome == "correct":
-        return CardRecord("check", task.name, "Correct.", "", "fine", steps)
+        prose = (task.matters,) if task.matters else ()
+        return CardRecord("check", task.name, "Correct.", progress, "fine", steps, prose=prose, beside=_beside(task, own))
     strong = f"Not yet: {verdict.mistake}." if verdict.mistake else "Not yet."
     pairs = (("expected", verdict.expected), ("got", verdict.got)) if verdict.expected or verdict.got else ()
     return CardRecord("check", task.name, strong, "", "broken", steps, pairs, (*verdict.says, *verdict.left), foot=foot)
+
+
+def _beside(task: Task, own: str) -> tuple[tuple[str, str], ...]:
+    """The learner's code and the lesson's, where they differ."""
+    reference = task.reference.strip()
+    if not own or _same_code(own, reference):
+        return ()
+    return ("your code", own), ("the lesson's", reference)
+
+
+def _same_code(one: str, other: str) -> bool:
+    """Whether two pieces of code differ in layout and comments alone."""
+    try:
+        return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
 
 
 class Helper:

@@ -15,7 +15,7 @@ from typing import Any
 from modlab import format
 from modlab.errors import ModlabError
 from modlab.format import plural
-from modlab.lessons import answers, lookup, notebooks
+from modlab.lessons import answers, kept_answers, lookup, notebooks
 from modlab.lessons.beliefs import BELIEFS
 from modlab.lessons.content import Content
 
@@ -131,7 +131,7 @@ def read(folder: Path, lessons: Path | None = None) -> ClassReport:
         try:
             notebook = notebooks.read(file)
             content = lookup.find(_lesson_of(notebook), lessons)
-            signs = [*_signs(notebook, content)]
+            signs = [*_signs(notebook, content, kept_answers.read(content.name, file.parent))]
         except Exception as error:  # noqa: BLE001 - one odd notebook does not end the report of a class
             skipped.append((_place(file, folder), _reason(error)))
             continue
@@ -188,10 +188,10 @@ def _learner(file: Path, folder: Path, content: Content) -> str:
     return format.clean(name)
 
 
-def _signs(notebook: dict[str, Any], content: Content) -> Iterator[tuple[int, bool]]:
+def _signs(notebook: dict[str, Any], content: Content, clicked: dict[str, Any]) -> Iterator[tuple[int, bool]]:
     """The misconceptions that an answer could have shown, and whether it did; what was left open tells nothing."""
     questions = {question.name: question for question in content.questions}
-    for one in notebooks.given(notebook):
+    for one in notebooks.answered(notebook, clicked):
         answer = answers.read(questions[one.name], one.value) if one.name in questions else None
         if answer is not None and answer.said is not None:
             could = {answer.question.belief, *(wrong.belief for wrong in answer.question.wrong)} - {0}

@@ -90,6 +90,7 @@ class Task:
         minutes: about how long it takes.
         needs: a part of torch that it is about, where not every torch has it.
         given: code of the notebook that the sources above build on (imports of torch, nn and F are there).
+        matters: why it is worth knowing: one sentence, for who has solved it.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Task:
     minutes: int = 5
     needs: str = ""
     given: str = ""
+    matters: str = ""
 
     @property
     def expression(self) -> str:

@@ -19,7 +19,7 @@ class QuestionKind(Protocol):
 
     @property
     def form(self) -> str:
-        """How to answer, after "Replace ... by": ``a number``."""
+        """How to answer, after "replace `...` with": ``a number, such as 3 or 0.5``."""
 
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
@@ -58,7 +58,7 @@ class _Free:
 class Number(_Free):
     """A number; what differs in the third digit is another one, unless `tolerance` (relative) says else."""
 
-    form = "a number"
+    form = "a number, such as 3 or 0.5"
 
     def __init__(self, tolerance: float = 1e-3) -> None:
         self._tolerance = tolerance
@@ -69,13 +69,13 @@ class Number(_Free):
             thousands = re.fullmatch(r"\s*-?\d{1,3}(,\d{3})+(\.\d+)?\s*", given)
             given = _literal(given.replace(",", "" if thousands else "."))
         if isinstance(given, bool) or not hasattr(given, "__float__"):
-            raise UnreadableError("a number, as 3 or 0.5")
+            raise UnreadableError(self.form)
         try:
             number = float(given)
         except (TypeError, ValueError, RuntimeError) as error:  # a tensor of several elements
-            raise UnreadableError("one number, as 3 or 0.5") from error
+            raise UnreadableError("one number, such as 3 or 0.5") from error
         if not math.isfinite(number):
-            raise UnreadableError("a number, as 3 or 0.5")
+            raise UnreadableError(self.form)
         return int(number) if number.is_integer() else number
 
     def same(self, said: float, other: float) -> bool:
@@ -92,7 +92,8 @@ class Number(_Free):
 class YesNo(_Free):
     """Yes or no."""
 
-    form = '"yes" or "no"'
+    form = "yes or no"
+    words = ("yes", "no", "y", "n", "true", "false")
 
     def read(self, given: Any) -> bool:
         """True, False, or the word."""
@@ -103,7 +104,7 @@ class YesNo(_Free):
         known = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
         word = given.strip().lower() if isinstance(given, str) else ""
         if word not in known:
-            raise UnreadableError('"yes" or "no"')
+            raise UnreadableError(self.form)
         return known[word]
 
     def same(self, said: bool, other: bool) -> bool:
@@ -120,7 +121,7 @@ class YesNo(_Free):
 class Name(_Free):
     """One name as PyTorch spells it: a path, a class, a function."""
 
-    form = "a name, in quotes"
+    form = 'a name in quotes, such as "l1.weight"'
 
     def read(self, given: Any) -> str:
         """Text, or the class or function itself."""
@@ -128,7 +129,7 @@ class Name(_Free):
             return given.strip().strip("`'\"")
         name = getattr(given, "__name__", None)
         if not isinstance(name, str):
-            raise UnreadableError('a name in quotes, as "l1.weight"')
+            raise UnreadableError(self.form)
         return name
 
     def same(self, said: str, other: str) -> bool:
@@ -145,7 +146,7 @@ class Name(_Free):
 class Shape(_Free):
     """The shape of a tensor."""
 
-    form = "a shape, as (2, 3)"
+    form = "a shape, such as (2, 3)"
 
     def read(self, given: Any) -> tuple[int, ...]:
         """A tuple, a list, a ``torch.Size``, one number, or its text."""
@@ -153,14 +154,14 @@ class Shape(_Free):
             given = _literal(given)
         sizes = (given,) if isinstance(given, int) else given
         if not isinstance(sizes, Iterable):
-            raise UnreadableError("a shape, as (2, 3)")
+            raise UnreadableError(self.form)
         found = tuple(sizes)
         if isinstance(given, str) or any(isinstance(size, bool) for size in found):
-            raise UnreadableError("a shape, as (2, 3)")
+            raise UnreadableError(self.form)
         try:
             return tuple(operator.index(size) for size in found)
         except TypeError as error:
-            raise UnreadableError("a shape of whole numbers, as (2, 3)") from error
+            raise UnreadableError("a shape of whole numbers, such as (2, 3)") from error
 
     def same(self, said: tuple[int, ...], other: tuple[int, ...]) -> bool:
         """The same sizes."""
@@ -191,7 +192,7 @@ class _Lettered:
         for letter, text in self.options:
             if word in (letter, letter.upper(), text) or (word and word.lower() == text.lower()):
                 return letter
-        raise UnreadableError(f'one of the letters "{self.options[0][0]}" to "{self.options[-1][0]}"')
+        raise UnreadableError(f"a letter from {self.options[0][0]} to {self.options[-1][0]}")
 
     def text(self, letter: str) -> str:
         """What stands behind a letter."""
@@ -200,14 +201,14 @@ class _Lettered:
     def several(self, given: Any) -> tuple[str, ...]:
         """The letters of several options, given as a list or in one text: ``"c a b"``, ``"cab"``."""
         if isinstance(given, str):
-            words: list[Any] = given.replace(",", " ").split()
+            words: list[Any] = given.strip("[]()").replace(",", " ").split()
             letters = {letter for letter, _ in self.options}
             if len(words) == 1 and not self._known(words[0]) and set(words[0].lower()) <= letters:
                 words = list(words[0])
         elif isinstance(given, Iterable):
             words = list(given)
         else:
-            raise UnreadableError(f'letters, as "{" ".join(letter for letter, _ in self.options[:3])}"')
+            raise UnreadableError(f'letters, such as "{" ".join(letter for letter, _ in self.options[:3])}"')
         found = tuple(self.letter(word) for word in words)
         if len(set(found)) < len(found):
             raise UnreadableError("each letter once")
@@ -229,7 +230,7 @@ class _Lettered:
 class Choice(_Lettered):
     """One of some options; the answer is a letter."""
 
-    form = "a letter, in quotes"
+    form = "a letter"
 
     def read(self, given: Any) -> str:
         """The letter, from itself or from the option's text."""
@@ -245,7 +246,7 @@ class Choice(_Lettered):
 class Several(_Lettered):
     """Some of the options, in any order; none is an empty list."""
 
-    form = 'the letters, as "a c"'
+    form = 'the letters, such as "a c"'
 
     def read(self, given: Any) -> tuple[str, ...]:
         """The letters, sorted."""
@@ -270,7 +271,7 @@ class Order(_Lettered):
         valid: tells of an order, given as texts, whether it is right, where several are; else only the answer is.
     """
 
-    form = 'the letters in order, as "b a c"'
+    form = 'the letters in order, such as "b a c"'
 
     def __init__(self, *texts: str, valid: Callable[[list[str]], bool] | None = None) -> None:
         super().__init__(*texts)
@@ -281,7 +282,7 @@ class Order(_Lettered):
         found = self.several(given)
         if len(found) < len(self.options):
             missing = [letter for letter, _ in self.options if letter not in found]
-            raise UnreadableError(f"all {len(self.options)} of them: {', '.join(missing)} is missing")
+            raise UnreadableError(f"all {len(self.options)} letters ({', '.join(missing)} missing)")
         return found
 
     def same(self, said: tuple[str, ...], other: tuple[str, ...]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from modlab import format
 from modlab.errors import ModlabError
 from modlab.frozen import frozen
-from modlab.lessons.cards import style as card_style
+from modlab.lessons import stills
 from modlab.views.html import BEGIN, END, static_file
 from modlab.views.html import text as escaped
 
@@ -53,10 +53,10 @@ class Modification:
             for i, one in enumerate(self.settings)
         )
         knobs = escape(json.dumps([[name, [repr(value) for value in values]] for name, values in self.knobs.items()]))
+        script = f"{BEGIN}<script>{static_file('knobs.js').strip()}</script>{END}\n" if stills.WHOLE else ""
         return (
             f'<div class="modlab modlab-knobs mathjax_ignore tex2jax_ignore" data-modlab="modify" data-knobs="{knobs}">\n'
-            f'<style>{static_file("static.css").strip()}{card_style()}</style>\n<div class="modlab-static">{parts}</div>\n'
-            f"{BEGIN}<script>{static_file('knobs.js').strip()}</script>{END}\n</div>"
+            f'<style>{static_file("static.css").strip()}</style>\n<div class="modlab-static">{parts}</div>\n{script}</div>'
         )
 
     def _repr_html_(self) -> str:
@@ -124,12 +124,7 @@ def _value(code: str, names: dict[str, Any]) -> Any:
 
 
 def _html(result: Any) -> str:
-    if hasattr(result, "html"):
-        try:
-            return str(result.html(bundle=False))
-        except TypeError:
-            return str(result.html())
-    return f"<pre>{escape(repr(result))}</pre>"
+    return stills.of(result) or f"<pre>{escape(repr(result))}</pre>"
 
 
 def _indented(text: str) -> str:

@@ -6,14 +6,16 @@ import ast
 import json
 import operator
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from modlab import files, format
 from modlab.errors import ModlabError
 from modlab.frozen import frozen
-from modlab.lessons.checking import MIME
+from modlab.lessons.cards import MIME
 
 LESSON = "lesson"
 """What a notebook calls its lesson; `trace.why(...)` asks somebody else."""
@@ -105,14 +107,29 @@ def given(notebook: dict[str, Any]) -> list[GivenAnswer]:
         if method in ASKING and call.args:
             name = _value(call.args[0])
             named = [keyword.value for keyword in call.keywords if keyword.arg == "answer"]
-            answer = next((_value(node) for node in (*call.args[1:2], *named)), ...)
+            answers = [_value(node) for node in (*call.args[1:], *named)]
             if isinstance(name, str):
-                found.append(GivenAnswer(number, method, name, answer))
+                found.append(GivenAnswer(number, method, name, answers[0] if len(answers) == 1 else answers or ...))
     return found
+
+
+def answered(notebook: dict[str, Any], clicked: Mapping[str, Any] = MappingProxyType({})) -> list[GivenAnswer]:
+    """The same with what was answered by a click, where the cell is still open.
+
+    Args:
+        notebook: its JSON; the card of a clicked answer keeps it in its output.
+        clicked: answers of the file beside it, for what was clicked after the notebook was saved.
+    """
+    kept = {**clicked, **{str(one["question"]): one.get("said") for one in _kept(notebook) if "question" in one}}
+    return [replace(one, value=kept.get(one.name, ...)) if one.value is ... else one for one in given(notebook)]
 
 
 def checked(notebook: dict[str, Any]) -> list[dict[str, Any]]:
     """What the checks said when the notebook was last run, as its outputs keep it."""
+    return [one for one in _kept(notebook) if "task" in one]
+
+
+def _kept(notebook: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         output["data"][MIME]
         for cell in notebook["cells"]

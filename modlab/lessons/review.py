@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from modlab.format import plural
-from modlab.lessons import answers, lookup, notebooks
+from modlab.lessons import answers, kept_answers, lookup, notebooks
 from modlab.lessons.answers import Answer
 from modlab.lessons.cards import Card, CardRecord
 from modlab.lessons.content import Content
-
-SHOWN = 3
 
 
 def missed(folder: Path, content: Content, said: Mapping[str, Answer]) -> Card:
@@ -29,21 +27,29 @@ def missed(folder: Path, content: Content, said: Mapping[str, Answer]) -> Card:
     if not found:
         return Card(CardRecord("missed", content.name, "Nothing to repeat:", "your notebooks here hold no answers yet.", "open"))
     if not wrong:
-        return Card(CardRecord("missed", content.name, f"None of {plural(len(found), 'answer')} was wrong.", "", "fine"))
+        return Card(
+            CardRecord(
+                "missed",
+                content.name,
+                f"None of your {plural(len(found), 'answer')} was wrong." if len(found) > 1 else "Your answer was right.",
+                "",
+                "fine",
+            )
+        )
     first = CardRecord(
         "missed",
         content.name,
-        f"{plural(len(wrong), 'answer')} of {len(found)} came out otherwise.",
+        f"{len(wrong)} of {plural(len(found), 'answer')} {'was' if len(wrong) == 1 else 'were'} wrong.",
         "Think each through once more, then change it in its notebook.",
         "careful",
     )
-    return Card(first, *(_again(lesson, answer) for lesson, answer in wrong[-SHOWN:][::-1]))
+    return Card(first, *(_again(lesson, answer) for lesson, answer in wrong[::-1]))
 
 
 def _again(lesson: str, answer: Answer) -> CardRecord:
     question = answer.question
     options = tuple(("", f"`{letter}` {text}") for letter, text in question.kind.options)
-    said = f"You said {question.kind.write(answer.said)}."
+    said = f"You answered {question.kind.write(answer.said)}."
     return CardRecord("again", f"{lesson}: {question.name}", question.asks, "", "open", steps=options, prose=(said,))
 
 
@@ -54,6 +60,6 @@ def _answers(folder: Path) -> Iterator[tuple[str, Answer]]:
             questions = {question.name: question for question in lookup.find(notebooks.lesson_name(notebook)).questions}
         except (notebooks.NotebookError, lookup.LessonError):
             continue  # somebody's other notebook
-        for one in notebooks.given(notebook):
+        for one in notebooks.answered(notebook, kept_answers.read(notebooks.lesson_name(notebook), folder)):
             if one.name in questions:
                 yield notebooks.lesson_name(notebook), answers.read(questions[one.name], one.value)

@@ -19,7 +19,7 @@ from modlab.frozen import frozen
 from modlab.lessons import lookup, notebooks, self_test
 from modlab.lessons.notebooks import source
 
-LARGEST, LARGEST_OUTPUT = 300_000, 200_000  # bytes
+LARGEST, LARGEST_OUTPUT = 350_000, 200_000  # bytes
 CELL_TIMEOUT_S = 120
 
 _UNSTABLE = (

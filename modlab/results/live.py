@@ -88,7 +88,7 @@ def stage(watch: LiveWatch) -> Stage:
     shell = notebook()
     if shell is not None:
         with suppress(ImportError):
-            return Output(watch)
+            return in_notebook(watch)
     return Lines(watch)
 
 
@@ -141,6 +141,10 @@ class Output:
             self._handle.update(self._watch)
 
 
+in_notebook: Callable[[LiveWatch], Stage] = Output
+"""What shows a watch in a notebook; a lesson has its own."""
+
+
 class WatchPage:
     """One view of a running watch: it gets what is new, and its buttons work while the cell runs.
 
@@ -158,7 +162,7 @@ class WatchPage:
         self._heard = False
         self._whole_at, self._gap = 0.0, GAP
         self._pictures = (0.0, 0), (0.0, 0)  # when, and of how many steps: two of those sent, at least `LATE` apart
-        _answer_while_the_cell_runs(self.view)
+        answer_while_the_cell_runs(self.view)
 
     def push(self, watch: LiveWatch, record: WatchRecord, packed: dict[Marks | None, bytes]) -> None:
         """Send the slots that the page has not; all of them where their number changed otherwise.
@@ -206,7 +210,7 @@ class WatchPage:
         return isinstance(steps, int) and any(seen > steps and now - sent >= LATE for sent, seen in self._pictures)
 
 
-def _answer_while_the_cell_runs(view: View) -> None:
+def answer_while_the_cell_runs(view: Any) -> None:
     """Let the page's messages go to the thread that the page asked for, which is not the one that the cell keeps busy.
 
     ipykernel 7.4 answers where a comm last sent from, which is the running cell; before that, and from this line on, the front

@@ -27,7 +27,31 @@ class Shown(Protocol):
     def _answer(self, path: str) -> bytes: ...
 
 
-class View(anywidget.AnyWidget):
+class AskedWidget(anywidget.AnyWidget):
+    """A widget whose page asks the kernel: each question has an ``id``, and an error is an answer."""
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.on_msg(self._receive)
+
+    def _receive(self, _: Any, content: Any, __: Any) -> None:
+        """Answer one message of the page; whatever goes wrong is told there, never raised here."""
+        if not isinstance(content, dict) or "id" not in content:
+            return
+        answer = {"id": content["id"], "ok": True}
+        try:
+            self.send(answer, [self._answer(content)])
+        except ModlabError as error:
+            self.send({**answer, "ok": False, "error": str(error)})
+        except Exception as error:  # noqa: BLE001 - the page waits for an answer, and a traceback in a comm thread reaches nobody
+            self.send({**answer, "ok": False, "error": f"{type(error).__name__}: {error}"})
+
+    def _answer(self, content: dict[str, Any]) -> bytes:
+        """What the page gets for a question."""
+        raise NotImplementedError
+
+
+class View(AskedWidget):
     """One result, displayed live.
 
     Args:
@@ -41,7 +65,6 @@ class View(anywidget.AnyWidget):
         super().__init__()
         self._held: Callable[[], Shown | None] = lambda: result
         self._asked = answer
-        self.on_msg(self._receive)
 
     def let_go(self) -> None:
         """Keep what is shown alive no longer."""
@@ -53,18 +76,6 @@ class View(anywidget.AnyWidget):
         if result is None:
             raise GoneError("What this view showed exists no longer: run its cell again.")
         return result
-
-    def _receive(self, _: Any, content: Any, __: Any) -> None:
-        """Answer one message of the page; whatever goes wrong is told there, never raised here."""
-        if not isinstance(content, dict) or "id" not in content:
-            return
-        answer = {"id": content["id"], "ok": True}
-        try:
-            self.send(answer, [self._answer(content)])
-        except ModlabError as error:
-            self.send({**answer, "ok": False, "error": str(error)})
-        except Exception as error:  # noqa: BLE001 - the page waits for an answer, and a traceback in a comm thread reaches nobody
-            self.send({**answer, "ok": False, "error": f"{type(error).__name__}: {error}"})
 
     def _answer(self, content: dict[str, Any]) -> bytes:
         answer = self._asked(content)

@@ -59,7 +59,7 @@ def _blank() -> type[Figure]:
             return of_picture(self, self.alt or titles(self))
 
         def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
-            return _png(self), {"alt": self.alt or titles(self)}
+            return png(self), {"alt": self.alt or titles(self)}
 
         def __reduce__(self) -> Any:
             return _empty, (), self.__getstate__()  # a class made in a function has no name that pickle could find
@@ -73,7 +73,7 @@ def _empty() -> Figure:
 
 def of_picture(figure: Figure, alt: str) -> str:
     """Any figure with words for who cannot see it, as HTML: no notebook shows those of an image, where an output has any."""
-    encoded = b64encode(_png(figure)).decode("ascii")
+    encoded = b64encode(png(figure)).decode("ascii")
     return f'<img alt="{escape(alt)}" src="data:image/png;base64,{encoded}" style="{_MOUNT}">'
 
 
@@ -83,7 +83,8 @@ def titles(figure: Figure) -> str:
     return "; ".join(dict.fromkeys(" ".join(title.split()) for title in found if title))
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """A figure as the bytes of a file."""
     stream = BytesIO()
     figure.savefig(stream, format="png", bbox_inches="tight")
     return stream.getvalue()

@@ -85,9 +85,14 @@ def within_budget(build: Callable[[int], bytes], rows: int) -> bytes:
 def _script(view: str, payload: bytes, version: str) -> str:
     """A classic script: in a module ``document.currentScript``, by which it finds its output, would be null."""
     loader = static_file("loader.js").strip()
-    bundle = BUNDLES.get(view, "sheet")
-    key = version if bundle == "still" else f"{version}+{bundle}"  # under which a page knows it
+    key, bundle = front_end(view, version)
     return f'<script>({loader})(document.currentScript,"{key}","{_base64(payload)}","{_packed(f"{bundle}.js")}")</script>'
+
+
+def front_end(view: str, version: str) -> tuple[str, str]:
+    """What draws a view: the key under which a page knows it, and the name of its bundle."""
+    bundle = BUNDLES.get(view, "sheet")
+    return version if bundle == "still" else f"{version}+{bundle}", bundle
 
 
 def of_tree(tree: TreeRecord) -> str:

@@ -143,8 +143,9 @@ def test_a_usual_wrong_answer_gets_its_own_words():
     said = answers.read(QUESTION, 3)
     assert said.belief == 28
     card = answers.settled(said, "see")
-    assert (card.mark, card.strong) == ("broken", "You said 3; it is 2.")
-    assert card.prose == ("You counted the root.", "Because.")
+    assert (card.mark, card.strong) == ("broken", "You answered 3; the answer is 2.")
+    assert card.prose == ("You counted the root.",), "why it is not so says what is so: the second would say it again"
+    assert answers.settled(said, "why").prose == ("You counted the root.", "Because.")
     assert answers.settled(answers.read(QUESTION, 7), "see").prose == ("Because.",)
     assert answers.settled(answers.read(QUESTION, 2), "see").mark == "fine"
     assert answers.settled(answers.read(QUESTION, ...), "see").mark == "open"
@@ -163,9 +164,9 @@ def test_the_first_cell_run_again_forgets_no_answer():
     first.predict(name, 15)
     first.predict("call or forward", "perhaps")
     again = Lesson("01_a_module")
-    assert "You said 15, and so it is." in repr(again.see(None, name))
+    assert "You answered 15: correct." in repr(again.see(None, name))
     again.predict(name, 12)
-    assert "You said 12; it is 15." in repr(Lesson("01_a_module").see(None, name))
+    assert "You answered 12; the answer is 15." in repr(Lesson("01_a_module").see(None, name))
     again.predict(name, ...)
     assert "You made no prediction." in repr(Lesson("01_a_module").see(None, name)), "an answer that was taken back stays so"
     assert Lesson("02_registration")._said == {}
@@ -306,7 +307,7 @@ def test_a_judgement_grades_and_helps():
     assert not lesson.check("Square")
     done = lesson.check("Square", type("Square", (nn.Module,), {"forward": lambda self, x: x**2}))
     assert done and done.score == 1 and done.outcome == "correct"
-    bundle = done._repr_mimebundle_()
+    bundle = done.bundle()
     kept = bundle["application/vnd.modlab.answer+json"]
     assert json.loads(json.dumps(kept)) == kept and kept["outcome"] == "correct"
     assert "Correct" in bundle["text/plain"] and "Correct" in bundle["text/html"]
@@ -443,7 +444,7 @@ def test_a_view_carries_what_was_predicted_of_it():
     lesson.predict("numbers of MyLinear", 12)
     model = nn.Linear(4, 3)
     seen = lesson.see(modlab.tree(model), "numbers of MyLinear")
-    assert "You said 12; it is 15." in repr(seen) and "You said 12; it is 15." in seen.html()
+    assert "You answered 12; the answer is 15." in repr(seen) and "You answered 12; the answer is 15." in seen.html()
     assert str(modlab.tree(model)) in repr(seen) and seen.view.total_parameters == 15
     assert "7" in repr(lesson.see(7)) and "7" in lesson.see(7).html()
 
@@ -457,9 +458,9 @@ def test_missed_answers_come_back_from_the_learners_own_notebooks(tmp_path):
     file.write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells], "metadata": {}}))
     (tmp_path / "other.ipynb").write_text("[]")
     again = " ".join(repr(lesson.missed(tmp_path)).split())
-    assert "1 answer of 2" in again and "Do `m(x)` and `m.forward(x)` still agree?" in again and "You said yes" in again
+    assert "1 of 2 answers was wrong" in again and "Do `m(x)` and `m.forward(x)` still agree?" in again and "You answered yes" in again
     file.write_text(file.read_text().replace("True", "False"))
-    assert "None of 2 answers was wrong" in repr(lesson.missed(tmp_path))
+    assert "None of your 2 answers was wrong" in repr(lesson.missed(tmp_path))
 
 
 def test_the_answers_of_a_notebook_are_read_without_running_it():
@@ -539,7 +540,7 @@ def test_what_a_setting_raises_is_what_it_shows():
 def test_an_answer_that_could_not_be_read_is_not_called_missing():
     assert "could not be read" in answers.settled(answers.read(QUESTION, "many"), "see").rest
     near = answers.read(Question("q", "?", Number(), 0.8994, "So."), 0.9)
-    assert answers.settled(near, "see").strong == "You said 0.9, and that is right: 0.8994."
+    assert answers.settled(near, "see").strong == "You answered 0.9: correct. It is 0.8994."
 
 
 class _Own(BaseException):
@@ -753,5 +754,5 @@ def test_a_check_never_raises(make, name):
     for task in lesson.content.tasks:
         judgement = lesson.check(task.name, make())
         assert judgement.outcome in ("not yet", "not attempted", "not possible")
-        assert str(judgement) and judgement.html() and judgement._repr_mimebundle_()
+        assert str(judgement) and judgement.html() and judgement.bundle()
     assert world() == before

@@ -1,5 +1,6 @@
 /** Sliders and switches over pictures that are there already: each setting is one `<details>`, and its summary the line of code. */
 import { element } from "../elements";
+import style from "./knobs.css";
 
 /** What a knob is called and the values that it takes, as Python writes them. */
 type Knob = readonly [name: string, values: readonly string[]];
@@ -31,7 +32,7 @@ export function knobs(host: HTMLElement): void {
     }),
   );
   host.classList.add("modlab-turning");
-  host.prepend(element("form", { ...KEYS_ARE_OURS }, ...controls, line));
+  host.prepend(element("style", {}, style), element("form", { ...KEYS_ARE_OURS }, ...controls, line));
   show();
 }
 
