@@ -20,7 +20,7 @@ WORKERS = os.environ.get("MODLAB_WORKERS") or str(min(max(os.cpu_count() or 2, 2
 PYTEST = (sys.executable, "-m", "pytest", "--durations=15", "-n", WORKERS, "--dist")  # what takes long is told
 # nbval takes two seconds to load; to catch what is logged, around each test, a millisecond: 43 loggers, and no test asks for it.
 QUICK = ("-p", "no:nbval", "-p", "no:logging")
-NBVAL = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout", "120")
+NBVAL = ("--nbval",)
 
 # section: (folder, commands); what only reads comes first, the browser last
 SECTIONS: dict[str, tuple[str, list[tuple[str, ...]]]] = {

@@ -2,8 +2,7 @@
 
     .venv/bin/python scripts/notebooks.py [NOTEBOOK ...]      all of notebooks/ when none is named
 
-Two runs give the same bytes: no times, no widget state, no paths of this machine, and of modlab's HTML the static picture alone
-(the script and its payload would be the same 30 KB in each output; a reader who runs the notebook gets them).
+Two runs give the same bytes: no times, no widget state, no paths of this machine.
 """
 
 from __future__ import annotations
@@ -41,11 +40,9 @@ Made by `make notebooks` from what the lessons say of themselves.
 | | lesson | minutes | afterwards you can | after |
 |---|---|---|---|---|
 """
-MOST_BYTES = 300_000
+MOST_BYTES = 350_000
 CELL_TIMEOUT_S = 300
 
-LIVE = re.compile(r"<!--modlab:live-->.*?<!--/modlab:live-->", re.DOTALL)
-STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
 # What a traceback or a warning says about where this machine keeps things.
 PATHS = (
     (re.compile(re.escape(tempfile.gettempdir()) + r"/ipykernel_\d+/\d+\.py"), "<cell>"),
@@ -122,13 +119,11 @@ def normalised(notebook: nbformat.NotebookNode) -> str:
     """Return the notebook's text without anything that differs from run to run or from machine to machine."""
     notebook.metadata = nbformat.from_dict(NOTEBOOK_METADATA)
     views = itertools.count(1)
-    styles: set[str] = set()
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in KEPT_CELL_METADATA if key in cell.metadata})
         for output in cell.get("outputs", []):
             normalise_output(output)
             number_view(output, views)
-            style_once(output, styles)
     nbformat.validate(notebook)
     return str(nbformat.writes(notebook)).rstrip("\n") + "\n"
 
@@ -140,11 +135,7 @@ def normalise_output(output: dict[str, Any]) -> None:
     if output["output_type"] == "stream" and output["name"] == "stderr":
         output["text"] = without_paths(output["text"])
     if "data" in output:
-        output["metadata"] = {}
-        html = output["data"].get("text/html")
-        if html is not None:
-            output["data"]["text/html"] = without_paths(LIVE.sub("", html))
-            output["data"].pop("image/png", None)  # the same picture, without the words for who cannot see it
+        output["metadata"] = {kind: words for kind, words in output["metadata"].items() if kind.startswith("image/")}
 
 
 def number_view(output: dict[str, Any], views: Iterator[int]) -> None:
@@ -152,17 +143,6 @@ def number_view(output: dict[str, Any], views: Iterator[int]) -> None:
     view = output.get("data", {}).get("application/vnd.jupyter.widget-view+json")
     if view is not None:
         view["model_id"] = f"{next(views):032x}"
-
-
-def style_once(output: dict[str, Any], known: set[str]) -> None:
-    """Keep a style where it comes first: the picture without script stands on one page with those below it."""
-    html = output.get("data", {}).get("text/html")
-    if html is not None:
-        for style in STYLE.findall(html):
-            if style in known:
-                html = html.replace(style, "")
-            known.add(style)
-        output["data"]["text/html"] = html
 
 
 def without_paths(text: str) -> str:

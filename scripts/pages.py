@@ -41,6 +41,7 @@ UNKNOWN = "OWNER/REPO"
 """What stands in pyproject.toml for as long as the repository has no public home."""
 
 LIVE = re.compile(r'\(document\.currentScript,"(?P<key>[^"]+)","(?P<payload>[^"]+)","(?P<bundle>[^"]+)"\)</script>')
+STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
 README_LINK = re.compile(r"(?<=<!--tour-->).*?(?=<!--/tour-->)", re.DOTALL)
 NOTEBOOK_LINK = re.compile(r'href="(\w+\.ipynb)"')
 HEADING = re.compile(r"<h([1-6])>(.*?)</h\1>")
@@ -52,7 +53,9 @@ def main() -> None:
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
     stored = json.loads(TOUR.read_text(encoding="utf-8"))
     notebook = nbformat.reads(json.dumps(notebooks.with_names(stored)), as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("from modlab.lessons import stills\n\nstills.WHOLE = True"))
     notebooks.execute(notebook, TOUR.parent)
+    del notebook.cells[0]
     text = page(notebook, fingerprint(stored), repository())
     if len(text.encode()) > MOST_BYTES:
         sys.exit(f"{PAGE.name}: {len(text.encode()):,} bytes, more than {MOST_BYTES:,}; show less in the tour. The file is unchanged.")
@@ -122,8 +125,19 @@ def _cell(cell: dict[str, Any], bundles: dict[str, str], styles: set[str]) -> It
     code = highlight(cell["source"], PythonLexer(), HtmlFormatter(nowrap=True)).rstrip()
     yield f'<pre class="code" tabindex="0"><code>{code}</code></pre>'
     for output in cell["outputs"]:
-        notebooks.style_once(output, styles)
+        _style_once(output, styles)
         yield f'<div class="output">{_output(output, bundles)}</div>'
+
+
+def _style_once(output: dict[str, Any], known: set[str]) -> None:
+    """Keep a style where it comes first: all pictures stand on one page."""
+    html = output.get("data", {}).get("text/html")
+    if html is not None:
+        for style in STYLE.findall(html):
+            if style in known:
+                html = html.replace(style, "")
+            known.add(style)
+        output["data"]["text/html"] = html
 
 
 def _prose(source: str) -> str:
@@ -140,6 +154,9 @@ def _output(output: dict[str, Any], bundles: dict[str, str]) -> str:
     data = output.get("data", {})
     if "text/html" in data:
         return _shared(data["text/html"], bundles)
+    if "image/png" in data:
+        words = escape(output["metadata"]["image/png"]["alt"])
+        return f'<img alt="{words}" src="data:image/png;base64,{data["image/png"].strip()}">'
     text = output.get("text") or data.get("text/plain") or "\n".join(output.get("traceback", ()))
     return f'<pre tabindex="0">{escape(notebooks.without_paths(ANSI.sub("", text)).rstrip())}</pre>'
 
