@@ -61,6 +61,11 @@ export function named(text: string): HTMLElement {
   return element("span", { class: "name ending", title: made.title ? null : made.textContent }, made);
 }
 
+/** Words for those who hear a view: what the eye takes from a sign, a colour or the head of a column. */
+export function unseen(text: string): HTMLElement {
+  return element("span", { class: "unseen" }, text);
+}
+
 /** A button whose keys stay in the view. */
 export function button(text: string, attributes: Attributes, pressed: () => void): HTMLButtonElement {
   const made = element("button", { type: "button", ...OURS, ...attributes }, text);

@@ -25,7 +25,7 @@ export function frame(payload: Headed, panel: Panel, context: Context): HTMLElem
 /** Copies what `text` gives when pressed, and says so. */
 export function copyButton(label: string, title: string, text: () => string, context: Context): HTMLButtonElement {
   const word = element("span", {}, label);
-  const made = button("", { class: "plain copy", title, "aria-label": title }, () => void copyAndSay(text(), context, word));
+  const made = button("", { class: "plain copy", title }, () => void copyAndSay(text(), context, word));
   made.append(copyGlyph(), word);
   return made;
 }

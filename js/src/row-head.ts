@@ -5,13 +5,13 @@ const GUIDES = 12;
 
 /** Hairline guides, one a level; very deep rows say their depth instead of moving out of sight. */
 export function indent(depth: number): HTMLElement {
-  const made = element("span", { class: "indent" }, depth > GUIDES ? String(depth) : "");
+  const made = element("span", { class: "indent", "aria-hidden": "true" }, depth > GUIDES ? String(depth) : "");
   made.style.setProperty("--depth", String(depth));
   return made;
 }
 
 export function chevron(): HTMLElement {
-  return element("span", { class: "chevron" });
+  return element("span", { class: "chevron", "aria-hidden": "true" });
 }
 
 /** Shows in a row whether it is open; null: there is nothing to open. */

@@ -19,7 +19,7 @@ export type Inside = readonly [parts: readonly HTMLElement[], panel: { arrived()
 /** Makes `host` a shadow host and fills it; `label` names the region. */
 export function enclose(host: HTMLElement, label: string, style: string, build: (shell: Shell) => Inside): void {
   const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
-  const view = element("section", { class: "view", role: "region", "aria-label": label });
+  const view = element("section", { class: "view", role: "group", "aria-label": label });
   const said = element("span", { class: "unseen", role: "status", "aria-live": "polite" });
   const theme = (): void => {
     const now = isDark() ? "dark" : "light";

@@ -22,7 +22,7 @@ describe.each(themes)("the %s palette", (name, palette: Palette) => {
     for (const ground of plain) expect(contrast(rgb(palette[ink]), rgb(ground)), ground).toBeGreaterThanOrEqual(4.5);
   });
 
-  it.each(["ink", "soft", "broken", "careful"] as const)("%s can be read on rows that are broken, and selected", (ink) => {
+  it.each(["ink", "soft", "quiet", "broken", "careful"] as const)("%s can be read on rows that are broken, and selected", (ink) => {
     for (const ground of [...panels.map((panel) => hex(mixed(rgb(panel), rgb(palette.broken), 0.09))), palette.selected]) {
       expect(contrast(rgb(palette[ink]), rgb(ground)), ground).toBeGreaterThanOrEqual(4.5);
     }

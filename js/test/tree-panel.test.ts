@@ -1,6 +1,7 @@
 // @vitest-environment happy-dom
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { bigNet, bounded, experts, gpt2 } from "./samples";
+import { heard } from "./heard";
 import { page, type Page } from "./page";
 
 let copied: string[] = [];
@@ -25,9 +26,9 @@ describe("the tree as ARIA wants it", () => {
     const transformer = view.all("[role=treeitem]")[1]!;
     expect(["level", "posinset", "setsize", "expanded", "selected"].map((name) => transformer.getAttribute(`aria-${name}`))).toEqual(["2", "1", "3", "true", "false"]);
     expect(view.all("[role=treeitem]")[2]?.hasAttribute("aria-expanded")).toBe(false);
-    expect(transformer.getAttribute("aria-label")).toBe("transformer, GPT2Model, 124.4 M parameters");
+    expect(heard(transformer)).toBe("transformer GPT2Model 124.4 M parameters");
     expect(view.find(".view").getAttribute("aria-label")).toContain("GPT2LMHeadModel: 124,439,808");
-    expect(view.find(".view").getAttribute("role")).toBe("region");
+    expect(view.find(".view").getAttribute("role")).toBe("group");
   });
 
   it("marks one row as selected, and its element exists", () => {
@@ -303,18 +304,21 @@ describe("the detail", () => {
 });
 
 describe("a row in words", () => {
-  const said = (view: Page, name: string): string => view.all("[role=treeitem]").find((row) => row.querySelector(".name")?.textContent === name)?.getAttribute("aria-label") ?? "";
+  const said = (view: Page, name: string): string => heard(view.all("[role=treeitem]").find((row) => row.querySelector(".name")?.textContent === name));
 
   it("says what the column of parameters says", () => {
     const gpt = page(gpt2());
-    expect(said(gpt, "lm_head")).toBe("lm_head, Linear, 50257×768, parameters tied to wte");
-    expect(said(gpt, "adapters")).toBe("adapters, list of 3 Linear, 6,912 parameters, not registered, in a Python list: not trained, not moved, not saved");
-    expect(said(gpt, "drop")).toBe("drop, Dropout, no parameters");
+    expect(said(gpt, "lm_head")).toBe("lm_head Linear in_features=768, out_features=50257, bias=False 50257×768 parameters tied to wte");
+    expect(said(gpt, "adapters")).toBe("adapters list of 3 Linear not registered in a Python list 6,912 parameters not trained, not moved, not saved. Fix: self.adapters = nn.ModuleList(self.adapters)");
+    expect(said(gpt, "drop")).toBe("drop Dropout p=0.1, inplace=False no parameters");
     const big = page(bigNet());
     expect(said(big, "l1")).toContain("6 parameters");
-    expect(said(big, "net")).toBe("net, Net, at least 10 parameters");
-    const lazy = big.all("[role=treeitem]").find((row) => row.querySelector(".parameters")?.textContent === "not yet");
-    expect(lazy?.getAttribute("aria-label")).toBe("l1, LazyLinear, lazy, parameters not yet, lazy");
+    expect(said(big, "again")).toContain("same as net.l0");
+    expect(said(big, "self")).toContain("contains itself: same as (root)");
+    expect(said(big, "norm")).toBe("norm reserved (None)");
+    expect(said(big, "net")).toBe("net Net at least 10 parameters");
+    const lazy = big.all("[role=treeitem]").find((row) => row.querySelector(".parameters")?.textContent === "parameters not yet");
+    expect(heard(lazy)).toMatch(/^l1 LazyLinear lazy .* parameters not yet$/);
   });
 });
 
@@ -322,8 +326,9 @@ describe("what was left out", () => {
   it("is a note and no module", () => {
     const view = page(bounded());
     const notes = view.all(".row.ghost");
-    expect(notes.map((row) => row.getAttribute("aria-label"))).toEqual([
-      "2,900 more tensors, left out of this output, to keep it small", "30 more", "3,000 more children, 12,000 parameters, left out of this output, to keep it small",
+    expect(notes.map(heard)).toEqual([
+      "… 2,900 more tensors left out of this output, to keep it small. All of it: tree.widget() # has all", "… 30 more",
+      "… 3,000 more children 12,000 parameters left out of this output, to keep it small. All of it: tree.widget() # has all",
     ]);
     expect(notes[2]?.querySelector(".reason")?.textContent).toBe("left out of this output, to keep it small.All of it:tree.widget()  # has all");
     expect(notes[1]?.querySelector(".reason")).toBeNull();

@@ -5,6 +5,7 @@ import { mount } from "../src/watch/entry";
 import type { WatchContext } from "../src/watch/part";
 import { showWatch, type Shown } from "../src/watch/show";
 import { VERSION } from "../src/version";
+import { heard } from "./heard";
 import { HOSTILE } from "./samples";
 import { cut, early, gpt, net, packed, type Made } from "./watch-samples";
 
@@ -78,7 +79,7 @@ describe("the view at rest", () => {
     expect(view.find(".headline b").textContent).toBe("Unit 1 of l0 is dead:");
     expect(view.find(".foot bdi").textContent).toBe(made.json.foot);
     expect(view.find(".controls").hidden).toBe(true);
-    expect(view.find(".copy").getAttribute("aria-label")).toContain("modlab.watch");
+    expect(view.find(".copy").title).toContain("modlab.watch");
   });
 
   it("shows the checks, and the first broken check apart from all others", () => {
@@ -129,7 +130,7 @@ describe("the view at rest", () => {
     expect(reading(view)).toContain("h.0.attn");
     expect((view.find("select[aria-label='what is measured']") as HTMLSelectElement).value).toBe("gradient");
     expect(view.all(".alert")[0]?.getAttribute("aria-expanded")).toBe("true");
-    expect(over?.getAttribute("aria-label")).toBe("saturated, over: h.6.attn, step 5210; shows it");
+    expect(heard(over)).toBe("saturated , over h.6.attn step 5,210");
     expect(said(view)).toBe("");
   });
 

@@ -48,7 +48,7 @@ def every_view_is_alive(lab: JupyterLab) -> None:
         expect(lab.cell(index).locator(".modlab-live")).to_have_count(views)
         expect(lab.cell(index).locator(".modlab-turning")).to_have_count(knobs)
         live = lab.cell(index).locator(".modlab-live")
-        assert live.locator('[role="tree"], [role="grid"], [role="treegrid"], [role="region"]').count() >= views
+        assert live.locator('[role="tree"], [role="grid"], [role="treegrid"], [role="group"]').count() >= views
         shown += views
     assert shown >= 3
 

@@ -26,9 +26,9 @@ WALK = """async () => {
     if (view.getAttribute("role") === "grid") press("ArrowDown");
     for (let before = null; before !== active(); press("ArrowDown")) {
         before = active();
-        root.querySelector("aside .get:last-of-type button").click();
+        root.querySelector(".detail .get:last-of-type button").click();
         await new Promise((done) => setTimeout(done, 0));
-        found.push([root.querySelector("aside h3").textContent, copied.at(-1)]);
+        found.push([root.querySelector(".detail .path").textContent, copied.at(-1)]);
         if (view.getAttribute("role") === "tree") press("u");
         if (isClosed()) press("ArrowRight");
     }

@@ -32,7 +32,7 @@ def test_every_view_is_alive_and_nothing_is_asked_of_the_network(tour: Page) -> 
     expect(tour.locator(".modlab-live")).to_have_count(views.count())
     assert views.count() >= 10
     for view in tour.locator(".modlab-live").all():
-        assert view.locator('[role="tree"], [role="grid"], [role="region"]').count() >= 1
+        assert view.locator('[role="tree"], [role="grid"], [role="treegrid"], [role="group"]').count() >= 1
     assert tour.trouble == []
 
 

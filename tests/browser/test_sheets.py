@@ -101,9 +101,9 @@ def test_a_trace_and_a_tree_share_the_selection_and_narrow_the_details_go_below(
     lab.cell(1).get_by_role("treeitem").filter(has_text="l0").click()
     expect(selected(lab, 2)).to_contain_text("l0")
     lab.cell(2).get_by_role("row").filter(has_text="F.relu").click()
-    expect(lab.cell(1).locator("aside h3")).to_have_text("net")  # the module in whose forward it ran
+    expect(lab.cell(1).locator(".detail .path")).to_have_text("net")  # the module in whose forward it ran
     lab.cell(2).locator(".modlab").evaluate("e => { e.style.width = '400px'; }")
-    until(lambda: is_below(lab.cell(2).locator("aside"), grid(lab, 2)), PAGE)
+    until(lambda: is_below(lab.cell(2).locator(".detail"), grid(lab, 2)), PAGE)
     wide = lab.cell(2).locator(".modlab-live").evaluate("e => e.scrollWidth - e.clientWidth")
     assert wide <= 1
 

@@ -25,7 +25,7 @@ def rows(lab: JupyterLab, cell: int) -> list[str]:
 
 def active(lab: JupyterLab, cell: int) -> str:
     """The path of the selected module, as the detail beside the tree names it."""
-    return lab.cell(cell).locator("aside h3").inner_text().strip().lower()
+    return lab.cell(cell).locator(".detail .path").inner_text().strip().lower()
 
 
 def show(lab: JupyterLab, *cells: str) -> None:
@@ -52,7 +52,7 @@ def test_the_static_picture_makes_way_for_a_view_that_is_walked_by_keyboard(lab:
         ("Enter", "net"),
     ]:
         lab.page.keyboard.press(key)
-        expect(lab.cell(1).locator("aside h3")).to_have_text(path)
+        expect(lab.cell(1).locator(".detail .path")).to_have_text(path)
     assert lab.cell(1).get_by_role("treeitem").count() == 3  # Enter closed `net`
     lab.page.keyboard.press("*")
     assert lab.cell(1).get_by_role("treeitem").count() == 5  # and * opens it and what stands beside it
@@ -71,7 +71,7 @@ def copied_and_deleted(lab: JupyterLab) -> None:
     expect(tree(lab, 2)).to_be_visible()
     tree(lab, 2).focus()
     lab.page.keyboard.press("End")
-    expect(lab.cell(2).locator("aside h3")).to_have_text("net.l1")
+    expect(lab.cell(2).locator(".detail .path")).to_have_text("net.l1")
     lab.command("notebook:delete-cell")
     expect(tree(lab, 1)).to_be_visible()
 
@@ -114,18 +114,18 @@ def test_a_selection_is_shared_by_the_views_of_a_model(lab: JupyterLab) -> None:
     lab.cell(1).get_by_role("treeitem").filter(has_text="l0").click()
     expect(lab.cell(2).locator('[role="row"].selected')).to_contain_text("net.l0.weight")
     lab.cell(2).get_by_role("row").filter(has_text="net.l1.bias").click()
-    expect(lab.cell(1).locator("aside h3")).to_have_text("net.l1")
-    expect(lab.cell(3).locator("aside h3")).to_have_text("(root)")  # another model: not concerned
+    expect(lab.cell(1).locator(".detail .path")).to_have_text("net.l1")
+    expect(lab.cell(3).locator(".detail .path")).to_have_text("(root)")  # another model: not concerned
 
 
 def test_a_state_shows_values_and_its_widget_asks_the_kernel(lab: JupyterLab) -> None:
     show(lab, "net.net.l1.bias.data.fill_(float('nan'))\nmodlab.state(net)", "big = torch.nn.Linear(300, 200)\nmodlab.state(big).widget()")
     lab.cell(1).get_by_role("row").filter(has_text="net.l1.bias").click()
-    expect(lab.cell(1).locator("aside")).to_contain_text("NaN")
+    expect(lab.cell(1).locator(".detail")).to_contain_text("NaN")
     lab.cell(1).get_by_role("row").filter(has_text="net.l1.weight").click()
-    expect(lab.cell(1).locator("aside")).to_contain_text("std")
+    expect(lab.cell(1).locator(".detail")).to_contain_text("std")
     lab.cell(2).get_by_role("row").filter(has_text="weight").click()
-    expect(lab.cell(2).locator("aside")).to_contain_text("std")
+    expect(lab.cell(2).locator(".detail")).to_contain_text("std")
     assert not lab.errors()
 
 
@@ -138,7 +138,7 @@ def test_reloaded_and_in_a_converted_page_a_view_is_alive(lab: JupyterLab, tmp_p
     expect(lab.cell(2).get_by_role("grid")).to_be_visible()
     tree(lab, 1).focus()
     lab.page.keyboard.press("End")
-    expect(lab.cell(1).locator("aside h3")).to_have_text("net.l1")
+    expect(lab.cell(1).locator(".detail .path")).to_have_text("net.l1")
     assert not lab.errors()
     for template in ("lab", "classic"):
         convert = [sys.executable, "-m", "nbconvert", "--to", "html", "--template", template, "--log-level", "ERROR", "saved.ipynb"]
@@ -164,7 +164,7 @@ def test_dark_and_narrow(lab: JupyterLab) -> None:
     assert brightness(light) < 100
     until(lambda: brightness(name.evaluate("e => getComputedStyle(e).color")) > 180, PAGE)
     lab.cell(1).locator(".modlab").evaluate("e => { e.style.width = '400px'; }")
-    until(lambda: is_below(lab.cell(1).locator("aside"), tree(lab, 1)), PAGE)
+    until(lambda: is_below(lab.cell(1).locator(".detail"), tree(lab, 1)), PAGE)
     left = tree(lab, 1).bounding_box()
     assert left and left["width"] <= 400
     wide = lab.cell(1).locator(".modlab-live").evaluate("e => e.scrollWidth - e.clientWidth")
@@ -221,7 +221,7 @@ def alive_offline(lab: JupyterLab, file: Path) -> None:
         expect(page.get_by_role("tree")).to_be_visible()
         page.get_by_role("tree").focus()
         page.keyboard.press("End")
-        expect(page.locator("aside h3").first).to_have_text("net.l1")
+        expect(page.locator(".detail .path").first).to_have_text("net.l1")
         expect(page.get_by_role("grid")).to_be_visible()
     finally:
         page.close()

@@ -133,7 +133,7 @@ def test_a_learner_watches_steers_and_keeps_it(lab: JupyterLab, tmp_path: Path) 
     lab.page.keyboard.press("f")
     until(lambda: cursor(lab, 1) > paused)
 
-    expect(view(lab, 1).get_by_role("region", name="alerts")).to_contain_text("dead", timeout=PATIENCE * 1000)
+    expect(view(lab, 1).get_by_role("group", name="alerts")).to_contain_text("dead", timeout=PATIENCE * 1000)
     click(lab, 1, "stop")
     lab.wait_until_done()
     lab.settle()

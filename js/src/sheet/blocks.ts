@@ -21,7 +21,7 @@ export function blocks(given: readonly unknown[], numbers: Numbers, context: Con
     return element(
       "section",
       { class: "block" },
-      caption || mark ? element("h3", { class: "caption" }, sign(mark), mark ? " " : null, words(caption, PLAIN.test(caption) ? "plainly" : "")) : null,
+      caption || mark ? element("p", { class: "caption" }, sign(mark), mark ? " " : null, words(caption, PLAIN.test(caption) ? "plainly" : "")) : null,
       ...prose.split("\n").map((line) => line && element("p", { class: "prose" }, lines(line, "", PROSE))),
       head.length || rows.length ? (grid ? numbered(rows) : listed(head, rows)) : null,
       code ? howToGet(code, context, block === copied ? "c copies" : key ? `${key} copies` : "copy") : null,

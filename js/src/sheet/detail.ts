@@ -24,7 +24,7 @@ export function rowDetail(row: SheetRow, columns: readonly SheetColumn[], gone: 
   const kind = row.kind === row.name ? "" : row.kind;
   const mark = isSaid(row, columns) ? "" : row.mark;
   const parts = [
-    element("h3", { class: "path" }, lines(title, "", 500)),
+    element("p", { class: "path" }, lines(title, "", 500)),
     kind || row.note
       ? element("p", {}, words(kind, "type"), " ", row.note ? sign(mark) : null, row.note && mark ? " " : null, lines(row.note, mark || "soft", 2000))
       : null,

@@ -38,7 +38,7 @@ export class SheetPanel implements Panel {
   #hits: ArrayLike<number> = [];
   readonly #head = element("div", { role: "row", "aria-rowindex": 1, class: "heads" });
   readonly #grid: HTMLElement;
-  readonly #detail = element("aside", { class: "detail", "aria-label": "the selected row" });
+  readonly #detail = element("div", { class: "detail", role: "group", "aria-label": "the selected row" });
   readonly #hasDetails: boolean;
   /** Whether it has been in the document: from then on it stays scrolled as the reader left it. */
   #seen = false;

@@ -13,7 +13,7 @@ export function tensorDetail(table: StateTable, row: StateRow, columns: readonly
   const values = element("div", { class: "values" });
   fill(table.payload, path, row, values, numbers, context);
   const get = row.signature.kind === "value" ? [] : [howToGet(codeFor(table, row), context)];  // a plain number of a file is all there
-  return [element("h3", { class: "path" }, lines(path, "", 500)), facts(table, row, columns), values, ...get];
+  return [element("p", { class: "path" }, lines(path, "", 500)), facts(table, row, columns), values, ...get];
 }
 
 /** All columns, those too that have no room in the table. */

@@ -45,7 +45,7 @@ export class StatePanel implements Panel {
   readonly #grid: HTMLElement;
   readonly #head = element("div", { role: "row", "aria-rowindex": 1, class: "heads" });
   readonly #body = element("div", { class: "rows", role: "rowgroup" });
-  readonly #detail = element("aside", { class: "detail", "aria-label": "the selected tensor" });
+  readonly #detail = element("div", { class: "detail", role: "group", "aria-label": "the selected tensor" });
   readonly #list: List<number>;
 
   constructor(payload: StatePayload, numbers: Numbers, context: Context) {

@@ -18,7 +18,7 @@ export function detailPanel(tree: TreePayload, place: Place, context: Context): 
   const facts = subtree ? tree.classes[subtree.class] : undefined;
   const values = element("div", { class: "values" });
   return [
-    element("h3", { class: "path" }, lines(shown(path), "", 500)),
+    element("p", { class: "path" }, lines(shown(path), "", 500)),
     ...(subtree ? about(tree, place, subtree) : absent(tree, place)),
     subtree ? tensorTable(tensorsOf(tree, subtree), path, values, context) : null,
     ...(subtree ? leftOut(subtree) : []),

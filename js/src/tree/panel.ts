@@ -24,7 +24,7 @@ export class TreePanel implements Panel {
   readonly element: HTMLElement;
   readonly keys = "↑↓ move  → open  * open siblings  u unfold  / search  c copy code";
   readonly #whole: Outline;
-  readonly #detail = element("aside", { class: "detail", "aria-label": "the selected module" });
+  readonly #detail = element("div", { class: "detail", role: "group", "aria-label": "the selected module" });
   readonly #walker: Walker<Place, Outline>;
 
   constructor(tree: TreePayload, context: Context) {

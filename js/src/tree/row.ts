@@ -1,9 +1,9 @@
 /** One row of the tree: what it says, in words and as elements. */
-import { element, named, words } from "../elements";
-import { attribute, counted, cut, follow, join, partAt, shown } from "../names";
+import { element, named, unseen, words } from "../elements";
+import { attribute, cut, follow, join, partAt, shown } from "../names";
 import type { Entry, Subtree, TreePayload } from "../payload";
 import { chevron, indent, symbol } from "../row-head";
-import { ghostOf, isNote, labelOf, nameOf, originalOf, pathOf, subtreeOf, whyHidden, type Place } from "./place";
+import { ghostOf, isNote, labelOf, nameOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
 import { isLazy, tensorsOf } from "./traits";
 
 /** Signs beside the words, so that a flag is seen before it is read. */
@@ -15,10 +15,10 @@ const SIGNS: Record<string, string> = {
 export function treeRow(tree: TreePayload, place: Place): HTMLElement {
   const made = element(
     "div",
-    { role: "treeitem", class: `row ${place.kind}${place.hit ? " hit" : ""}${isAlarming(tree, place) ? " careful" : ""}`, "aria-label": spoken(tree, place) },
+    { role: "treeitem", class: `row ${place.kind}${place.hit ? " hit" : ""}${isAlarming(tree, place) ? " careful" : ""}` },
     moduleCell(tree, place),
     element("span", { class: "tensors" }, tensorsText(tree, place)),
-    element("span", { class: "parameters" }, parametersText(tree, place)),
+    element("span", { class: "parameters" }, ...parametersCell(tree, place)),
     element("span", { class: "share" }, shareBar(tree, place)),
   );
   if (hasReason(tree, place)) made.append(ghostLine(tree, place));
@@ -37,6 +37,7 @@ function moduleCell(tree: TreePayload, place: Place): HTMLElement {
     named(place.parent ? labelOf(tree, place) : shown("")),
     subtree ? words(subtree.type, "type") : null,
     ghost ? words(ghost.what, "type") : null,
+    ghost && !isNote(ghost) ? unseen("not registered") : null,
     ...pills(tree, place),
     subtree?.extra ? words(subtree.extra, "extra") : null,
   );
@@ -48,8 +49,8 @@ function pills(tree: TreePayload, place: Place): HTMLElement[] {
   if (place.count > 1) made.push(pill(`${place.count.toLocaleString("en")} equal`, "run", "refold", "show each of them (u)"));
   if (place.whole?.first === place.first) made.push(pill(`fold ${place.whole.count.toLocaleString("en")}`, "run", "fold", "show them as one row (u)"));
   if (place.kind === "alias" || place.kind === "recursion") made.push(aliasPill(tree, place));
-  if (isAlarming(tree, place)) made.push(pill(`⚠ ${cut(ghostOf(tree, place)?.where || "hidden", 60)}`, "careful"));
-  for (const flag of flagsOf(tree, place)) made.push(pill(`${SIGNS[flag] ?? (flag.includes("hook") ? "↪" : "⚠")} ${flag}`, "flag"));
+  if (isAlarming(tree, place)) made.push(pill(cut(ghostOf(tree, place)?.where || "hidden", 60), "careful", null, null, "⚠"));
+  for (const flag of flagsOf(tree, place)) made.push(pill(flag, "flag", null, null, SIGNS[flag] ?? (flag.includes("hook") ? "↪" : "⚠")));
   return made;
 }
 
@@ -60,8 +61,9 @@ function aliasPill(tree: TreePayload, place: Place): HTMLElement {
   return made;
 }
 
-function pill(text: string, className: string, action: string | null = null, title: string | null = null): HTMLElement {
-  return element("span", { class: `pill ${className}`, "data-action": action, title }, text);
+/** A `sign` before the text is for the eye: the words say it already. */
+function pill(text: string, className: string, action: string | null = null, title: string | null = null, sign = ""): HTMLElement {
+  return element("span", { class: `pill ${className}`, "data-action": action, title }, sign ? element("span", { "aria-hidden": "true" }, `${sign} `) : null, text);
 }
 
 /** A module's own flags, and its mode where that is not the root's. */
@@ -98,6 +100,23 @@ export function parametersText(tree: TreePayload, place: Place): string {
   if (tied !== null) return `⇄ ${cut(tied, 24)}`;
   if (subtree.lazy) return subtree.total ? `≥ ${subtree.totalText}` : "not yet";
   return subtree.total ? subtree.totalText : "";
+}
+
+/** Words for signs, as a screen reader says them. */
+const SPOKEN: Record<string, string> = { "⇄": "parameters tied to ", "≥": "at least ", "": "" };
+
+/** What stands in the column of parameters; those who hear it hear the unit too, and no sign. */
+function parametersCell(tree: TreePayload, place: Place): HTMLElement[] {
+  const text = parametersText(tree, place);
+  if (!text) return subtreeOf(tree, place) ? [unseen("no parameters")] : [];
+  if (text === "not yet") return [unseen("parameters "), element("span", {}, text)];
+  const sign = Object.keys(SPOKEN).find((one) => text.startsWith(one)) ?? "";
+  return [
+    unseen(SPOKEN[sign] ?? ""),
+    element("span", { "aria-hidden": "true" }, sign && `${sign} `),
+    element("span", {}, text.slice(sign.length).trim()),
+    unseen(sign === "⇄" ? "" : " parameters"),
+  ];
 }
 
 /** Whose parameters these are, when a module without children owns none first. */
@@ -137,28 +156,6 @@ function ghostLine(tree: TreePayload, place: Place): HTMLElement {
     ghost?.advice ? words(ghost.advice) : null,
     ghost?.fix ? element("code", { "data-action": "fix", title: "copy (c)" }, words(ghost.fix)) : null,
   );
-}
-
-/** The row in words, for a screen reader. */
-export function spoken(tree: TreePayload, place: Place): string {
-  const subtree = subtreeOf(tree, place);
-  const ghost = ghostOf(tree, place);
-  if (ghost && isNote(ghost)) return [ghost.what, spokenParameters(tree, place), ghost.reason].filter(Boolean).join(", ");
-  const said = [cut(place.parent ? labelOf(tree, place) : shown(""), 200), cut(subtree?.type ?? ghost?.what ?? "reserved, None", 200)];
-  if (place.count > 1) said.push(`${counted(place.count, "equal module")}`);
-  if (place.kind === "alias") said.push(`same as ${cut(shown(originalOf(tree, place) ?? ""), 200)}`);
-  if (place.kind === "recursion") said.push(`contains itself: same as ${cut(shown(originalOf(tree, place) ?? ""), 200)}`);
-  if (subtree) said.push(tensorsText(tree, place), spokenParameters(tree, place) || "no parameters", ...flagsOf(tree, place));
-  if (ghost) said.push(spokenParameters(tree, place), "not registered", cut(whyHidden(ghost), 200));
-  return said.filter(Boolean).join(", ");
-}
-
-/** What stands in the column of parameters, its signs as words. */
-function spokenParameters(tree: TreePayload, place: Place): string {
-  const text = parametersText(tree, place);
-  if (text.startsWith("⇄ ")) return `parameters tied to ${text.slice(2)}`;
-  if (text === "not yet") return "parameters not yet";
-  return text && `${text.replace("≥", "at least")} parameters`;
 }
 
 /** The code that gets the thing in this row. */

@@ -10,13 +10,13 @@ import type { Grid, Numbers, Values } from "../payload";
 export function valuesPanel(title: string, values: Values, numbers: Numbers, context: Context): HTMLElement[] {
   const { bars, grid } = values;
   const summary = [
-    element("h3", { class: "caption" }, words(title)),
+    element("p", { class: "caption" }, words(title)),
     bars ? histogram(bars, numbers) : null,
     values.stats.length ? statistics(values) : element("p", { class: "soft" }, "no statistics were taken"),
     values.note ? element("p", { class: "soft" }, words(values.note, "", 1000)) : null,
   ];
   const numbersShown = grid && [
-    element("h3", { class: "caption" }, words(gridTitle(grid))),
+    element("p", { class: "caption" }, words(gridTitle(grid))),
     grid.texts ? matrix(grid, numbers, context) : heat(grid, numbers, context),
   ];
   return [element("div", { class: "summary" }, ...summary), ...(numbersShown ? [element("div", { class: "grid" }, ...numbersShown)] : [])];
@@ -37,7 +37,7 @@ export function gridTitle(grid: Grid): string {
 
 /** The place of values that are not here: with the reason, never empty. */
 export function noValues(title: string, reason: string): HTMLElement[] {
-  return [element("h3", { class: "caption" }, words(title)), element("p", { class: "absent" }, legibleLines(reason.slice(0, 2000)))];
+  return [element("p", { class: "caption" }, words(title)), element("p", { class: "absent" }, legibleLines(reason.slice(0, 2000)))];
 }
 
 /** Shows values that the kernel is asked for, in `box`; an answer that comes too late is not shown. */

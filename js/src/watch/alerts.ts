@@ -1,5 +1,5 @@
 /** What goes wrong, as a list: one line each, the chosen one open. New ones, and nothing else, are said aloud. */
-import { button, element, lines, words } from "../elements";
+import { button, element, lines, unseen, words } from "../elements";
 import type { Alert } from "./data";
 import { cut } from "../names";
 import { counted, placeName } from "./figures";
@@ -20,7 +20,7 @@ export class AlertsPart implements Part {
   constructor(context: WatchContext, go: (alert: Alert) => void) {
     this.#context = context;
     this.#go = go;
-    this.element = element("section", { "aria-label": "alerts" }, this.#caption, this.#list);
+    this.element = element("section", { role: "group", "aria-label": "alerts" }, this.#caption, this.#list);
   }
 
   draw(moment: Moment): void {
@@ -52,11 +52,10 @@ export class AlertsPart implements Part {
     });
     head.append(
       element("span", { class: "sign", "aria-hidden": "true" }, sign),
-      element("b", {}, kindOf(alert)),
+      element("b", {}, kindOf(alert), alert.over ? unseen(", over") : null),
       element("span", { class: "name" }, words(placeOf(alert))),
-      element("span", { class: "when" }, alert.step.toLocaleString("en")),
+      element("span", { class: "when" }, unseen("step "), alert.step.toLocaleString("en")),
     );
-    head.setAttribute("aria-label", `${kindOf(alert)}${alert.over ? ", over" : ""}: ${placeOf(alert)}, step ${alert.step}; shows it`);
     const rests = [alert.steps ? counted(alert.steps, "sample") : "", alert.inputs ? counted(alert.inputs, "input") : ""].filter(Boolean).join(", ");
     const more = [
       rests ? element("div", { class: "faint" }, `rests on ${rests}${alert.over ? `; last seen at step ${alert.last.toLocaleString("en")}` : ""}`) : null,

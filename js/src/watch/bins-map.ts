@@ -40,7 +40,7 @@ export class BinsMap implements Part {
     this.#strip = new Strip(context, hooks, HEIGHT, "bins");
     this.#slice = element("canvas", { class: "plot", tabindex: 0, role: "application", "aria-roledescription": "histogram", ...OURS });
     this.#body = element("div", { class: "bins-body" }, this.#strip.element, this.#slice, element("div", { class: "bins-foot" }, this.#legend, this.#readout));
-    this.element = element("section", { class: "binsmap", "aria-label": "histograms over time" }, this.#absent, this.#body);
+    this.element = element("section", { class: "binsmap", role: "group", "aria-label": "histograms over time" }, this.#absent, this.#body);
     this.#listen(this.#slice);
   }
 

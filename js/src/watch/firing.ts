@@ -16,7 +16,7 @@ const RIGHT = 92;
 export class Firing {
   readonly element: HTMLElement;
   readonly #canvas: HTMLCanvasElement;
-  readonly #title = element("h3", { class: "caption" });
+  readonly #title = element("p", { class: "caption" });
   readonly #context: WatchContext;
   #rows: number[] = [];
   #moment: Moment | null = null;

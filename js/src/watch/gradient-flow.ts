@@ -27,7 +27,7 @@ export class GradientFlow implements Part {
   readonly #room = element("div", { class: "flow-room" });
   readonly #words = element("div", { class: "flow-words" });
   readonly #chips: readonly HTMLButtonElement[];
-  readonly #caption = element("h3", { class: "caption" });
+  readonly #caption = element("p", { class: "caption" });
   readonly #spans = new Spans();
   #measure: Measure = "rms";
   #moment: Moment | null = null;
@@ -45,7 +45,7 @@ export class GradientFlow implements Part {
     this.#scroller = element("div", { class: "flow-scroller" }, this.#room, this.#canvas);
     this.#chips = MEASURES.map(([measure, about]) => button(measure, { class: "chip", title: about, "aria-pressed": String(measure === this.#measure) }, () => this.#choose(measure)));
     const head = element("div", { class: "flow-head" }, this.#caption, element("span", { role: "group", "aria-label": "measured as" }, ...this.#chips));
-    this.element = element("section", { class: "gradflow", "aria-label": "flow along depth"}, head, this.#scroller, this.#words);
+    this.element = element("section", { class: "gradflow", role: "group", "aria-label": "flow along depth"}, head, this.#scroller, this.#words);
     this.#scroller.addEventListener("scroll", () => this.#again(), { passive: true });
     this.#listen();
   }

@@ -44,7 +44,7 @@ export class Neurons implements Part {
     this.#firing = new Firing(context, hooks, (unit) => this.#pin([this.#shown() + 1, unit]));
     const net = element("div", { class: "net" }, this.#canvas, this.#legend);
     const body = element("div", { class: "net-body" }, net, element("div", { class: "net-side" }, this.#facts, this.#firing.element, this.#readout));
-    this.element = element("section", { class: "neurons", "aria-label": "neurons" }, element("h3", { class: "caption" }, "neurons"), body);
+    this.element = element("section", { class: "neurons", role: "group", "aria-label": "neurons" }, element("p", { class: "caption" }, "neurons"), body);
     this.#listen();
   }
 

@@ -21,7 +21,7 @@ export class VerdictPart implements Part {
   constructor(context: WatchContext, go: (path: string) => void) {
     this.#context = context;
     this.#go = go;
-    this.element = element("section", { class: "verdict", "aria-label": "verdict" }, element("div", { class: "caption" }, "verdict"), this.#list);
+    this.element = element("section", { class: "verdict", role: "group", "aria-label": "verdict" }, element("div", { class: "caption" }, "verdict"), this.#list);
   }
 
   draw({ data }: Moment): void {
@@ -55,7 +55,7 @@ export function fixOf({ fix, advice }: Mending, context: WatchContext): HTMLElem
   const mends = element("span", { class: "faint" }, "Fix: ");
   if (!fix) return element("div", { class: "fix" }, mends, lines(advice));
   const word = element("span", { class: "faint" });
-  const made = button("", { class: "fix plain", title: "press to copy", "aria-label": `copy the fix: ${cut(fix)}` }, () => void copyAndSay(fix, context, word));
+  const made = button("", { class: "fix plain", title: "press to copy" }, () => void copyAndSay(fix, context, word));
   made.append(mends, element("code", {}, lines(fix)), word);
   return advice ? element("div", {}, made, element("div", { class: "fix" }, lines(advice))) : made;
 }
