@@ -44,6 +44,21 @@ describe("what is said of units", () => {
     expect([500, 1500, 2500].map((step) => troublesAt(data, step).length)).toEqual([0, 1, 0]);
   });
 
+  it("calls a unit silent so far, long before it is dead", () => {
+    const units = [{ path: "a", width: 10, fired: [[5, 0], [4, 0], [5, 0], [0, 0]] }];
+    const data = made({ steps: 40, layers: [{ path: "a", weights: [[[1], [1]]], activations: [[0, 0]] }], units });
+    expect(troublesAt(data, 15)).toEqual([]); // one window of ten inputs is over
+    expect(troublesAt(data, 19).map(({ kind, unit, text }) => [kind, unit, text])).toEqual([["silent", 1, "so far: 20 inputs"]]);
+    expect(shown(data, 39).text("li")).toEqual(["a[1] is silent so far: 40 inputs"]);
+    expect(shown(data, 39).canvas.getAttribute("aria-label")).toContain("a[1] is silent so far: 40 inputs");
+  });
+
+  it("gives a unit that has fired ten times as long as that took", () => {
+    const fired = [[1], [0], ...Array.from({ length: 10 }, () => [0])];
+    const data = made({ steps: 120, layers: [{ path: "a", weights: [[[1]]], activations: [[0]] }], units: [{ path: "a", width: 10, fired }] });
+    expect([99, 109].map((step) => troublesAt(data, step).map(({ text }) => text))).toEqual([[], ["for the last 100 inputs"]]);
+  });
+
   it("says what the alert says while that is the newest", () => {
     const alert = { kind: "starving", path: "a", unit: 0, step: 500, text: "unit 0 of a starves: it fires on 1.2 % of the inputs, at first on 40 %" };
     const other = { kind: "dead", path: "a", unit: 1, step: 500, inputs: 1900 };

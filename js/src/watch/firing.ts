@@ -3,6 +3,7 @@ import { element, OURS } from "../elements";
 import type { Units } from "./data";
 import { percent } from "./figures";
 import { rateOf, type Trouble } from "./neuron-facts";
+import { colourOf } from "./neuron-picture";
 import type { Hooks, Moment, WatchContext } from "./part";
 import { codeFont, drawingOn, hairline, type Drawing } from "./pen";
 import { drawCursor, stepAt, xOf, type Plot } from "./time-axis";
@@ -90,7 +91,7 @@ function drawRow(drawing: Drawing, moment: Moment, units: Units, unit: number, t
   pen.beginPath();
   pen.rect(LEFT, top, plot.width, ROW);
   pen.clip();
-  pen.strokeStyle = trouble ? (trouble.kind === "dead" ? palette.broken : palette.careful) : palette.negative;
+  pen.strokeStyle = trouble ? colourOf(trouble, palette) : palette.negative;
   pen.lineWidth = 1.25;
   if (trouble?.kind === "dead") pen.setLineDash([3, 3]);
   pen.beginPath();
@@ -110,10 +111,10 @@ function drawRow(drawing: Drawing, moment: Moment, units: Units, unit: number, t
 function drawNumbers({ pen, palette, width }: Drawing, unit: number, y: number, trouble: Trouble | undefined, text: string): void {
   pen.font = `11px ${codeFont(pen.canvas)}`;
   pen.textBaseline = "middle";
-  pen.fillStyle = trouble ? (trouble.kind === "dead" ? palette.broken : palette.careful) : palette.soft;
+  pen.fillStyle = trouble ? colourOf(trouble, palette) : palette.soft;
   pen.textAlign = "right";
   pen.fillText(`[${unit}]`, LEFT - 6, y);
-  pen.fillText(trouble?.kind === "dead" ? "dead" : text, width - 2, y);
+  pen.fillText(trouble && trouble.kind !== "starving" ? trouble.kind : text, width - 2, y);
 }
 
 /** The layer whose units are shown: that of the chosen unit, else the first with a trouble, else the first counted. */

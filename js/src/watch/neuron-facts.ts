@@ -1,16 +1,16 @@
-/** What is to be said of the units of a small net at one moment: which are dead, starve, or cancel each other. */
+/** What is to be said of the units of a small net at one moment: which are dead, silent so far, starve, or cancel each other. */
 import type { Alert, Units, WatchData } from "./data";
 import { counted, percent, placeName } from "./figures";
 import { slotAt } from "./data";
 
 export interface Trouble {
-  kind: "dead" | "starving";
+  kind: "dead" | "silent" | "starving";
   /** Of the net, from 0. */
   layer: number;
   unit: number;
   /** The evidence, without the name. */
   text: string;
-  /** The inputs in a row on which a dead one was zero. */
+  /** The inputs in a row on which a dead or a silent one was zero. */
   silent: number;
   rate: Rate | null;
 }
@@ -74,8 +74,51 @@ export function silentFrom(units: Units, unit: number): number {
   return units.first[window] ?? Number.POSITIVE_INFINITY;
 }
 
-/** Which units are dead or starve at a step, by the alerts; dead ones from the moment they fell silent. */
+/** Which units are dead or starve at a step, by the alerts, dead ones from the moment they fell silent; and which others are silent so far. */
 export function troublesAt(data: WatchData, step: number): Trouble[] {
+  const judged = alertedAt(data, step);
+  const isJudged = (layer: number, unit: number): boolean => judged.some((one) => one.layer === layer && one.unit === unit && one.kind === "dead");
+  const silent = silentAt(data, step).filter(({ layer, unit }) => !isJudged(layer, unit));
+  return [...judged.filter((one) => !silent.some(({ layer, unit }) => one.layer === layer && one.unit === unit)), ...silent];
+}
+
+/** A unit is called silent after so many inputs; one that has fired, after so many times those that it took, on the average, to fire once. */
+const FEW_INPUTS = 20;
+const RARE = 10;
+
+function silentAt(data: WatchData, step: number): Trouble[] {
+  return (data.payload.neurons?.layers ?? []).flatMap((_, layer) => {
+    const index = countedIn(data, layer);
+    if (index < 0) return [];
+    const units = data.units(index);
+    return Array.from({ length: units.count }, (_, unit) => unit).flatMap((unit): Trouble[] => {
+      const { silent, spacing } = silenceAt(units, unit, step);
+      if (silent < Math.max(FEW_INPUTS, RARE * spacing)) return [];
+      const text = spacing ? `for the last ${counted(silent, "input")}` : `so far: ${counted(silent, "input")}`;
+      return [{ kind: "silent", layer, unit, text, silent, rate: null }];
+    });
+  });
+}
+
+/** The inputs in a row, up to a step, on which a unit was zero; and how many it took before that to fire once, 0 if it never did. */
+function silenceAt(units: Units, unit: number, step: number): { silent: number; spacing: number } {
+  const last = units.first.length - 1;
+  const here = slotAt(units.first, step);
+  let [silent, seen, fired] = [0, 0, 0];
+  for (let window = here; window >= 0; window -= 1) {
+    const [some, inputs] = [units.fired[window * units.count + unit] as number, units.inputs[window] as number];
+    // What is not over at the step is not counted whole, and so not at all.
+    const isOver = window < here || step >= (units.last[window] as number);
+    if (some || fired) seen += inputs;
+    else if (isOver) silent += inputs;
+    fired += some;
+  }
+  // Of the newest window it is known where it last fired.
+  if (here === last && step >= (units.last[last] as number) && units.silent[unit]) silent = units.silent[unit] as number;
+  return { silent, spacing: fired ? seen / fired : 0 };
+}
+
+function alertedAt(data: WatchData, step: number): Trouble[] {
   const layers = data.payload.neurons?.layers ?? [];
   return data.payload.alerts.flatMap((alert): Trouble[] => {
     const layer = layers.findIndex((some) => some.path === alert.path);

@@ -116,10 +116,18 @@ function drawUnit(drawing: Drawing, scene: Scene, column: number, unit: number):
   const size = Number.isFinite(gradient) ? sized(gradient, scene.limits.gradient) : 0;
   const ring = size < 0.02 ? palette.soft : gradient < 0 ? palette.negative : palette.positive;
   // What lies behind a unit ends at its edge.
-  disc(pen, x, y, radius + (trouble ? 6.5 : 2), palette.panel, null, 0);
+  const silent = trouble?.kind === "silent";
+  disc(pen, x, y, radius + (trouble && !silent ? 6.5 : 2), palette.panel, null, 0);
+  if (silent) pen.setLineDash([2, 2]);
   if (Number.isFinite(activation)) disc(pen, x, y, radius, css(shade(activation, scene.limits.activation, palette)), ring, 0.75 + size * Math.min(3, radius / 3));
   else drawUnknown(drawing, x, y, radius);
-  if (trouble) drawStarving(drawing, x, y, radius, trouble);
+  pen.setLineDash([]);
+  if (trouble && !silent) drawStarving(drawing, x, y, radius, trouble);
+}
+
+/** Broken, careful, or no more than a fact so far. */
+export function colourOf({ kind }: Trouble, palette: Palette): string {
+  return { dead: palette.broken, starving: palette.careful, silent: palette.soft }[kind];
 }
 
 function disc(pen: CanvasRenderingContext2D, x: number, y: number, radius: number, fill: string, ring: string | null, width: number): void {
@@ -223,10 +231,10 @@ function drawWords(drawing: Drawing, scene: Scene): void {
   for (const trouble of ordered) {
     const column = layout.columns[trouble.layer + 1] as Column;
     const y = yOf(column, trouble.unit);
-    pen.fillStyle = trouble.kind === "dead" ? palette.broken : palette.careful;
+    pen.fillStyle = colourOf(trouble, palette);
     if (layout.roomy && column.pitch >= 40) {
       pen.textAlign = "center";
-      const word = trouble.kind === "dead" ? "dead" : trouble.rate ? `starves: ${percent(trouble.rate.now)}` : "starves";
+      const word = trouble.kind !== "starving" ? trouble.kind : trouble.rate ? `starves: ${percent(trouble.rate.now)}` : "starves";
       written(pen, word, column.x, y + column.radius + 14);
     } else if (layout.gap >= 56) {
       if (trouble.layer === lastColumn && y - lastY < 11) continue;

@@ -17,7 +17,7 @@ export function unitWords(data: WatchData, slot: number, step: number, [column, 
   const neurons = data.neurons(layer);
   const trouble = troubles.find((some) => some.layer === layer && some.unit === unit);
   const pair = pairs.find((some) => some.layer === layer && some.units.includes(unit));
-  const state = trouble ? `, ${trouble.kind}` : pair ? `, cancels ${unitName(data, layer, pair.units[pair.units[0] === unit ? 1 : 0])}` : "";
+  const state = trouble ? `, ${trouble.kind === "silent" ? `silent ${trouble.text}` : trouble.kind}` : pair ? `, cancels ${unitName(data, layer, pair.units[pair.units[0] === unit ? 1 : 0])}` : "";
   const index = countedIn(data, layer);
   const rate = index < 0 ? null : rateOf(data.units(index), unit, step);
   return [
@@ -51,7 +51,7 @@ function listed(weights: ArrayLike<number>, name: (index: number) => string, way
 }
 
 export interface Fact {
-  kind: "dead" | "starving" | "cancel" | "fine";
+  kind: Trouble["kind"] | "cancel" | "fine";
   /** What is pressed to go there; nothing if there is no place. */
   name: string;
   text: string;
@@ -65,10 +65,10 @@ const SINGLE = 3;
 export function factsOf(data: WatchData, step: number, troubles: readonly Trouble[], pairs: readonly Pair[]): Fact[] {
   const facts: Fact[] = [];
   (data.payload.neurons?.layers ?? []).forEach((_, layer) => {
-    for (const kind of ["dead", "starving"] as const) {
+    for (const kind of ["dead", "silent", "starving"] as const) {
       const found = troubles.filter((some) => some.layer === layer && some.kind === kind).sort((a, b) => a.unit - b.unit);
       if (found.length > SINGLE) facts.push(together(data, layer, kind, found));
-      else for (const { unit, text } of found) facts.push({ kind, name: unitName(data, layer, unit), text: `${kind === "dead" ? "is dead" : "starves"}: ${text}`, spot: [layer + 1, unit] });
+      else for (const { unit, text } of found) facts.push({ kind, name: unitName(data, layer, unit), text: kind === "silent" ? `is silent ${text}` : `${kind === "dead" ? "is dead" : "starves"}: ${text}`, spot: [layer + 1, unit] });
     }
     for (const { units: [one, other], text } of pairs.filter((some) => some.layer === layer)) {
       facts.push({ kind: "cancel", name: `${unitName(data, layer, one)} and ${unitName(data, layer, other)}`, text: `cancel: ${text}`, spot: [layer + 1, one] });
@@ -77,13 +77,13 @@ export function factsOf(data: WatchData, step: number, troubles: readonly Troubl
   return facts.length ? facts : fine(data, step);
 }
 
-function together(data: WatchData, layer: number, kind: "dead" | "starving", found: readonly Trouble[]): Fact {
+function together(data: WatchData, layer: number, kind: Trouble["kind"], found: readonly Trouble[]): Fact {
   const units = found.map(({ unit }) => unit);
   const said = units.length > 12 ? `${units.slice(0, 12).join(", ")}, …` : units.join(", ");
   const silent = Math.min(...found.map((some) => some.silent));
-  const evidence = kind === "dead" && silent ? `: each is 0 for the last ${counted(silent, "input")} at least` : "";
+  const evidence = kind !== "starving" && silent ? `: each is 0 for the last ${counted(silent, "input")} at least` : "";
   const of = data.payload.neurons?.layers[layer]?.units ?? 0;
-  const verb = kind === "dead" ? "are dead" : "starve";
+  const verb = { dead: "are dead", silent: "are silent so far", starving: "starve" }[kind];
   return { kind, name: `${layerName(data, layer)}[${said}]`, text: `${units.length} of ${of} ${verb}${evidence}`, spot: [layer + 1, units[0] ?? 0] };
 }
 
