@@ -40,7 +40,7 @@ def frame(view: str, sentence: tuple[str, str], body: str, payload: bytes | None
     live = f"\n{BEGIN}{_script(view, payload, version)}{END}" if payload is not None else ""
     return (
         f'<div class="modlab mathjax_ignore tex2jax_ignore" data-modlab="{view}">\n<style>{_style()}</style>\n'
-        f'<div class="modlab-static">\n<p class="modlab-head"><small>{view.upper()}</small> <strong>{strong}</strong> {rest}</p>\n'
+        f'<div class="modlab-static" tabindex="0">\n<p class="modlab-head"><small>{view.upper()}</small> <strong>{strong}</strong> {rest}</p>\n'
         f"{body}\n</div>{live}\n</div>"
     )
 
@@ -177,9 +177,15 @@ def tabulated(head: list[str], rows: list[list[str]]) -> str:
     """A table of cells that are HTML already; columns in which no row says anything are left out."""
     kept = [i for i in range(len(head)) if i == 0 or any(row[i] for row in rows)]
     wordy = {i: any(_long(row[i]) for row in rows) for i in kept}
-    top = "".join(f"<th{_LEFT if i == 0 or wordy[i] else ''}>{head[i]}</th>" for i in kept)
+    top = "".join(_titled(head[i], left=i == 0 or wordy[i]) for i in kept) if any(head) else ""
     body = "\n".join("<tr>" + "".join(f"<td{_aligned(i, row[i], wordy[i])}>{row[i]}</td>" for i in kept) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    above = f"<thead><tr>{top}</tr></thead>" if top else ""
+    return f"<table>{above}<tbody>\n{body}\n</tbody></table>"
+
+
+def _titled(title: str, *, left: bool) -> str:
+    """The head of a column; one without a title is no head."""
+    return f"<th{_LEFT if left else ''}>{title}</th>" if title else "<td></td>"
 
 
 def _aligned(column: int, cell: str, wordy: bool) -> str:

@@ -212,7 +212,7 @@ def _scalars(record: WatchRecord) -> Iterator[str]:
         cells = [layers.arrow(begin, end), words.number(low), words.number(high), words.number(scalar.final), odd]
         rows.append([f"<b>{_text(scalar.name, words.LONG_NAME)}</b>", f"{scalar.count:,}", drawn, *cells])
     yield f'<p class="modlab-caption">{words.of_curves(record.scalars[:SCALARS])}</p>'
-    yield tabulated(["name", "values", "", "at first → at last", "least", "greatest", "final", ""], rows)
+    yield tabulated(["name", "values", "over time", "at first → at last", "least", "greatest", "final", ""], rows)
     left = len(record.scalars) - SCALARS
     if left > 0:
         yield f"<p>… and {left:,} more: <code>w.history</code></p>"
