@@ -16,7 +16,7 @@ export function frame(payload: Headed, panel: Panel, context: Context): HTMLElem
   const foot = element(
     "footer",
     { class: "foot" },
-    element("span", { class: "keys" }, ...panel.keys.split("  ").map((key) => element("span", {}, key))),
+    element("span", { class: "keys" }, ...`${panel.keys}${panel.keys && "  Esc leave"}`.split("  ").map((key) => element("span", {}, key))),
     words(payload.foot),
   );
   return panel.keys || payload.foot ? [head, panel.element, foot] : [head, panel.element];

@@ -1,7 +1,8 @@
 /** Commands by their keys. */
 import type { TypeAhead } from "./type-ahead";
 
-export type Commands = Record<string, () => void>;
+/** One that gives false has had nothing to do: the key goes on. */
+export type Commands = Record<string, () => void | false>;
 
 /** Lets the keys that `target` hears run commands ("Ctrl+Home" for one with Ctrl), and its letters find names. */
 export function onKeys(target: HTMLElement, typed: TypeAhead, commands: Commands): void {
@@ -9,8 +10,7 @@ export function onKeys(target: HTMLElement, typed: TypeAhead, commands: Commands
     const run = commands[event.ctrlKey ? `Ctrl+${event.key}` : event.key];
     if (event.altKey || event.metaKey || (event.ctrlKey && !run)) return;
     if (event.ctrlKey || !typed.takes(event.key, run)) {
-      if (!run) return;
-      run();
+      if (!run || run() === false) return;
     }
     event.preventDefault();
   });

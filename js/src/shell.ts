@@ -38,8 +38,20 @@ export function enclose(host: HTMLElement, label: string, style: string, build: 
   root.replaceChildren(element("style", {}, SHEET + style), view);
 }
 
-/** The notebook must not see the keys: JupyterLab cuts a cell on `x`. */
+/** The notebook must not see the keys: JupyterLab cuts a cell on `x`. Escape, where no part of the view needs it, leads out. */
 function keepKeys(host: HTMLElement, view: HTMLElement): void {
+  view.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented) return;
+    event.preventDefault();
+    (event.target as HTMLElement).blur();
+    around(host)?.focus({ preventScroll: true });
+  });
   for (const some of [host, host.parentElement]) some?.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const type of ["keydown", "keypress", "keyup"]) view.addEventListener(type, (event) => event.stopPropagation());
+}
+
+/** What takes the focus and holds the view: in JupyterLab its cell, in a lab the tab. */
+function around(host: HTMLElement): HTMLElement | null {
+  const root = host.getRootNode();
+  return host.parentElement?.closest<HTMLElement>("[tabindex]") ?? (root instanceof ShadowRoot ? around(root.host as HTMLElement) : null);
 }

@@ -14,7 +14,7 @@ interface Rows {
 }
 
 interface Waiting {
-  command: () => void;
+  command: () => unknown;
   timer: ReturnType<typeof setTimeout>;
 }
 
@@ -29,7 +29,7 @@ export class TypeAhead {
   }
 
   /** Takes a key that goes on with what is being typed or may begin a name; `command` is what it does if it does not. */
-  takes(key: string, command?: () => void): boolean {
+  takes(key: string, command?: () => unknown): boolean {
     if (MODIFIERS.has(key)) return false;
     if ([...key].length !== 1 || NO_LETTERS.has(key)) {
       this.settle();
@@ -71,7 +71,7 @@ export class TypeAhead {
     return this.#text !== "" && (this.#waiting !== null || Date.now() - this.#last < PAUSE);
   }
 
-  #wait(key: string, command: () => void): boolean {
+  #wait(key: string, command: () => unknown): boolean {
     this.#text = "";
     if (this.#find(key, 0) < 0) return false;
     this.#text = key;

@@ -284,7 +284,8 @@ export class Walker<T, L extends Listed<T>> {
       this.box.focus();
     },
     Escape: () => {
-      if (this.listed !== this.#whole) this.#endSearch();
+      if (this.listed === this.#whole) return false;
+      return this.#endSearch();
     },
   };
 }

@@ -171,7 +171,7 @@ describe("folding and the keys", () => {
   });
 
   it("offers no key for what is not there", () => {
-    expect(flat().find(".keys").textContent).toBe("↑↓ move/ searchc copy");
+    expect(flat().find(".keys").textContent).toBe("↑↓ move/ searchc copyEsc leave");
     expect(page(sheet({ rows: [] })).find(".foot").textContent).toBe("no value read");
   });
 });

@@ -349,3 +349,27 @@ describe("what was left out", () => {
     }
   });
 });
+
+describe("Escape", () => {
+  it("leads out of the view, to what holds it, once no search is to be ended", () => {
+    const view = page(gpt2());
+    const cell = document.createElement("div");
+    cell.tabIndex = 0;
+    view.host.replaceWith(cell);
+    cell.append(view.host);
+    view.find("[role=tree]").focus();
+    view.search("c_attn");
+    expect(view.press("Escape").defaultPrevented).toBe(true);
+    expect(view.all("[role=treeitem]").length).toBeGreaterThan(10);
+    expect(document.activeElement).not.toBe(cell);
+    view.press("Escape");
+    expect(document.activeElement).toBe(cell);
+  });
+
+  it("leaves a view that nothing holds, too", () => {
+    const view = page(gpt2());
+    view.find("[role=tree]").focus();
+    view.press("Escape");
+    expect(view.root.activeElement).toBeNull();
+  });
+});

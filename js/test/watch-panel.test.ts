@@ -188,6 +188,8 @@ describe("keys", () => {
     expect(await after("Home")).toBe(0);
     expect(await after("ArrowRight")).toBe(sampled[1]);
     expect(await after("ArrowRight", { shiftKey: true })).toBe(sampled[11]);
+    expect(await after("PageDown")).toBe(sampled[1]);
+    expect(await after("PageUp")).toBe(sampled[11]);
     expect(await after("ArrowLeft")).toBe(sampled[10]);
     expect(await after("End")).toBe(1999);
     expect(await after("ArrowRight")).toBe(1999);

@@ -239,10 +239,11 @@ export class StatePanel implements Panel {
       if (this.#at.row < 0) this.#sort(this.#columns[this.#at.column]);
       else this.#select();
     },
-    " ": () => this.#commands.Enter?.(),
+    " ": () => void this.#commands.Enter?.(),
     "/": () => this.#box.focus(),
     Escape: () => {
-      if (this.#box.text() || this.#box.flags().length) this.#leaveFilter(false);
+      if (!this.#box.text() && !this.#box.flags().length) return false;
+      return this.#leaveFilter(false);
     },
     g: () => this.#grouping.click(),
     c: () => {

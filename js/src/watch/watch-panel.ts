@@ -181,9 +181,10 @@ export class WatchPanel {
       element(
         "span",
         { class: "keys" },
-        key("← →", "time", "to the sample before or after; with shift ten; Home, End: to the first, to the last"),
+        key("← →", "time", "to the sample before or after; with shift, or by Page Up and Page Down, ten; Home, End: to the first, to the last"),
         key("↑ ↓", "series", "the row above or below"),
         key("+ −", "zoom", "about the cursor; 0 shows all; or sweep with shift"),
+        key("Esc", "leave", "back to what is around the view"),
         this.#follow,
         ...(this.#context.control ? [key("p", "pause", "pause or resume the training"), key(".", "step", "one step of the training")] : []),
         listen,
@@ -223,6 +224,8 @@ export class WatchPanel {
     return {
       ArrowLeft: () => this.#move(-far),
       ArrowRight: () => this.#move(far),
+      PageUp: () => this.#move(10),
+      PageDown: () => this.#move(-10),
       Home: () => this.#goTo(0),
       End: () => this.#goTo(this.#data.end - 1),
       ArrowUp: () => this.#moveRow(-far),
