@@ -89,21 +89,26 @@ def limit(stats: TensorStats) -> float:
 
 
 def cells(values: ValuesRecord) -> list[str]:
-    """The numbers of the matrix as text, row by row: three significant digits, whole numbers whole."""
+    """The numbers of the matrix as text, row by row, all in one format."""
     matrix = values.matrix
     if matrix is None:
         return []
+    numbers = [number for row in matrix.numbers for number in row]
+    most = max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
     whole = values.stats.dtype.startswith(("int", "uint", "bool"))
-    return [_cell(number, whole) for row in matrix.numbers for number in row]
+    form = ".0f" if whole and most < 1e6 else _form(most)
+    return [_cell(number, form) for number in numbers]
 
 
-def _cell(number: float, whole: bool) -> str:
+def _form(most: float) -> str:
+    """As many decimals as the largest magnitude leaves room for; powers of ten where that is tiny or huge."""
+    steps = ((0.01, ".1e"), (0.1, ".4f"), (100, ".2f"), (1_000, ".1f"), (10_000, ".0f"))
+    return next((form for below, form in steps if most < below), ".1e")
+
+
+def _cell(number: float, form: str) -> str:
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
         return "Inf" if number > 0 else "-Inf"
-    if whole and abs(number) < 1e6:
-        return str(int(number))
-    if number and not 0.005 <= abs(number) < 10_000:
-        return f"{number:.0e}"
-    return f"{number:.2f}" if abs(number) < 100 else f"{number:.0f}"
+    return f"{number + 0:{form}}"  # no minus before a zero
