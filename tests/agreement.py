@@ -56,7 +56,7 @@ def _bare(sentence: str, record: WatchRecord) -> str:
         names |= {name for name in re.findall(r"[\w.]+", wording.said(check)) if "." in name and not name.replace(".", "").isdigit()}
     for name in sorted((name for name in names if name and not name.replace(".", "").isdigit()), key=len, reverse=True):
         said = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", " ", said)
-    said = re.sub(r"float32 holds numbers up to \S+", " ", said)
+    said = re.sub(r"the largest number in float32 is \S+", " ", said)
     return re.sub(r"float\d+|units? [\d, and…]+|(?:normalization|of|in|beside|for|from) \d+(?= (?:are|is|first|was))", " ", said)
 
 

@@ -93,7 +93,7 @@ export function gpt2(): Sample {
 /** A net of which an output holds only the beginning. */
 export function bounded(): Sample {
   const note = (what: string, parameters = 0): Subtree["ghosts"][number] => ({
-    name: "…", what, where: "", reason: "left out of this output, to keep it small", fix: "tree.widget()  # has all", advice: "", parameters, parametersText: parameters.toLocaleString("en"), harmless: true,
+    name: "…", what, where: "", reason: "left out to keep this output small", fix: "tree.widget()  # has all", advice: "", parameters, parametersText: parameters.toLocaleString("en"), harmless: true,
   });
   const subtrees = [
     subtree("Linear", { category: "linear", tensors: [0], total: 4, own: 4 }),

@@ -327,10 +327,10 @@ describe("what was left out", () => {
     const view = page(bounded());
     const notes = view.all(".row.ghost");
     expect(notes.map(heard)).toEqual([
-      "… 2,900 more tensors left out of this output, to keep it small. All of it: tree.widget() # has all", "… 30 more",
-      "… 3,000 more children 12,000 parameters left out of this output, to keep it small. All of it: tree.widget() # has all",
+      "… 2,900 more tensors left out to keep this output small. All of it: tree.widget() # has all", "… 30 more",
+      "… 3,000 more children 12,000 parameters left out to keep this output small. All of it: tree.widget() # has all",
     ]);
-    expect(notes[2]?.querySelector(".reason")?.textContent).toBe("left out of this output, to keep it small.All of it:tree.widget()  # has all");
+    expect(notes[2]?.querySelector(".reason")?.textContent).toBe("left out to keep this output small.All of it:tree.widget()  # has all");
     expect(notes[1]?.querySelector(".reason")).toBeNull();
     expect(notes.map((row) => [row.classList.contains("careful"), row.querySelector(".dashed"), /⚠|not trained|hidden|Fix/.test(row.textContent ?? "")])).toEqual(notes.map(() => [false, null, false]));
     view.press("c");
@@ -338,7 +338,7 @@ describe("what was left out", () => {
     view.press("c");
     expect(copied).toEqual(["model", "tree.widget()  # has all"]);
     view.all(".row")[2]?.click();
-    expect(view.find(".detail").textContent).toContain("2,900 more tensors: left out of this output, to keep it small");
+    expect(view.find(".detail").textContent).toContain("2,900 more tensors: left out to keep this output small");
   });
 
   it("is not found", () => {

@@ -60,7 +60,7 @@ describe("what is said of units", () => {
   });
 
   it("says what the alert says while that is the newest", () => {
-    const alert = { kind: "starving", path: "a", unit: 0, step: 500, text: "unit 0 of a starves: it fires on 1.2 % of the inputs, at first on 40 %" };
+    const alert = { kind: "starving", path: "a", unit: 0, step: 500, text: "unit 0 of a starves: it fires on 1.2 % of the inputs, down from 40 % at first" };
     const other = { kind: "dead", path: "a", unit: 1, step: 500, inputs: 1900 };
     const data = made({ steps: 2000, layers: [{ path: "a", weights: [[[1], [1]]], activations: [[0, 0]] }], units: [{ path: "a", width: 500, fired: [[200, 0], [100, 0], [20, 0], [5, 0]] }], alerts: [alert, other] });
     expect(troublesAt(data, 1999).map(({ text }) => text)).toEqual(["fires on 1.2 % of the inputs, on 40 % at first", "0 for all of 1,900 inputs, its gradient too"]);

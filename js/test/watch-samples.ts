@@ -138,7 +138,7 @@ export function gpt({ slots = 200, end = 9640, nan = false, live = false, state 
         nan
           ? { name: "it moves", state: "broken", text: "12 of 23: since step 7,003 each gradient is NaN, so AdamW writes NaN into every weight", fix: "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)", path: "h.4.mlp.weight" }
           : { name: "it moves", state: "passed", text: "23 of 23" },
-        nan ? { name: "by enough for its dtype", state: "not seen", text: "the weights are NaN" } : { name: "by enough for its dtype", state: "careful", text: "32 % of the elements of wte.weight have a gradient and do not move", advice: "keep float32 weights, or raise lr", path: "wte.weight" },
+        nan ? { name: "by enough for its dtype", state: "not seen", text: "the weights are NaN" } : { name: "by enough for its dtype", state: "careful", text: "32 % of the elements of wte.weight have a gradient but do not move", advice: "keep float32 weights, or raise lr", path: "wte.weight" },
         { name: "the loss falls", state: nan ? "not seen" : "passed", text: nan ? "it is NaN since step 7,003" : "10.8 → 2.6" },
       ],
       alerts: [

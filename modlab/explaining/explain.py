@@ -158,7 +158,7 @@ def _of_hook(cause: Cause, hook: str, where: str, *, named: bool) -> Cause:
     """The same, where it is the code of a hook that failed: with file and line, and with its name unless that is `named` already."""
     if any(name == "hook" for name, _ in cause.facts):
         return cause
-    told = f"It stands at {where}." if named else f"It happened in the {hook}, at {where}."
+    told = f"It is defined at {where}." if named else f"It happened in the {hook}, at {where}."
     return cause._replace(more=f"{cause.more} {told}".strip(), facts=(*cause.facts, ("hook", f"{hook}, {where}")))
 
 

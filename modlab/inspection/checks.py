@@ -18,7 +18,7 @@ def require_module(thing: Any, function: str) -> Module:
     if stores.is_module(thing):
         found: Module = thing
         return found
-    raise NotAModuleError(f"modlab.{function}() got {described(thing)}, and needs an nn.Module.\n  {_advice(thing, function)}")
+    raise NotAModuleError(f"modlab.{function}() got {described(thing)}, but needs an nn.Module.\n  {_advice(thing, function)}")
 
 
 def described(thing: Any) -> str:

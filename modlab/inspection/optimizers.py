@@ -26,7 +26,7 @@ def as_tuple(optimizer: Any, function: str = "state") -> tuple[torch.optim.Optim
     for one in given:
         if not _is_optimizer(one):
             raise NotAnOptimizerError(
-                f"optimizer= got {described(one)}, and needs a torch.optim.Optimizer (or several in a list).\n"
+                f"optimizer= got {described(one)}, but needs a torch.optim.Optimizer (or several in a list).\n"
                 f"  Write: modlab.{function}(model, torch.optim.SGD(model.parameters(), lr=0.1))"
             )
     return given

@@ -61,7 +61,7 @@ def _events(profiler: Any) -> Iterable[Any]:
     asked = getattr(profiler, "events", None)
     if not callable(asked):
         raise ProfileError(
-            f"modlab.costs() got a {type(profiler).__name__}, and needs a finished profile.\n"
+            f"modlab.costs() got a {type(profiler).__name__}, but needs a finished profile.\n"
             "  Write: with torch.profiler.profile(profile_memory=True) as profiler: model(x), and pass the profiler."
         )
     try:

@@ -68,7 +68,7 @@ def _not_an_error(thing: Any) -> str:
         given, hint = f"{type(thing).__name__}", "A finding of diagnose or watch explains itself: found.explain()"
     else:
         given, hint = f"{type(thing).__name__}", "Without an argument it takes the last error: modlab.explain()"
-    return f"modlab.explain() got {given}, and needs an exception.\n  {hint}"
+    return f"modlab.explain() got {given}, but needs an exception.\n  {hint}"
 
 
 class Explanation(RowsResult):

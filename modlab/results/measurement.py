@@ -131,7 +131,7 @@ def _plain(value: Any) -> Any:
 def _advice(thing: object) -> str:
     what = f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
     if hasattr(thing, "state_dict") and hasattr(thing, "named_parameters"):
-        return f"modlab.measure() got {what}, and needs one tensor.\n  For a model: modlab.state(model), or modlab.measure(model.weight)"
+        return f"modlab.measure() got {what}, but needs one tensor.\n  For a model: modlab.state(model), or modlab.measure(model.weight)"
     if type(thing).__module__ == "numpy" or isinstance(thing, (int, float, list, tuple)):
-        return f"modlab.measure() got {what}, and needs a tensor.\n  Write: modlab.measure(torch.as_tensor(...))"
-    return f"modlab.measure() got {what}, and needs one tensor."
+        return f"modlab.measure() got {what}, but needs a tensor.\n  Write: modlab.measure(torch.as_tensor(...))"
+    return f"modlab.measure() got {what}, but needs one tensor."

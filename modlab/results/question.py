@@ -18,7 +18,7 @@ class Pattern:
     def __init__(self, pattern: Any) -> None:
         if not isinstance(pattern, str):
             raise QuestionError(
-                f"find() got {described(pattern)} as its pattern, and needs a text such as '*.attn.*'.\n"
+                f"find() got {described(pattern)} as its pattern, but needs a text such as '*.attn.*'.\n"
                 f"  For classes and shapes: find(type=nn.Linear), find(shape=(3, 4))"
             )
         self.pattern = pattern

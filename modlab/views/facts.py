@@ -1,4 +1,4 @@
-"""Facts of a module or a row beyond its columns, in words that text and HTML share. Users' names come out clean."""
+"""Facts about a module or a row beyond its columns, in words that text and HTML share. Users' names come out clean."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WARNINGS = 20  # that stand below one table
 
 
 def of_module(record: ModuleRecord, mode: bool) -> Iterator[str]:
-    """The facts of one row of a tree; `mode` is the root's training flag."""
+    """The facts about one row of a tree; `mode` is the root's training flag."""
     subtree = record.subtree
     if record.same_as is not None:
         yield f"same as {format.clean(record.same_as) or ROOT}"
@@ -33,7 +33,7 @@ def of_module(record: ModuleRecord, mode: bool) -> Iterator[str]:
 
 
 def total(record: ModuleRecord) -> str:
-    """The parameters of a row; of equal neighbours, those of one."""
+    """The parameters of a row; for equal neighbours, those of one."""
     totals = record.subtree.totals
     if totals.lazy and not totals.parameters:
         return "not yet"
@@ -82,7 +82,7 @@ def why_hidden(ghost: Ghost) -> tuple[str, str]:
 
 
 def note(row: StateRecord) -> str:
-    """What is odd about a row; of what hangs on its module unregistered, how."""
+    """What is odd about a row; for something unregistered, how the module holds it."""
     if not row.way:
         return row.note
     from modlab.wording import unregistered
@@ -91,7 +91,7 @@ def note(row: StateRecord) -> str:
 
 
 def of_row(row: StateRecord) -> Iterator[str]:
-    """What is to be said of a row of a state table beyond its columns."""
+    """What to say about a row of a state table beyond its columns."""
     if row.mark:
         yield row.mark
     if row.kind == "buffer" and not row.persistent:
@@ -109,7 +109,7 @@ def owner(entry: OptimizerEntry) -> str:
 
 
 def warnings(table: TableRecord) -> list[str]:
-    """What stands below a state table: tensors that only the optimizer holds, and what cannot be known."""
+    """What is shown below a state table: tensors that only the optimizer holds, and what cannot be known."""
     found = [f"{format.clean(orphan)}: held by the optimizer, not by the model" for orphan in table.orphans]
     return capped([*found, *map(format.clean, table.remarks)])
 

@@ -1,4 +1,4 @@
-"""The headline, the one sentence that every result opens with: its subject first, then the most surprising fact."""
+"""The headline, the one sentence that opens every result: its subject first, then the most surprising fact."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def of_tree(tree: TreeRecord) -> tuple[str, str]:
 
 
 def unreal(totals: Totals) -> str:
-    """That the size is none in memory: tensors on the meta device have no numbers."""
+    """A note that nothing is in memory: tensors on the meta device have no numbers."""
     return "" if "meta" not in totals.devices else f" if {'it' if len(totals.devices) == 1 else 'all of it'} were real"
 
 
@@ -190,5 +190,5 @@ def of_values(values: ValuesRecord) -> tuple[str, str]:
         facts.append(f"mean {format.number(stats.mean)}, std {format.number(stats.std)}")
         facts.append(f"from {format.number(stats.min)} to {format.number(stats.max)}")
     if not stats.count:
-        facts.append("no element")
+        facts.append("no elements")
     return f"{strong};", f"{', '.join(facts)}."

@@ -23,9 +23,9 @@ from modlab.views import facts, headline, numbers, sharding
 from modlab.views.folding import fold
 
 SCHEMA = 1
-_ASKED = "values are read when they are asked for"
-NO_VALUES = "Not read: the model is too large for its values to travel along. Ask for one, state[path], or for all, state.widget()."
-OF_FILE = "Of a file no weight is read; modlab.state(path)['name'] reads this one."
+_ASKED = "values are read on request"
+NO_VALUES = "Not read: the model is too large to include its values. Ask for one with state[path], or for all with state.widget()."
+OF_FILE = "No weights of a file are read; modlab.state(path)['name'] reads this one."
 
 
 class Arrays:
@@ -82,7 +82,7 @@ def of_tree(
             }
         )
     content = {
-        **common("tree", headline.of_tree(tree), tree.fingerprint, code, version, _ASKED if live else "no value read", live, tree),
+        **common("tree", headline.of_tree(tree), tree.fingerprint, code, version, _ASKED if live else "no values read", live, tree),
         "modules": tree.modules,
         "places": tree.places(),
         "subtrees": rows,
@@ -123,9 +123,7 @@ def of_table(table: TableRecord, model: str, code: str, version: str, *, live: b
     arrays = Arrays()
     nodes, signatures = fold(table.rows[:limit])
     left = len(table.rows) - (limit or len(table.rows))
-    remarks = (
-        [f"the last {format.plural(left, 'row')} left out of this output, to keep it small: state.widget() has all"] if left > 0 else []
-    )
+    remarks = [f"the last {format.plural(left, 'row')} left out to keep this output small: state.widget() has all"] if left > 0 else []
     content = {
         **common("state", headline.of_table(table), model, code, version, _ASKED if live else _state_foot(table), live, table),
         "nodes": [
@@ -194,7 +192,7 @@ def common(
 def _state_foot(table: TableRecord) -> str:
     if table.values:
         return f"values of {format.plural(len(table.values), 'tensor')} read"
-    return "no weight read"
+    return "no weights read"
 
 
 def _subtree(subtree: Subtree) -> dict[str, Any]:

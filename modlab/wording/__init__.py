@@ -1,4 +1,4 @@
-"""Where findings become English: one table of kinds, for all faces."""
+"""Where findings become English: one table of kinds, for all views."""
 
 from modlab.wording.alerts import ALERTS, halves, what
 from modlab.wording.checks import CHECKS, broken, names_place

@@ -1,4 +1,4 @@
-"""Alerts in English: what each kind says of its place, now and when it is over, and what it rests on."""
+"""Alerts in English: what each kind says about its place, now and once it is over, and the evidence."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from modlab.wording.names import named
 
 Facts = Mapping[str, Any]
 Halves = tuple[str, str]
-"""What is wrong with what, or nothing where the sentence does not begin with its place; and the evidence."""
+"""What is wrong with what (empty where the sentence does not begin with its place), and the evidence."""
 
 SHOWN = 12
-"""Units of a layer whose numbers are written out."""
+"""How many units of a layer are listed by number."""
 
 ROLES = {
     ACTIVATION: "the output of {}",
@@ -33,10 +33,10 @@ class AlertKind:
     """One kind of alert.
 
     Attributes:
-        now, over: what is said behind the name of the place.
+        now, over: what follows the name of the place.
         halves: the sentence in its two halves.
-        refuted: whether it says "never", so that it was not so when it is over.
-        named: whether the first half begins with the name of the place, by the facts.
+        refuted: whether it says "never", so that once it is over it was never true.
+        named: whether the first half begins with the name of the place, given the facts.
     """
 
     now: str
@@ -47,7 +47,7 @@ class AlertKind:
 
 
 def halves(alert: Finding) -> Halves:
-    """What is wrong with what, as far as the sentence begins with that, and the evidence."""
+    """What is wrong with what, if the sentence begins with that, and the evidence."""
     begin, rest = ALERTS[alert.kind].halves(alert)
     return format.clean(begin), format.clean(rest)
 
@@ -69,13 +69,13 @@ def _not_finite(alert: Alert) -> Halves:
 
 
 def _in_sample(alert: Alert, facts: Facts, word: str) -> Halves:
-    begin = f"{ROLES[facts['role']].format(_place(alert.path))} holds {word} first"
+    begin = f"{ROLES[facts['role']].format(_place(alert.path))} is the first with {word}"
     rest = f"{format.plural(facts['bad'], 'number')} of {facts['numbers']:,}, in the sample of step {alert.step:,}"
     return (begin, rest) if alert.path and facts["role"] != GRADIENT else ("", f"{begin}: {rest}")
 
 
 def _at_the_end(alert: Alert, facts: Facts, word: str) -> Halves:
-    begin = f"{named(alert.path)} holds {word} at the end"
+    begin = f"{named(alert.path)} contains {word} at the end"
     if "unkept" in facts:
         return f"{begin}; {_unkept(facts)}", ""
     return f"{begin}, and did not at step {facts['sampled']:,}, the last sample", ""
@@ -83,7 +83,7 @@ def _at_the_end(alert: Alert, facts: Facts, word: str) -> Halves:
 
 def _late(alert: Alert, facts: Facts, word: str) -> Halves:
     whose = f"of {named(alert.path)}" if alert.path else "of the outputs"
-    text = f"the gradient {whose} was not finite at step {alert.step:,}, which was read late"
+    text = f"the gradient {whose} was not finite at step {alert.step:,}, but that was read late"
     return (text, "") if alert.path else ("", text)
 
 
@@ -105,8 +105,8 @@ _SEEN: Mapping[str, Callable[[Alert, Facts, str], Halves]] = {
 
 
 def _unkept(facts: Facts) -> str:
-    """Of a step that went by without being kept: ``unkept`` is the parameter, with the first and the last step that it may have been."""
-    begin = f"the gradient of {named(facts['unkept'])} held {_NUMBERS[facts['unkept kind']]} first"
+    """About a step that was not kept: ``unkept`` is the parameter, with the first and the last step it may have been."""
+    begin = f"the gradient of {named(facts['unkept'])} was the first with {_NUMBERS[facts['unkept kind']]}"
     first, last = facts["unkept steps"]
     if first == last:
         return f"{begin} at step {last:,}, which was not kept"
@@ -117,40 +117,40 @@ def _dead(alert: Alert) -> Halves:
     facts: Facts = alert.facts
     inputs = facts["inputs"]
     if alert.unit is not None:
-        since = f" in a row, after it fired on {facts['fired']:,} before" if facts["fired"] else ""
-        return f"unit {alert.unit} of {_place(alert.path)} is dead", f"zero on all of {inputs:,} inputs{since}"
+        since = f" in a row, after firing on {facts['fired']:,} before" if facts["fired"] else ""
+        return f"unit {alert.unit} of {_place(alert.path)} is dead", f"zero on all {inputs:,} inputs{since}"
     which, are = alert.units, "are" if len(alert.units) > 1 else "is"
     shown = ", ".join(map(str, which[:SHOWN])) + (", …" if len(which) > SHOWN else "")
     whom = f"units {shown} are" if len(which) > 1 else f"unit {shown} is"
     begin = f"{len(which):,} of {facts['units']:,} units of {_place(alert.path)} {are} dead"
-    return begin, f"{whom} zero on all of the last {inputs:,} inputs"
+    return begin, f"{whom} zero on all the last {inputs:,} inputs"
 
 
 def _starving(alert: Alert) -> Halves:
     facts: Facts = alert.facts
     begin = f"unit {alert.unit} of {_place(alert.path)} starves"
-    return begin, f"it fires on {format.share(facts['share'])} of the inputs, at first on {format.share(facts['before'])}"
+    return begin, f"it fires on {format.share(facts['share'])} of the inputs, down from {format.share(facts['before'])} at first"
 
 
 def _ungraded(alert: Alert) -> Halves:
     if alert.over:
         return f"{named(alert.path)} got no gradient in the first {format.plural(alert.steps, 'look')}", ""
-    begin = f"{named(alert.path)} got no gradient in any step that was looked at"
+    begin = f"{named(alert.path)} got no gradient in any step that was measured"
     return begin, "" if alert.facts["called"] else "its module was never called"
 
 
 def _unowned(alert: Alert) -> Halves:
     if alert.over:
         looks = format.plural(alert.steps, "look")
-        return f"{named(alert.path)} got a gradient in {looks} in a row, and no optimizer that was known held it", ""
-    return f"{named(alert.path)} gets a gradient, and {alert.facts['optimizer']} does not hold it", "it never moves"
+        return f"{named(alert.path)} got a gradient in {looks} in a row, but no known optimizer held it", ""
+    return f"{named(alert.path)} gets a gradient, but {alert.facts['optimizer']} does not hold it", "it never moves"
 
 
 def _along_depth(verb: str) -> Callable[[Alert], Halves]:
     def words(alert: Alert) -> Halves:
         facts: Facts = alert.facts
         begin = f"the gradient {verb} along depth"
-        return begin, f"{format.rough(facts['first'])} at the first modules, {format.rough(facts['last'])} at the last ones"
+        return begin, f"{format.rough(facts['first'])} at the first modules, {format.rough(facts['last'])} at the last"
 
     return words
 
@@ -158,7 +158,7 @@ def _along_depth(verb: str) -> Callable[[Alert], Halves]:
 def _saturated(alert: Alert) -> Halves:
     facts: Facts = alert.facts
     text = (
-        f"{format.share(facts['share'])} of what the activation function at {_place(alert.path)} gives lies within 2 % of its ends, "
+        f"{format.share(facts['share'])} of the outputs of the activation function at {_place(alert.path)} are within 2 % of its limits, "
         "where hardly any gradient passes"
     )
     return (text, "") if alert.path else ("", text)
@@ -167,11 +167,11 @@ def _saturated(alert: Alert) -> Halves:
 def _rounding(alert: Alert) -> Halves:
     facts: Facts = alert.facts
     whose = f"{format.share(facts['share'])} of the elements of {named(alert.path)} ({facts['dtype']})"
-    return f"{whose} have a gradient and do not move", "the step is lost to rounding"
+    return f"{whose} have a gradient but do not move", "the step is lost to rounding"
 
 
 def _not_zeroed(alert: Alert) -> Halves:
-    return "gradients are never zeroed", "each backward pass adds to those of all steps before"
+    return "gradients are never zeroed", "each backward pass adds to the gradients of all earlier steps"
 
 
 def _begins_with_place(facts: Facts) -> bool:
@@ -191,4 +191,4 @@ ALERTS: dict[str, AlertKind] = {
     "saturated": AlertKind("is saturated", "was saturated", _saturated),
     "starving": AlertKind("is starving", "was starving", _starving),
 }
-"""By the `kind` of an alert, the worst first."""
+"""By the `kind` of an alert, worst first."""

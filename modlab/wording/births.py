@@ -1,4 +1,4 @@
-"""The birthplace of a NaN in English: what the step that was run again shows, or why it shows nothing."""
+"""Where a NaN comes from, in English: what running the step again showed, or why it showed nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SIGNED = {"nan": "NaN", "posinf": "+inf", "neginf": "-inf"}
 
 
 def halves(path: str, facts: Facts, word: str) -> tuple[str, str]:
-    """What is wrong with what, where the sentence begins with the place, and the evidence.
+    """What is wrong with what, if the sentence begins with the place, and the evidence.
 
     Args:
-        path: of the module, or the name of a parameter or input; "" where the model as a whole is meant.
-        facts: of an alert whose step was run again.
+        path: of the module, or the name of a parameter or input; "" for the whole model.
+        facts: those of an alert whose step was run again.
         word: "NaN" or "infinity".
     """
     told = {**facts, "place": named(path), "word": word, "amount": _amount(facts, word)}
@@ -30,7 +30,7 @@ def halves(path: str, facts: Facts, word: str) -> tuple[str, str]:
 
 
 def doubted(facts: Facts) -> str:
-    """Why the pass may be another one than that which was run; nothing if it is the same."""
+    """Why the replayed pass may differ from the original one; empty if it is the same."""
     doubts = [_filled(DOUBTS[kind], facts) for kind in facts.get("doubts", ())]
     return f" (replay may differ: {'; '.join(doubts)})" if doubts else ""
 
@@ -40,32 +40,32 @@ def _filled(words: Words, facts: Facts) -> str:
 
 
 def _amount(facts: Facts, word: str) -> str:
-    """How many numbers are not finite: "3 NaN of 640 numbers"."""
+    """How many numbers are not finite: "3 NaN among 640 numbers"."""
     if "numbers" not in facts:
         return ""
     if "bad" in facts:
         bad = f"{facts['bad']:,} NaN" if word == "NaN" else format.plural(facts["bad"], "infinity", "infinities")
     else:
         bad = " and ".join(f"{facts[name]:,} {sign}" for name, sign in _SIGNED.items() if name in facts)
-    return f"{bad} of {format.plural(facts['numbers'], 'number')}"
+    return f"{bad} among {format.plural(facts['numbers'], 'number')}"
 
 
 def _made(facts: Facts) -> str:
     between = {"function": "in", "hook": "of"}.get(facts["event"])
     who = f"{facts['name']} {between} {facts['place']}" if between else f"{facts['place']} ({facts['name']})"
-    source = "from infinities that are there on purpose" if facts["on purpose"] else "from finite numbers"
+    source = "from infinities put there on purpose" if facts["on purpose"] else "from finite numbers"
     at = f" ({facts['at']})" if facts["at"] else ""
-    return f"{who} gives {facts['amount']} {source}{at}"
+    return f"{who} makes {facts['amount']} {source}{at}"
 
 
 def _batch(facts: Facts) -> str:
-    too = f", and {named(facts['spoilt'])} is spoilt already" if "spoilt" in facts else ""
-    return f"the batch: {facts['place']} holds {facts['amount']}{too}"
+    too = f", and {named(facts['spoilt'])} is already spoilt" if "spoilt" in facts else ""
+    return f"the batch: {facts['place']} contains {facts['amount']}{too}"
 
 
 def _weights(facts: Facts) -> str:
     part = " of this rank's part" * facts["part"]
-    return f"the weights: {facts['place']} holds {facts['amount']}{part} before the step, so an earlier step spoilt it"
+    return f"the weights: {facts['place']} contains {facts['amount']}{part} before the step, so an earlier step spoilt it"
 
 
 def _share(facts: Facts) -> str:
@@ -75,44 +75,44 @@ def _share(facts: Facts) -> str:
 def _node(facts: Facts) -> str:
     function = f"{facts['name']} in " if facts["name"] else ""
     node = ", ".join(filter(None, (facts["node"], facts["at"])))
-    return f"backward: {function}{facts['place']} ({node}) makes {facts['word']} of finite gradients, in {_share(facts)}"
+    return f"backward: {function}{facts['place']} ({node}) turns finite gradients into {facts['word']}, in {_share(facts)}"
 
 
 def _sum_inside(facts: Facts) -> str:
-    return f"backward: the gradients that meet in {facts['place']} are finite, and their sum is {facts['word']} in {_share(facts)}"
+    return f"backward: the gradients that meet in {facts['place']} are finite, but their sum is {facts['word']} in {_share(facts)}"
 
 
 def _other_ranks(facts: Facts) -> str:
     spread = f"{', '.join(facts['kinds'])} over {facts['world']}"
-    return f"the step was not run again: a pass talks to the other ranks ({spread}), which would have to take part"
+    return f"the step was not run again: a pass talks to the other ranks ({spread}), so they would have to take part"
 
 
 _WITH_PLACE = frozenset(("made", "held before", "unseen"))
-"""What begins with the place."""
+"""Kinds whose sentence begins with the place."""
 
 BIRTHS: dict[str, Words] = {
     "made": _made,
-    "held before": "{place} held {amount} before this step began",
-    "unseen": "what {name} in {place} takes holds {amount}, made where it cannot be seen",
+    "held before": "{place} contained {amount} before this step began",
+    "unseen": "the input of {name} in {place} contains {amount}, made where it cannot be seen",
     "batch": _batch,
     "weights": _weights,
-    "loss": "the loss: the model's outputs are finite, and the gradient that comes back from the loss holds {amount}",
+    "loss": "the loss: the model's outputs are finite, but the gradient that comes back from the loss contains {amount}",
     "node": _node,
     "sum inside": _sum_inside,
-    "sum": "the gradients that meet at {place} are finite, and add up to {amount}",
-    "sum of passes": "backward: each of the {passes} passes gives finite gradients, and their sum at {place} is not",
-    "arrives": "backward: the gradient that arrives at the output of {place} holds {amount}, and is the first that is not finite",
+    "sum": "the gradients that meet at {place} are finite, but add up to {amount}",
+    "sum of passes": "backward: each of the {passes} passes gives finite gradients, but their sum at {place} is not finite",
+    "arrives": "backward: the gradient that arrives at the output of {place} contains {amount}, and is the first that is not finite",
     "elsewhere": (
-        "the gradients of the pass are finite, and that of {place} is not when the step begins: "
-        "it comes from another loss, from gradient clipping, or was not zeroed"
+        "the gradients of the pass are finite, but the gradient of {place} is not when the step begins: "
+        "it comes from another loss or from gradient clipping, or was not zeroed"
     ),
-    "finite": "run again, the step gives finite numbers alone",
+    "finite": "run again, the step gives only finite numbers",
     "raises": "run again, it raises {error}",
     "failed": "the step could not be run again: {error}",
     "no pass": "the step was not run again: no training pass of the model was seen in it",
     "no pass, compiled": (
-        "the step was not run again: no training pass of the model was seen in it: "
-        "it is compiled in its place (model.compile()), where torch tells no hook of its calls"
+        "the step was not run again: no training pass of the model was seen in it, "
+        "because it is compiled in place (model.compile()) and torch then runs no hook for its calls"
     ),
     "other ranks": _other_ranks,
 }
@@ -125,32 +125,32 @@ def _log(facts: Facts) -> str:
 
 
 def _overflow(facts: Facts) -> str:
-    return f"{facts['dtype']} holds numbers up to {_LARGEST[facts['dtype']]}"
+    return f"the largest number in {facts['dtype']} is {_LARGEST[facts['dtype']]}"
 
 
 CAUSES: dict[str, Words] = {
     "log": _log,
     "division": "{zeros:,} of the numbers it divides by are 0",
     "root": "some of its inputs are negative",
-    "masked row": "a row of its input is -inf throughout",
+    "masked row": "a whole row of its input is -inf",
     "overflow": _overflow,
     "slope at 0": "its slope at 0 is infinite",
     "slope at the end": "its slope is infinite at the end of its range",
 }
-"""By the fact "cause": why it is so."""
+"""By the fact "cause": why it happened."""
 
 DOUBTS: dict[str, Words] = {
     "dropped": lambda facts: f"{format.plural(facts['dropped'], 'pass', 'passes')} of this step were not kept",
-    "changes": "the run is not deterministic, or something outside of the model changed",
+    "changes": "the run is not deterministic, or something outside the model changed",
     "inputs changed": "inputs were changed in place",
     "gradient changed": "the gradient of the outputs was changed in place",
-    "buffers not kept": "buffers that the model changes were too large to be kept",
-    "gradients not kept": "gradients of outputs were too large to be kept",
-    "compiled": "the model is compiled, and is run here as it is written",
-    "in evaluation mode": "the model was switched to eval mode since",
+    "buffers not kept": "buffers that the model changes were too large to keep",
+    "gradients not kept": "gradients of outputs were too large to keep",
+    "compiled": "the model is compiled, but was replayed uncompiled",
+    "in evaluation mode": "the model has since been switched to eval mode",
     "rounded otherwise": "run again, the outputs are not the same bit for bit",
     "other outputs": "run again, the outputs are not the same: the run is not deterministic",
-    "reentrant": "the backward pass of reentrant checkpoints would run hooks of parameters, and was left out",
-    "FSDP2": "FSDP2 gives parameters their gradients by hooks of its own, which were not run",
+    "reentrant": "the backward pass of reentrant checkpoints was left out: it would run hooks of parameters",
+    "FSDP2": "FSDP2 gives parameters their gradients through its own hooks, which were not run",
 }
-"""By each of the fact "doubts": why the pass may be another one than that which was run."""
+"""By each entry of the fact "doubts": why the replayed pass may differ from the original one."""

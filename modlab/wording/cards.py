@@ -1,4 +1,4 @@
-"""What a finding rests on and what it means, in English: the card that explains any of them."""
+"""What a finding is based on and what it means, in English: the card that explains any finding."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from modlab.wording.findings import said
 from modlab.wording.names import named
 
 _NAN = (
-    "What meets NaN is NaN: unless that step is skipped it stands in the weights from then on, and no later step takes it out. A log or a "
-    "square root meets what is not positive, a division meets 0, a number is too large for its dtype, or the batch holds NaN already."
+    "NaN spreads: anything computed with it is NaN. Unless that step is skipped, the weights stay NaN and no later step repairs them. "
+    "Usual causes: a log or a square root of a number that is not positive, a division by 0, a number too large for its dtype, or a "
+    "batch that already contains NaN."
 )
 _UNGRADED = (
-    "backward() gives a gradient to what the loss was computed from, and to nothing else. Without one, step() leaves a parameter as it "
-    "is: it is not used, cut off (detach, no_grad, a number made of a tensor), or meant for other batches."
+    "backward() gives a gradient only to what the loss was computed from. step() leaves a parameter without a gradient unchanged. "
+    "It is not used, is cut off (detach, no_grad, a tensor turned into a number), or is meant for other batches."
 )
-_UNOWNED = "step() moves what the optimizer was given, and nothing else: a gradient alone changes no weight."
+_UNOWNED = "step() moves only what the optimizer was given: a gradient alone changes no weight."
 _DEAD = (
-    "A unit that is zero for every input passes no gradient on, and gets none for its own weights: it comes back only if "
-    "what is before it changes, or if weight decay or momentum moves its weights. Large steps, and a bias that has "
-    "become very negative, bring it there."
+    "A unit that is zero for every input passes no gradient on, and its own weights get none. It recovers only if "
+    "the layers before it change, or if weight decay or momentum moves its weights. Usual causes: large steps, or a bias that has "
+    "become very negative."
 )
 _ROUNDED = (
-    "A dtype has only so many digits: a step smaller than the distance to the next number it can hold is rounded away. bfloat16 has two "
-    "to three decimal digits, float16 three to four."
+    "A dtype has a limited number of digits: a step smaller than the gap to the next number is rounded away. bfloat16 has "
+    "two to three decimal digits, float16 three to four."
 )
-_SHIFT = "Whatever is added here is taken out again before the loss: the gradient is zero but for rounding, and nothing is learnt in it."
-_UNSEEN = "Nothing is said of what was not seen: neither that it is well nor that it is not."
+_SHIFT = "Whatever is added here is subtracted again before the loss: the gradient is only rounding, so nothing is learnt here."
+_UNSEEN = "What was not seen is not judged: it may be fine, or it may not."
 
 REASONS = {
     # alerts
@@ -42,54 +43,54 @@ REASONS = {
     "no gradient": _UNGRADED,
     "dead": _DEAD,
     "exploding": (
-        "Each layer multiplies the gradient that passes through it. Where that makes it larger each time, the first layers take steps that "
-        "are far too large beside the last ones."
+        "Each layer multiplies the gradient that passes through it. If that makes it larger each time, the first layers take steps that "
+        "are far too large compared with the last ones."
     ),
     "vanishing": (
-        "Each layer multiplies the gradient that passes through it. Where that makes it smaller each time, the first layers hardly learn "
-        "beside the last ones."
+        "Each layer multiplies the gradient that passes through it. If that makes it smaller each time, the first layers hardly learn "
+        "compared with the last ones."
     ),
     "rounding": _ROUNDED,
-    "not zeroed": "backward() adds to .grad. Unless they are added up on purpose, each step is made of the gradients of all before it.",
+    "not zeroed": "backward() adds to .grad. Unless you accumulate gradients on purpose, each step uses those of all earlier steps too.",
     "saturated": (
-        "Near its ends a sigmoid or a tanh is flat: what is before it gets hardly any gradient. Its inputs are far from 0, as large "
-        "weights or unscaled data make them."
+        "Near its limits a sigmoid or a tanh is flat, so the layers before it get hardly any gradient. Its inputs are far from 0, often "
+        "because of large weights or unscaled data."
     ),
-    "starving": "A unit that fires rarely learns rarely: only inputs that it fires on give it a gradient.",
+    "starving": "A unit that rarely fires rarely learns: only the inputs it fires on give it a gradient.",
     # findings beside the checks
     "loss not finite": _NAN,
-    "curve not finite": "It was logged so; the loss need not be touched by it.",
-    "slices without a gradient": "Each slice of such weights is a part of its own, an expert or a head: what is never chosen never learns.",
+    "curve not finite": "It was logged that way; the loss may be unaffected.",
+    "slices without a gradient": "Each slice of such weights is a separate expert or head: one that is never chosen never learns.",
     "dead units": _DEAD,
     "cancelled": _SHIFT,
-    "zero gradient": "A gradient of exactly zero in every look moves nothing: the loss is the same whatever stands in this parameter.",
+    "zero gradient": "A gradient of exactly zero in every look moves nothing: the loss is the same whatever values this parameter has.",
     **dict.fromkeys(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"), _UNSEEN),
-    "steps between looks": "To keep within its budget a watch measures some steps and not all.",
+    "steps between looks": "To stay within its budget, a watch measures some steps and not all.",
     "steps beside": "A model may have several optimizers; steps are counted by one of them.",
 }
-"""By the `kind` of an alert, or of a finding beside the checks: what it means."""
+"""By the `kind` of an alert, or of a finding outside the checks: what it means."""
 
 CHECK_REASONS = {
-    "data arrives": "Without a call of the model in training mode, nothing that follows can be judged.",
+    "data arrives": "Unless the model is called in training mode, nothing that follows can be judged.",
     "the loss is sensible": (
-        "The loss is what training makes smaller: it has to be a finite number in each step. A classifier that knows nothing starts near "
-        "that of a uniform guess, log(classes); far above it, it is sure of what is wrong."
+        "Training makes the loss smaller, so it must be a finite number in each step. A classifier that knows nothing starts near "
+        "the loss of a uniform guess, log(classes); far above it, the model is confident and wrong."
     ),
-    "every module is called": "What is not called takes no part in the loss, so its parameters get no gradient.",
+    "every module is called": "A module that is not called does not affect the loss, so its parameters get no gradient.",
     "every trained parameter gets a gradient": _UNGRADED,
     "the optimizer owns it": _UNOWNED,
     "it moves": (
-        "What has a gradient and is held by an optimizer moves in each step, unless the learning rate or the gradient is 0, or the step is "
-        "rounded away."
+        "A parameter that has a gradient and is in an optimizer moves in each step, unless the learning rate or the gradient is 0, or the "
+        "step is rounded away."
     ),
     "by enough for its dtype": _ROUNDED,
-    "the loss falls": "Where all before it is well, look at the learning rate, and at whether targets belong to inputs.",
+    "the loss falls": "If everything before it is fine, look at the learning rate, and check that the targets match the inputs.",
 }
 """By the `name` of a check of a watch: what it is about."""
 
 
 def means(finding: Finding) -> str:
-    """What follows from it; nothing where the sentence says all."""
+    """What follows from it; empty where the sentence says it all."""
     if finding.kind in mistakes.MISTAKES:
         return mistakes.reason(finding)
     if isinstance(finding, ExperimentRecord):
@@ -102,7 +103,7 @@ def means(finding: Finding) -> str:
 
 
 def headline(finding: Finding) -> tuple[str, str]:
-    """How bad it is, and what was found; of a check, what was checked too."""
+    """How bad it is, and what was found; for a check, also what was checked."""
     if isinstance(finding, ExperimentRecord):
         return finding.outcome, f"{experiments.NAMES[finding.name].title}: {said(finding)}"
     if isinstance(finding, Check) and finding.name:
@@ -119,11 +120,11 @@ def rests_on(finding: Finding) -> str:
 
 def _sources(finding: Finding) -> Iterator[str]:
     if isinstance(finding, ExperimentRecord):
-        yield "a check that runs the model with the batch" if finding.outcome != "not run" else "nothing: the check was not made"
+        yield "a check that runs the model with the batch" if finding.outcome != "not run" else "nothing: the check was not run"
     elif isinstance(finding, Check) and finding.name:
         yield "a check of the watch's verdict"
     elif finding.kind in mistakes.MISTAKES and not any(one.kind == "pass" for one in finding.evidence):
-        yield "what stands in the model, which was read and not run"
+        yield "what is in the model, which was read but not run"
     elif isinstance(finding, Reason):
         yield f"event {finding.event} of the trace (.records[{finding.event}])" if finding.event >= 0 else "the trace as a whole"
     elif finding.kind in differences.NOTES:
@@ -138,7 +139,7 @@ def _sources(finding: Finding) -> Iterator[str]:
 def _source(evidence: Evidence) -> str:
     where = named(evidence.path)
     return {
-        "series": f"{ROLES.get(evidence.role, '{}').format(where)}, in the steps that were looked at",
+        "series": f"{ROLES.get(evidence.role, '{}').format(where)}, in the steps that were measured",
         "scalar": f"the values of {where}",
         "units": f"how often each unit of {where} fires",
         "pass": "one pass with the batch and its loss",
@@ -148,20 +149,20 @@ def _source(evidence: Evidence) -> str:
 def _seen(alert: Alert) -> str:
     parts = [f"first seen at step {alert.step:,}"]
     parts += [f"last at step {alert.last:,}"] if alert.last > alert.step else []
-    parts += [f"resting on {format.plural(alert.steps, 'step')}"] if alert.steps else []
+    parts += [f"based on {format.plural(alert.steps, 'step')}"] if alert.steps else []
     parts += [f"and on {format.plural(alert.inputs, 'input')}"] if alert.inputs else []
     return ", ".join(parts)
 
 
 def figures(finding: Finding) -> list[tuple[str, str]]:
-    """The numbers that the sentence is made of, by name."""
+    """The numbers in the sentence, by name."""
     digits = 2 if isinstance(finding, ExperimentRecord) else 3  # further ones differ from machine to machine
     facts = {name: fact for name, fact in finding.facts.items() if name not in _OF_PLACES and not isinstance(fact, bool)}
     return [(name, _figure(fact, digits)) for name, fact in facts.items() if isinstance(fact, (int, float))]
 
 
 _OF_PLACES = frozenset(("count", "classes", "hidden", "alike", "more"))
-"""Facts that say how many there are of what the finding is about."""
+"""Facts that count what the finding is about."""
 
 
 def _figure(fact: float, digits: int) -> str:

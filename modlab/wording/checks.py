@@ -1,4 +1,4 @@
-"""The checks of a watch's verdict in English: what each saw, or why it was not judged."""
+"""The checks of a watch's verdict, in English: what each saw, or why it was not judged."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def _looks(facts: Facts) -> str:
 
 
 def _untold(facts: Facts) -> str:
-    """What is to be logged, or logged by another name."""
+    """What to log, or to log under a different name."""
     names = facts["names"]
     if not names:
         return "the last stage of the pipeline has it" if facts.get("is_stage") else "add w.log(loss=loss)"
     if len(names) > 1:
         return f"which of {joined(names, last='or')} is the loss? w.log(loss=…) tells"
-    return f"{names[0]} was logged, and may be something else: w.log(loss=…) tells"
+    return f"{names[0]} was logged, but may be something else: w.log(loss=…) tells"
 
 
 def _first_loss(facts: Facts) -> str:
     first, last = facts["steps"]
     at = f" {first:,}" if first == last else f"s {first:,} to {last:,}"
     mean = "on average " * facts["averaged"]
-    uniform = f"a uniform guess among {facts['classes']:,} has {format.number(facts['uniform'])}"
+    uniform = f"a uniform guess among {facts['classes']:,} would give {format.number(facts['uniform'])}"
     return f"{format.rough(facts['value'])} {mean}in step{at}; {uniform}"
 
 
@@ -60,13 +60,13 @@ def _silent(facts: Facts) -> str:
 def _zero(facts: Facts) -> str:
     paths = facts["paths"]
     of, are = ("that", "is") if len(paths) == 1 else ("those", "are")
-    return f"{of} of {joined(map(named, paths))} {are} zero in all of {_looks(facts)}"
+    return f"{of} of {joined(map(named, paths))} {are} zero in all {_looks(facts)}"
 
 
 def _graded(facts: Facts) -> str:
     said = f"{facts['felt']:,} of {facts['trained']:,}"
     said += f"; {_names(facts['aside'])}: in no optimizer either" if facts["aside"] else ""
-    return f"{said}; {_names(facts['moved'])} moved without one that was seen" if facts["moved"] else said
+    return f"{said}; {_names(facts['moved'])} moved, but no gradient was seen" if facts["moved"] else said
 
 
 def _unregistered(facts: Facts) -> str:
@@ -79,7 +79,7 @@ def _unregistered(facts: Facts) -> str:
 def _late(facts: Facts) -> str:
     paths = facts["paths"]
     them = "it" if len(paths) == 1 else "them"
-    return f"{joined(map(named, paths))} came into the model during the watch, and {facts['optimizer']} does not hold {them}"
+    return f"{joined(map(named, paths))} joined the model during the watch, but {facts['optimizer']} does not hold {them}"
 
 
 def _owned(facts: Facts) -> str:
@@ -89,11 +89,11 @@ def _owned(facts: Facts) -> str:
 
 def _still(facts: Facts) -> str:
     paths = facts["paths"]
-    text = f"{joined(map(named, paths))} did not move in any step that was looked at"
+    text = f"{joined(map(named, paths))} did not move in any step that was measured"
     if facts["rate"] == "zero":
         whose = "" if facts["all"] else " of its group" if len(paths) == 1 else " of their group"
         return f"{text}: the learning rate{whose} is 0"
-    return f"{text}: the norm of {'its gradient' if len(paths) == 1 else 'their gradients'} is {format.rough(facts['norm'])} at most"
+    return f"{text}: the norm of {'its gradient' if len(paths) == 1 else 'their gradients'} is at most {format.rough(facts['norm'])}"
 
 
 def _moved(facts: Facts) -> str:
@@ -107,18 +107,16 @@ def _enough(facts: Facts) -> str:
     share = facts["share"]
     if share <= 0.01:
         return "all that have a gradient do"
-    return f"at most {format.share(share)} of the elements with a gradient stay ({named(facts['parameter'])})"
+    return f"at most {format.share(share)} of the elements with a gradient do not move ({named(facts['parameter'])})"
 
 
 CHECKS: dict[str, Callable[[Facts], str]] = {
     # data arrives
     "no step yet": lambda facts: "no step yet",
     "steps made": _steps,
-    "no call seen": lambda facts: (
-        f"{_steps(facts)}, and no call of the model itself: a compiled copy or functional_call may run in its place"
-    ),
-    "evaluation mode alone": lambda facts: f"{_steps(facts)}, and the model is called in evaluation mode alone",
-    "evaluation mode": lambda facts: f"in {facts['evaluated']:,} of {_looks(facts)} the model was called in evaluation mode alone",
+    "no call seen": lambda facts: f"{_steps(facts)}, but no call of the model itself: a compiled copy or functional_call may run instead",
+    "evaluation mode alone": lambda facts: f"{_steps(facts)}, but the model is called only in evaluation mode",
+    "evaluation mode": lambda facts: f"in {facts['evaluated']:,} of {_looks(facts)} the model was called only in evaluation mode",
     # the loss
     "loss not told": _untold,
     "first loss": _first_loss,
@@ -127,28 +125,28 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "falls": arrow,
     "no trend": lambda facts: f"{arrow(facts)}: no trend beyond its noise",
     "rises": lambda facts: f"{arrow(facts)}: it rises",
-    "negative values": lambda facts: f"{arrow(facts)}: not judged, for it has negative values, as that of a policy gradient has",
-    "too early": lambda facts: f"after {format.plural(facts['count'], 'value')} it is too early to tell",
+    "negative values": lambda facts: f"{arrow(facts)}: not judged, because it has negative values, like the loss of a policy gradient",
+    "too early": lambda facts: f"too early to tell after {format.plural(facts['count'], 'value')}",
     # every module is called
-    "no step measured yet": lambda facts: "no step was measured yet",
+    "no step measured yet": lambda facts: "no step has been measured yet",
     "modules not seen": lambda facts: "compiled or scripted: its modules cannot be seen",
     "no call of the model": lambda facts: "no call of the model itself was seen",
     "never called": lambda facts: f"{_names(facts['paths'])} never called",
     "some not called": _silent,
     "all called": lambda facts: f"{facts['called']:,} of {facts['called']:,}",
     # every trained parameter gets a gradient
-    "none of only": lambda facts: "no parameter that only= takes requires a gradient",
+    "none of only": lambda facts: "no parameter selected by only= requires a gradient",
     "none trainable": lambda facts: "no parameter requires a gradient",
-    "gradients taken away": lambda facts: "gradients come back to the modules, and none is left on a parameter when the step is made",
-    "gradients of others": lambda facts: "gradients go to parameters that are not this model's: functional_call may run it with others",
+    "gradients taken away": lambda facts: "gradients reach the modules, but no parameter has one left when the optimizer steps",
+    "gradients of others": lambda facts: "gradients go to parameters of something else: functional_call may run the model with them",
     "no gradient seen": lambda facts: "no gradient was seen in any step",
-    "parameters without a gradient": lambda facts: f"{_names(facts['paths'])} got none in any step that was looked at",
+    "parameters without a gradient": lambda facts: f"{_names(facts['paths'])} got none in any step that was measured",
     _ZERO: _zero,
     "gradients": _graded,
     # the optimizer owns it
     "no optimizer": lambda facts: "no optimizer made a step",
     "holds others": lambda facts: (
-        f"{facts['optimizer']} holds other parameters than the model's, and those get the gradients: functional_call may use them"
+        f"{facts['optimizer']} holds parameters that are not the model's, and those get the gradients: functional_call may use them"
     ),
     "holds none": lambda facts: f"{facts['optimizer']} holds none of the model's parameters",
     "not held yet": lambda facts: (
@@ -160,17 +158,17 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "owned": _owned,
     # it moves, and by enough
     "no step measured": lambda facts: "no step of the optimizer was measured",
-    "no gradient of the optimizer's": lambda facts: "no parameter of the optimizer's was seen to have a gradient",
-    "not moved yet": lambda facts: f"{joined(map(named, facts['paths']))} did not move yet, after {_looks(facts)}",
+    "no gradient of the optimizer's": lambda facts: "none of the optimizer's parameters was seen to have a gradient",
+    "not moved yet": lambda facts: f"{joined(map(named, facts['paths']))} not moved yet after {_looks(facts)}",
     "does not move": _still,
     "moves": _moved,
     "steps count": _enough,
 }
-"""By the `kind` of a check's finding; others have the kind of an alert or of a finding, and its words."""
+"""By the `kind` of a check's finding; the others share the kind of an alert or of a finding, and its words."""
 
 
 def names_place(finding: Finding) -> bool:
-    """Whether a sentence says where; else its place is said beside it."""
+    """Whether a sentence names its place; otherwise the place is shown beside it."""
     if finding.kind == _ZERO:
         return finding.path in finding.facts["paths"][:FEW]  # type: ignore[index]
     return finding.kind != "holds none"
@@ -196,7 +194,7 @@ _ALL = {
 
 
 def broken(check: Check, place: str) -> str:
-    """What a check says that does not hold; at a place, if that is known."""
+    """The statement of a check that does not hold, with its place if that is known."""
     if check.kind == _ZERO:
         return f"The gradient of {place} is zero"
     return _AT[check.name].format(place) if place and check.name in _AT else _ALL[check.name]

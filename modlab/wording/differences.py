@@ -1,4 +1,4 @@
-"""What is known of a row of a difference beside its numbers, in English; and what follows from it."""
+"""What is known about a row of a difference besides its numbers, in English, and what follows from it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class NoteKind:
     """One kind of note.
 
     Attributes:
-        words: behind the name of the row.
-        reason: what follows, where the words do not say it.
+        words: what follows the name of the row.
+        reason: what this means, where the words do not say it.
     """
 
     words: Words
@@ -39,19 +39,19 @@ def said(finding: Finding) -> str:
 
 
 def reason(record: DifferenceRecord) -> str:
-    """Why its values were not compared, as a part of a sentence; nothing where they were."""
+    """Why its values were not compared, as part of a sentence; empty where they were."""
     found = record.noted("not compared")
     return "" if found is None else _why_not(found.facts)
 
 
 def renaming(rule: Renaming) -> str:
-    """What is different in the names: ``"module." stands before each name``."""
-    more = f", and {rule.names - 1:,} more have other names" if rule.kind == "single" and rule.names > 1 else ""
+    """What is different in the names: ``each name starts with "module."``."""
+    more = f", and {rule.names - 1:,} more are renamed" if rule.kind == "single" and rule.names > 1 else ""
     return RENAMINGS[rule.kind].format(was=rule.was, now=rule.now) + more
 
 
 def stays(finding: Finding) -> str:
-    """In what dtype, or on which device, a move left it."""
+    """The dtype or device in which a move left it."""
     return f"stayed on {finding.facts['device']}" if finding.kind == "stayed on" else f"stayed {finding.facts['dtype']}"
 
 
@@ -81,14 +81,14 @@ WHY_NOT: dict[str, str] = {
     "no values": "no values",
     "absent": "no values ({what})",
     "not copied": "no values (no copy could be made)",
-    "not looked at": "what is there was not looked at",
+    "not looked at": "its content was not looked at",
     "unreadable": "a {type} cannot be",
-    "fingerprint of a part": "a fingerprint tells only parts that lie alike over the ranks",
-    "fingerprint of another dtype": "a fingerprint tells only values of one dtype",
-    "other parts": "it lies otherwise over the ranks, which would have to exchange their parts",
+    "fingerprint of a part": "fingerprints can be compared only between parts that are sharded alike",
+    "fingerprint of another dtype": "fingerprints can be compared only between values of one dtype",
+    "other parts": "it is sharded differently, and ranks would have to exchange their parts",
     "unknown part": "which part of the whole this rank holds is not known",
 }
-"""By the fact ``why``: the reason for which values were not compared, as a part of a sentence."""
+"""By the fact ``why``: why values were not compared, as part of a sentence."""
 
 
 def _why_not(facts: Facts) -> str:
@@ -114,59 +114,59 @@ def _share(how: str, some: int, changed: int) -> str:
 
 def _rows(facts: Facts) -> str:
     rows, more = facts["rows"], facts["more"]
-    kept = f"the first {rows:,} rows are as they were" if rows > 1 else "the first row is as it was"
+    kept = f"the first {rows:,} rows are unchanged" if rows > 1 else "the first row is unchanged"
     return f"{kept}, {abs(more):,} {'more' if more > 0 else 'fewer'}"
 
 
-_HELD_OLD = "An optimizer that was made before still holds the old tensor, and its steps do not reach this one."
-_COASTS = "The gradient is zero there: what moves it is what the optimizer keeps of earlier steps."
-_LEFT = "A move reaches parameters and buffers; of these, .to(dtype) leaves whole numbers as they are."
+_HELD_OLD = "An optimizer created earlier still holds the old tensor, so its steps do not reach this one."
+_COASTS = "The gradient is zero there: what moves it is the state that the optimizer keeps from earlier steps."
+_LEFT = "A move reaches only parameters and buffers, and .to(dtype) leaves whole numbers as they are."
 
 NOTES: dict[str, NoteKind] = {
-    "object": NoteKind("the tensor object that was {was}", "What holds that object, as an optimizer does, holds it under this name now."),
-    "held": NoteKind("holds what was in {was}", "Bit for bit: the values are those that another name had."),
+    "object": NoteKind("the tensor object that was {was}", "Whatever holds it, such as an optimizer, now holds it under this name."),
+    "held": NoteKind("holds what was in {was}", "Bit for bit: these values had a different name before."),
     "stayed": NoteKind(_stayed("stayed"), _LEFT),
     "stayed on": NoteKind(_stayed("stayed on"), _LEFT),
     "became": NoteKind(_became),
-    "not compared": NoteKind(lambda facts: f"not compared: {_why_not(facts)}", "Whether it is as it was is not known."),
-    "same object": NoteKind("same object", "What holds it, as an optimizer does, holds it still."),
-    "another object": NoteKind("another object", _HELD_OLD),
+    "not compared": NoteKind(lambda facts: f"not compared: {_why_not(facts)}", "Whether it has changed is not known."),
+    "same object": NoteKind("same object", "Whatever holds it, such as an optimizer, still holds it."),
+    "another object": NoteKind("a different object", _HELD_OLD),
     "in eval": NoteKind(
-        "in evaluation mode all the while",
-        "Evaluation mode keeps running statistics as they are: code of the module's own has moved this.",
+        "in evaluation mode throughout",
+        "Evaluation mode leaves running statistics unchanged: the module's own code moved this.",
     ),
-    "weight decay": NoteKind(_decayed, "The gradient is zero there: the step has made the values smaller, and nothing else."),
+    "weight decay": NoteKind(_decayed, "The gradient is zero there: the step only made the values smaller."),
     "momentum": NoteKind(_coasted("momentum alone"), _COASTS),
     "momentum and weight decay": NoteKind(_coasted("momentum and weight decay alone"), _COASTS),
     "skipped by the step": NoteKind(
         lambda facts: f"no gradient: the step skips it{', weight decay included' if facts['decay'] else ''}",
-        "What has no gradient is left as it is: it was not used, is frozen, or is cut off from the loss.",
+        "A step leaves a parameter without a gradient unchanged: it was not used, is frozen, or is cut off from the loss.",
     ),
     "was None": NoteKind("was None"),
     "is None": NoteKind("is None now"),
     "was reserved": NoteKind("was reserved: None"),
     "is reserved": NoteKind("is None now: reserved"),
-    "was no tensor": NoteKind("was no tensor: {value}"),
-    "is no tensor": NoteKind("is no tensor now: {value}"),
+    "was no tensor": NoteKind("was not a tensor: {value}"),
+    "is no tensor": NoteKind("is not a tensor now: {value}"),
     "was lazy": NoteKind(
         "was lazy, without a shape", "A lazy parameter gets its shape, and its first values, from the first forward pass."
     ),
     "transposed": NoteKind("the same values, transposed"),
-    "another shape": NoteKind("the same values in another shape"),
+    "another shape": NoteKind("the same values in a different shape"),
     "rows kept": NoteKind(_rows),
-    "other bits": NoteKind("{count:,} in other bits of the same value (a sign of zero, or a NaN)"),
+    "other bits": NoteKind("{count:,} with equal values but different bits (the sign of zero, or NaN)"),
     "values too": NoteKind("and its values changed"),
     "dequantized": NoteKind("{type}, compared dequantized"),
-    "tensors inside": NoteKind("{type}, compared by the tensors inside"),
+    "tensors inside": NoteKind("{type}, compared by the tensors inside it"),
 }
 """By the `kind` of a note of a difference."""
 
 RENAMINGS = {
-    "in front": '"{was}" stands before each name',
-    "missing": '"{now}" is missing before each name',
-    "within": '"{was}" stands in the names',
+    "in front": 'each name starts with "{was}"',
+    "missing": 'each name lacks the prefix "{now}"',
+    "within": 'the names contain "{was}"',
     "called": '"{was}" is called "{now}"',
-    "called everywhere": '"{was}" is called "{now}" wherever it stands',
+    "called everywhere": '"{was}" is called "{now}" everywhere',
     "single": "{was} is {now}",
 }
 """By the `kind` of a renaming."""

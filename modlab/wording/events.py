@@ -1,4 +1,4 @@
-"""What is special about an event of a trace, in English: one table of kinds."""
+"""What is notable about an event of a trace, in English: one table of kinds."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SUBJECTS = {  # what a hook of each kind can change
 }
 _CHANGES = {
     "in place": "changes {what} in place{by}",
-    "puts others": "changes {what} in place: it puts others there{by}",
+    "puts others": "changes {what} in place: puts different tensors there{by}",
     "other values": "changes {what}{by}",
-    "same values": "gives the same values as {what} back, in another tensor",
-    "not compared": "replaces {what}; by how much it differs was not compared",
+    "same values": "returns the values of {what} in a different tensor",
+    "not compared": "replaces {what}; how much it differs was not compared",
     "cannot be seen": "whether it changes something in place cannot be seen under inference_mode",
-    "given back": "gives {what} back as it was",
+    "given back": "returns {what} unchanged",
     "nothing": "changes nothing",
 }
-_TURNS = {"left": "out of the graph", "joined": "requires grad now"}
+_TURNS = {"left": "out of the graph", "joined": "now requires grad"}
 _SYSTEMS = {
-    "FSDP": "gathers parameters before they are used, frees them after, and reduces gradients where they are synchronized",
-    "DDP": "hands buffers to all ranks, and reduces gradients outside of no_sync()",
+    "FSDP": "gathers parameters before use, frees them afterwards, and reduces gradients when they are synchronized",
+    "DDP": "broadcasts buffers to all ranks, and reduces gradients outside no_sync()",
 }
 
 
@@ -47,12 +47,12 @@ def said(fact: EventFact) -> str:
 
 
 def of_value(fact: EventFact) -> str:
-    """What is to be known of a value."""
+    """What to know about a value."""
     return _OF_VALUES[fact.kind](fact.facts)
 
 
 def note(fact: EventFact | None, owner: str, shape: tuple[int, ...] | None, stats: TensorStats | None) -> str:
-    """The same, or whose it is, or why it was not measured."""
+    """The same, or its owner, or why it was not measured."""
     if fact is not None:
         return of_value(fact)
     if owner:
@@ -61,7 +61,7 @@ def note(fact: EventFact | None, owner: str, shape: tuple[int, ...] | None, stat
 
 
 def uncalled(one: Uncalled) -> str:
-    """Why a module did not run, or was not seen to."""
+    """Why a module did not run, or was not seen to run."""
     return _UNCALLED[one.kind](one.facts)
 
 
@@ -72,14 +72,14 @@ def hook(facts: Facts) -> str:
 
 def caught(by: str) -> str:
     """Who caught an exception."""
-    return f"caught by {by}" if by else "caught outside of the model"
+    return f"caught by {by}" if by else "caught outside the model"
 
 
 def moved(far: float | None) -> str:
     """How far a step moved a parameter; None where that was not compared."""
     if far is None:
         return "moved"
-    return f"moved by up to {format.number(far)}" if far else "written, and the same as before"
+    return f"moved by up to {format.number(far)}" if far else "written, but the same as before"
 
 
 def _few(names: Sequence[str], between: str = ", ") -> str:
@@ -87,7 +87,7 @@ def _few(names: Sequence[str], between: str = ", ") -> str:
 
 
 def _doing(facts: Facts) -> str:
-    """What a hook did to what it could change: how that is nested, its values, what else is otherwise."""
+    """What a hook did to what it could change: its nesting, its values, and anything else."""
     what, far, nest, change = _SUBJECTS[facts["stage"]], facts.get("far", 0.0), facts.get("nest", ""), facts.get("change", "")
     by = "" if not far else " to NaN" if far != far else f" by up to {format.number(far)}"
     turns = "".join(f", {_TURNS.get(turn, turn)}" for turn in facts.get("turns", ()))
@@ -100,24 +100,24 @@ def _doing(facts: Facts) -> str:
 
 
 def _counted(what: str, facts: Facts) -> str:
-    return f"gives {facts['now']} where {facts['was']} {'was' if facts['was'] == 1 else 'were'}: {what}"
+    return f"returns {facts['now']} values instead of {facts['was']}: {what}"
 
 
 _NESTS: Mapping[str, Callable[[str, Facts], str]] = {
-    "names": lambda what, facts: f"nests {what} otherwise: {_few(facts['now'])} where {_few(facts['was'])} was",
+    "names": lambda what, facts: f"nests {what} differently: {_few(facts['now'])} instead of {_few(facts['was'])}",
     "count": _counted,
     "into": lambda what, facts: f"puts {what} into {format.article(facts['now'])}",
     "out of": lambda what, facts: f"takes {what} out of its {facts['was']}",
-    "otherwise": lambda what, facts: f"nests {what} otherwise: {format.article(facts['now'])} where {format.article(facts['was'])} was",
-    "instead": lambda what, facts: f"puts {format.article(facts['now'])} in the place of {what}",
+    "otherwise": lambda what, facts: f"nests {what} differently: {format.article(facts['now'])} instead of {format.article(facts['was'])}",
+    "instead": lambda what, facts: f"replaces {what} with {format.article(facts['now'])}",
 }
 
 
 def _beside(facts: Facts) -> str:
-    """What a hook did that left alone what it could change."""
+    """What a hook did that left its subject unchanged."""
     done = [f"sets {_few(facts['sets'])}"] if facts["sets"] else []
     done += [f"runs {format.plural(facts['runs'], 'function')}"] if facts["runs"] else []
-    return "; ".join([f"leaves {_SUBJECTS[facts['stage']]} as it is", *done])
+    return "; ".join([f"leaves {_SUBJECTS[facts['stage']]} unchanged", *done])
 
 
 def _there(facts: Facts) -> str:
@@ -130,16 +130,16 @@ def _awaited(facts: Facts) -> str:
 
 
 def _adds(facts: Facts) -> str:
-    return f"adds to {format.plural(facts['gradients'], 'gradient')} that {'was' if facts['gradients'] == 1 else 'were'} there"
+    return f"adds to {format.plural(facts['gradients'], 'existing gradient')}"
 
 
 def _moves(facts: Facts) -> str:
-    why = "" if facts["graded"] else ", for none that it holds has a gradient"
+    why = "" if facts["graded"] else ": none that it holds has a gradient"
     return f"moves {facts['moved']:,} of {format.plural(facts['parameters'], 'parameter')}{why}"
 
 
 def _unlike(facts: Facts) -> str:
-    return f"unlike {facts['first'] or 'the first'}, and what ran inside was not recorded (fold=True)"
+    return f"unlike {facts['first'] or 'the first'}, but what ran inside was not recorded (fold=True)"
 
 
 def _text(words: str) -> Callable[[Facts], str]:
@@ -150,30 +150,30 @@ _WORDS: Mapping[str, Callable[[Facts], str]] = {
     "not part of the model": _text("not part of the model"),
     "not registered": _text("not registered in the model"),
     "opaque": _text("{why}: nothing inside is seen"),
-    "computed again": _text("computed again for the backward pass (checkpointing)"),
+    "computed again": _text("recomputed for the backward pass (checkpointing)"),
     "called in backward": _text("called in the backward pass"),
     "under": _text("under {mode}"),
-    "stopped early": _text("stopped early: all that was needed had been computed"),
+    "stopped early": _text("stopped early: everything needed had been computed"),
     "has": lambda facts: f"{facts['name']} {format.shape(facts['shape'])}",
     "unlike": _unlike,
     "differ": lambda facts: f"they differ in {', '.join(facts['names'])}",
     "changes its input": _text("changes its input in place"),
     "buffer joins": _text("buffer {buffer} joins the graph: from now on it carries the history of its inputs"),
-    "gives its buffer": _text("its output is the buffer {buffer} itself: who changes the one in place changes the other"),
+    "gives its buffer": _text("its output is the buffer {buffer} itself: changing one in place changes the other"),
     "has left the graph": _text("its output has left the graph"),
-    "past its module": _text("in a .forward that was called past its module: no hook ran"),
+    "past its module": _text("in a .forward that was called directly: no hook ran"),
     "in place": _text("in place"),
     "leaves the graph": lambda facts: f"leaves the graph{', under ' * bool(facts['mode'])}{facts['mode']}",
-    "gives gradients back": _text("gives gradients back; changes no .grad"),
-    "inputs": _text("for some tensors alone (inputs=)"),
+    "gives gradients back": _text("returns gradients; changes no .grad"),
+    "inputs": _text("only for some tensors (inputs=)"),
     "adds": _adds,
-    "is added": _text("is added to the one that is there"),
+    "is added": _text("is added to the existing one"),
     "moves": _moves,
     "holds none": _text("holds none of the model's parameters"),
     "caught": lambda facts: caught(facts["by"]),
     "wrapper": lambda facts: _SYSTEMS[facts["system"]],
     "hook": lambda facts: f"{hook(facts)}{' on ' * bool(facts['tensor'])}{facts['tensor']}",
-    "put there": _text("put there by {by}"),
+    "put there": _text("added by {by}"),
     "sets grad to None": _text("sets .grad to None"),
     "does": _doing,
     "does beside": _beside,
@@ -184,13 +184,13 @@ _WORDS: Mapping[str, Callable[[Facts], str]] = {
 _OF_VALUES: Mapping[str, Callable[[Facts], str]] = {
     "empty": _text("empty"),
     "not looked into": _text("not looked into"),
-    "used up": _text("not looked into: reading it would use it up"),
-    "deep": _text("nested too deep to be looked into"),
+    "used up": _text("not looked into: reading would use it up"),
+    "deep": _text("nested too deeply to look into"),
     "raises": _text("not looked into: {error}"),
-    "more": _text("more than {most} values: the others are not looked at"),
-    "raw": _text("not measured: nothing has been written into this memory yet"),
+    "more": _text("more than {most} values: the rest are not looked at"),
+    "raw": _text("not measured: nothing has been written to this memory yet"),
     "moved": lambda facts: moved(facts.get("far")),
-    "set to None": _text("set to None before the pass had ended"),
+    "set to None": _text("set to None before the pass ended"),
 }
 
 
@@ -207,7 +207,7 @@ _UNCALLED: Mapping[str, Callable[[Facts], str]] = {
     "its weights used": _text("{around} uses its weights without calling it"),
     "compiled": _text("compiled: whether it ran cannot be seen"),
     "inside compiled": _text("inside {around}, which is {what}: not seen"),
-    "in another thread": _text("called in another thread, which is not followed"),
-    "in what is compiled": _text("inside something compiled, which is not part of the model and was called: not seen"),
-    "perhaps": _text("not seen to be called; inside a function that torch.compile runs it may have been"),
+    "in another thread": _text("called in another thread, which is not traced"),
+    "in what is compiled": _text("not seen: inside something compiled that is not part of the model and was called"),
+    "perhaps": _text("no call was seen, but a function that torch.compile runs may have called it"),
 }

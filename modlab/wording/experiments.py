@@ -1,4 +1,4 @@
-"""Experiments, the checks that run a model, in English: what was seen, and what follows from it."""
+"""Experiments (the checks that run a model) in English: what was seen, and what follows from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Facts = Mapping[str, Any]
 
 @frozen
 class CheckName:
-    """A check: its whole name and its short one, each true where it passes."""
+    """A check: its full name and a short one, each true when it passes."""
 
     title: str
     short: str
@@ -30,7 +30,7 @@ NAMES = {
     "first loss": CheckName("the first loss is that of a guess", "first loss fits"),
     "repeat": CheckName("two passes in eval mode are equal", "eval repeats itself"),
     "round trip": CheckName("a copy that loads the state_dict is equal", "state_dict suffices"),
-    "overfit": CheckName("one batch can be learnt by heart", "one batch is learnt"),
+    "overfit": CheckName("one batch can be memorized", "one batch is learnt"),
 }
 """By the `name` of a check."""
 
@@ -46,12 +46,12 @@ def reason(record: ExperimentRecord) -> str:
 
 
 def sentence(record: ExperimentRecord) -> str:
-    """What was seen, and where, if it does not say so itself."""
+    """What was seen, and where, if the sentence does not say so itself."""
     return f"{record.path}: {what(record)}" if record.path and record.kind == "takes the batch's statistics" else what(record)
 
 
 def beside(record: ExperimentRecord) -> str:
-    """What was seen, where its path stands beside it, and need not be said again."""
+    """What was seen, for a row that already shows the path."""
     return _lacking(record.facts, beside=True) if record.kind == "parameters without a good gradient" else what(record)
 
 
@@ -61,12 +61,12 @@ def _known(record: ExperimentRecord) -> tuple[Words, Words]:
 
 
 def _short(value: float) -> str:
-    """Two digits: the others differ from machine to machine."""
+    """Two digits: further ones differ from machine to machine."""
     return format.number(float(f"{value:.2g}"))
 
 
 def _arrive(facts: Facts) -> str:
-    several = f", in one or more of {facts['passes']} passes: chance decides what is called" if facts["passes"] > 1 else ""
+    several = f", in at least one of {facts['passes']} passes: what is called varies at random" if facts["passes"] > 1 else ""
     return f"{'all' if facts['parameters'] > 1 else 'the'} {format.plural(facts['parameters'], 'parameter')}{several}"
 
 
@@ -85,7 +85,7 @@ def _lacking(facts: Facts, beside: bool = False) -> str:
 _WRONG = {
     "without": "no gradient",
     "spoilt": "a gradient with NaN or Inf",
-    "flat": "a gradient that is zero throughout",
+    "flat": "a gradient that is zero everywhere",
 }
 
 
@@ -97,13 +97,13 @@ def _names(groups: Sequence[Facts]) -> str:
 def _why_lacking(facts: Facts) -> str:
     said = []
     if "without" in facts:
-        said += [*map(_traced, facts["reasons"])] or ["What it gives does not reach the loss."]
+        said += [*map(_traced, facts["reasons"])] or ["Its output does not reach the loss."]
     if "spoilt" in facts:
-        said.append("A log or a square root meets 0, a division meets 0, or float16 overflows; one step with it ends the training.")
+        said.append("Usual causes: a log or square root of 0, a division by 0, or an overflow in float16. One such step ruins the weights.")
     if "flat" in facts:
-        said.append("Zero for this batch: dead units, a weight of zero behind it, or a mask. It may be otherwise for another batch.")
+        said.append("Zero for this batch: dead units, a weight of zero after it, or a mask. Another batch may give a gradient.")
     if facts["left out"]:
-        said.append("Meant for what only some batches use: a mask token, an expert, another branch.")
+        said.append("Intended for parts that only some batches use: a mask token, an expert, a different branch.")
     return " ".join(said)
 
 
@@ -118,7 +118,7 @@ def _why_no_graph(facts: Facts) -> str:
     if facts["reasons"]:
         return _traced(facts["reasons"][0])
     return (
-        "The output was detached, computed under no_grad, turned into numbers (.item(), .numpy(), argmax), or does not depend on a "
+        "The output was detached, computed under no_grad or turned into numbers (.item(), .numpy(), argmax), or does not depend on any "
         "trained parameter."
     )
 
@@ -159,10 +159,10 @@ def _why_drawn(facts: Facts) -> str:
     if facts["dropout"] and facts["training"]:
         return "eval() left it in training mode."
     if facts["dropout"]:
-        return f"eval() reaches modules such as nn.Dropout; a function does not know of it: F.{facts['function']}(x) drops in every mode."
+        return f"eval() reaches modules such as nn.Dropout, but not functions: F.{facts['function']}(x) drops in every mode."
     if facts["drops"]:
-        return "eval() does not reach a function: dropout_p drops in every mode."
-    return "eval() sets a flag, and what samples has to ask for it. Meant, if the model samples."
+        return "eval() does not reach functions: dropout_p drops in every mode."
+    return "eval() only sets a flag, and code that samples must check it. Fine if the model is meant to sample."
 
 
 def _and_more(facts: Facts) -> str:
@@ -176,17 +176,17 @@ def _moves(facts: Facts) -> str:
 def _apart(facts: Facts) -> str:
     if not facts["class"]:
         return _DIFFER
-    other = f"{facts['input']} another input each time" if "input" in facts else "something else for the same input"
+    other = f"{facts['input']} a different input each time" if "input" in facts else "different outputs for the same input"
     return f"{_DIFFER}: {_place(facts)} gives {other}"
 
 
 _DIFFER = "two passes in eval mode differ"
 _RELOADED = "a copy that loads the state_dict differs"
-_SAFE = "in eval mode each output depends on its own input alone"
+_SAFE = "in eval mode each output depends only on its own input"
 
 
 def _blind(facts: Facts) -> str:
-    end = f": what {facts['module']} gives does not depend on what it takes" if "module" in facts else ""
+    end = f": the output of {facts['module']} does not depend on its input" if "module" in facts else ""
     return f"the output does not depend on the input{end}"
 
 
@@ -210,8 +210,8 @@ def _lost(facts: Facts) -> str:
 
 def _spread(facts: Facts) -> str:
     return (
-        f"its passes talk to other ranks ({', '.join(facts['kinds'])} over {facts['world']}), and how many a check makes depends on this "
-        "rank's own numbers: a rank that makes fewer leaves the others waiting. Diagnose the model before it is spread"
+        f"its passes talk to other ranks ({', '.join(facts['kinds'])} over {facts['world']}), and the number of passes depends on this "
+        "rank's own numbers: a rank that makes fewer leaves the others waiting. Diagnose the model before you distribute it"
     )
 
 
@@ -223,106 +223,106 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     # leak
     "apart": _SAFE,
     "apart, with other weights": (
-        f"{_SAFE}, asked with other weights: with these it depends on no input of this batch",
-        "A layer of zeros does this until it has learnt; so do units that are dead for this batch, or a step that all of it lies on one "
-        "side of.",
+        f"{_SAFE}, tested with other weights: with these it depends on no input of this batch",
+        "A layer of zeros does this until it learns; so do units that are dead for this batch, or a step function with the whole batch on "
+        "one side.",
     ),
     "takes the batch's statistics": (
         _mixes,
         lambda facts: (
-            f"{facts['path'] or ROOT} ({facts['class']}) keeps no running statistics, so it takes those of the batch in eval mode too. "
-            "Meant, if batches are always like those of the training."
+            f"{facts['path'] or ROOT} ({facts['class']}) keeps no running statistics, so it uses those of the batch in eval mode too. "
+            "Fine if batches always look like those in training."
         ),
     ),
     "mixes dimension 0 alone": (
         lambda facts: f"{_mixes(facts)} along dimension 0; along dimension 1 nothing mixes",
-        "Sequence first (batch_first=False)? Then dimension 1 is the batch, and all is well. If dimension 0 is your batch, samples see "
+        "Sequence first (batch_first=False)? Then dimension 1 is the batch, and this is fine. If dimension 0 is your batch, samples see "
         "each other.",
     ),
     "samples mixed": (
         _mixes_from,
-        "Meant where dimension 0 is no batch, or its entries are to see each other: the nodes of a graph, a set, a contrastive loss. Else "
-        "something mixes along dimension 0: a mean, a softmax, a view or an attention over the wrong dimension.",
+        "Intended if dimension 0 is not a batch, or if its entries should see each other: nodes of a graph, a set, a contrastive loss. "
+        "Otherwise something mixes along dimension 0: a mean, a softmax, a view or an attention over the wrong dimension.",
     ),
     "blind": (
         _blind,
-        "With the inputs of other samples the output is the same to the bit, and no gradient leads back to them; with other weights too.",
+        "With the inputs of other samples the output is identical to the bit, and no gradient leads back to them, even with other weights.",
     ),
     "blind to this batch": (
         "in this batch no output depends on its input",
-        "Other inputs would make a difference, those of this batch do not: units that are dead for all of them, or a step that they lie on "
-        "one side of.",
+        "Other inputs would make a difference, but those of this batch do not: units that are dead for all of them, or a step function "
+        "with all of them on one side.",
     ),
     # first loss
-    "as a guess": lambda facts: f"it is {_short(facts['loss'])}, and a guess has {_guess(facts)}",
+    "as a guess": lambda facts: f"it is {_short(facts['loss'])}; a guess gives {_guess(facts)}",
     "below a guess": (
-        lambda facts: f"it is {_short(facts['loss'])}, below the {_guess(facts)} of a guess: the model knows something already",
-        "A fresh model cannot know: then the target is in its input.",
+        lambda facts: f"it is {_short(facts['loss'])}, below the {_guess(facts)} of a guess: the model already knows something",
+        "A fresh model cannot know anything. If yours is fresh, the target is in its input.",
     ),
     "above a guess": (
-        lambda facts: f"the first loss is {_short(facts['loss'])}; a guess has {_guess(facts)}",
-        "The model starts by being sure of what is wrong: the last layer's weights, or its inputs, are too large. The first steps are "
-        "spent on unlearning that, which may be put up with (an output that is tied to a default nn.Embedding starts so). Of a "
-        "trained model: it does worse than guessing.",
+        lambda facts: f"the first loss is {_short(facts['loss'])}; a guess gives {_guess(facts)}",
+        "The model starts out confident and wrong: the last layer's weights, or its inputs, are too large. The first steps are "
+        "spent on unlearning that, which may be acceptable (an output tied to a default nn.Embedding starts this way). If the "
+        "model is trained, it does worse than guessing.",
     ),
-    "first loss not finite": lambda facts: f"it is {format.number(facts['loss'])}; a guess has {_guess(facts)}",
+    "first loss not finite": lambda facts: f"it is {format.number(facts['loss'])}; a guess gives {_guess(facts)}",
     "softmax twice": (
-        "the output is probabilities already (they add up to 1), and CrossEntropyLoss applies softmax again",
-        "Softmax of a softmax is nearly even: the loss cannot come near 0, and gradients are small.",
+        "the outputs are already probabilities (they add up to 1), and CrossEntropyLoss applies softmax again",
+        "The softmax of a softmax is nearly uniform: the loss cannot get close to 0, and gradients are small.",
     ),
     "no log-probabilities": (
-        "NLLLoss takes log-probabilities, and these are none: their exponentials do not add up to 1",
-        "Without log_softmax the loss can fall without end, and says nothing.",
+        "NLLLoss takes log-probabilities, but these are something else: their exponentials do not add up to 1",
+        "Without log_softmax the loss can fall without limit and means nothing.",
     ),
     # repeat
     "repeats": "equal bit by bit",
-    "buffer moves": ("equal, but {path} moves in eval mode too", "A buffer that forward changes must ask self.training."),
-    "differs by rounding": ("they differ by rounding alone", "A kernel that adds up in any order."),
-    "drawn unseen": (_drawn, "By what is not seen."),
+    "buffer moves": ("equal, but {path} moves in eval mode too", "If forward changes a buffer, it must check self.training."),
+    "differs by rounding": ("they differ only by rounding", "A kernel that adds numbers in no fixed order."),
+    "drawn unseen": (_drawn, "What draws them was not seen."),
     "drawn by an unregistered module": (
         lambda facts: f"{_drawn(facts)} by a {facts['class']} that is not registered",
-        "eval() reaches registered modules alone: this one stays in training mode.",
+        "eval() reaches only registered modules: this one stays in training mode.",
     ),
     "drawn by a hook": (
         lambda facts: f"{_drawn(facts)} by the {facts['hook']} of {_place(facts)}{_more(facts)}",
-        "eval() sets a flag, and a hook has to ask for it.",
+        "eval() only sets a flag, and a hook must check it.",
     ),
     "drawn": (_drawn_in, _why_drawn),
     "state of elsewhere": (
         f"{_DIFFER}: the first one changes something that the second one uses",
-        "It lies in no buffer and no plain attribute of a module.",
+        "It is not in a buffer or a plain attribute of any module.",
     ),
-    "state moves": (_moves, "eval() sets a flag; forward has to ask for it."),
+    "state moves": (_moves, "eval() only sets a flag; forward must check it."),
     "passes differ": (
         _apart,
-        "With the same random numbers and the same state of the model, too: a clock, a counter or a generator outside of it, or a kernel "
-        "that adds up in any order.",
+        "They differ even with the same random numbers and the same state: a clock, a counter or a generator outside the model, or a "
+        "kernel that adds numbers in no fixed order.",
     ),
     # round trip
     "loads": "equal bit by bit",
     "loads but for rounding": "equal up to rounding",
     "something not saved": (
-        f"{_RELOADED}: what forward uses is not all in it, or not loaded from it",
-        "A state_dict hook, or a _save_to_state_dict or _load_from_state_dict of its own, leaves something out.",
+        f"{_RELOADED}: something that forward uses is not in it, or not loaded from it",
+        "A state_dict hook, or a custom _save_to_state_dict or _load_from_state_dict, leaves something out.",
     ),
     "parameter not saved": (
         lambda facts: f"{_RELOADED}: {_and_more(facts)} {'are' if facts['more'] else 'is'} not in it",
-        "A parameter that is not registered is not saved; the next time it starts with other numbers.",
+        "A parameter that is not registered is not saved; next time it starts with different numbers.",
     ),
     "state not saved": (
         lambda facts: (
             f"{_RELOADED}: {_and_more(facts)} {'move in training, and are' if facts['more'] else 'moves in training, and is'} not in it"
         ),
-        "What training moves and prediction uses is state: a checkpoint without it gives back another model.",
+        "Whatever training changes and prediction uses is state: a checkpoint without it restores a different model.",
     ),
     # overfit
     "loss becomes no number": _lost,
     "loss is 0": "the loss is 0",
     "learnt": _learnt,
     "learnt one answer": (
-        lambda facts: f"the loss falls {_within(facts)}, but to that of one answer for all samples",
-        "What the targets have in common is learnt, a mean, and not what tells the samples apart: the output hardly depends on the input, "
-        "the targets do not belong to it, or the model is too small. Meant, if there is nothing to tell apart.",
+        lambda facts: f"the loss falls {_within(facts)}, but only to that of one answer for all samples",
+        "The model learns what the targets have in common (a mean), not what distinguishes the samples: the output hardly depends on the "
+        "input, the targets do not match the inputs, or the model is too small. Fine if there is nothing to distinguish.",
     ),
     "learns slowly": (
         lambda facts: f"the loss falls, but not {'to half' if facts['first'] > 0 else 'by half'}, {_within(facts)}",
@@ -330,31 +330,31 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "does not learn": (
         lambda facts: f"the loss does not fall {_within(facts)}",
-        "What cannot learn one batch by heart learns nothing from many: a gradient does not get through, the loss does not depend on the "
-        "output as meant, or targets do not belong to inputs. Unless it is as low as it can be already.",
+        "A model that cannot memorize one batch learns nothing from many: a gradient does not get through, the loss does not depend on "
+        "the output as intended, or the targets do not match the inputs. Fine if the loss is already as low as it can be.",
     ),
-    # a check that stopped, or was not made
+    # a check that stopped, or was not run
     "stops": lambda facts: f"stops{' at ' * bool(facts['at'])}{facts['at']} with {facts['error']}",
     "communicates": _spread,
     "lazy parameters": "a lazy parameter has no shape until the first forward pass: run the model once",
     "meta tensors": "tensors on the meta device have no values",
     "pass fails": "the {stage} fails",
     "not a number": lambda facts: f"the {'output' if facts['output'] else 'loss'} is {facts['number']}",
-    "differs as it is": "two passes differ as it is",
-    "reentrant checkpoint": "checkpoint(..., use_reentrant=True) gives gradients by backward() alone; use_reentrant=False, here too",
+    "differs as it is": "two passes already differ",
+    "reentrant checkpoint": "checkpoint(..., use_reentrant=True) gives gradients only in backward(): pass use_reentrant=False",
     "no copy": lambda facts: f"the model cannot be copied: {'of a tensor in it ' if facts['tensor'] else ''}{facts['error']}",
     "nothing to train": "no parameter requires a gradient",
     "no eval mode": "the model has no eval mode: {error}",
     "no dimension for samples": "no input is a plain tensor with a dimension for samples",
-    "one sample": "it takes a batch of two samples or more",
+    "one sample": "it needs a batch of at least two samples",
     "no entry for each sample": "no output has one entry for each sample",
-    "no exchange": "the model does not take one sample's input in another's place",
+    "no exchange": "the model does not accept one sample's input in place of another's",
     "samples equal": "all samples of the batch are equal",
     "another loss": "known only for cross entropy: nn.CrossEntropyLoss, nn.NLLLoss",
     "no scores": "the output is not one tensor of scores",
     "scripted copy": "the copy of a scripted model cannot be trained",
     "no grad_fn": "the loss has no grad_fn",
-    "copy holds the model": "a copy would not learn: its hooks or functions hold the model itself, or no gradient arrives",
-    "too slow": "{steps} steps of this model take too long to be tried here",
+    "copy holds the model": "a copy would not learn: its hooks or functions hold the original model, or no gradient arrives",
+    "too slow": "{steps} steps of this model would take too long here",
 }
 """By the `kind` of an experiment: what was seen, and what follows."""

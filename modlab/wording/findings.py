@@ -1,4 +1,4 @@
-"""A finding in English: what it says, what it is called, what mends it."""
+"""A finding in English: what it says, what it is called, how to fix it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _elsewhere(finding: Finding) -> str:
 
 
 def in_halves(finding: Finding) -> tuple[str, str]:
-    """What is wrong with what, and the evidence; the latter is nothing where the sentence is one."""
+    """What is wrong with what, and the evidence; the evidence is empty where the sentence is not in two parts."""
     if finding.kind in ALERTS:
         return halves(finding)
     made = KINDS[finding.kind].words(finding)
@@ -62,17 +62,17 @@ def sentence(finding: Finding) -> str:
 
 
 def title(finding: Finding) -> str:
-    """What would hold if there were no such finding, in a few words."""
+    """What would be true without this finding, in a few words."""
     return KINDS[finding.kind].title
 
 
 def fix(finding: Finding) -> str:
-    """Code, advice or both, in words; nothing if there is none."""
+    """Code, advice or both, in words; empty if there is none."""
     return ", ".join(filter(None, fix_parts(finding)))
 
 
 def fix_parts(finding: Finding) -> tuple[str, str]:
-    """Of the best fix, the line that can be copied, and the advice."""
+    """The line to copy and the advice of the best fix."""
     return next(iter(fixes(finding)), ("", ""))
 
 
@@ -87,11 +87,11 @@ def rank(finding: Finding) -> tuple[int, int]:
 
 
 IN_LADDER = frozenset(("loss not finite", "loss not seen"))
-"""Kinds that a check of the verdict tells already."""
+"""Kinds that a check of the verdict already covers."""
 
 
 def told(findings: Iterable[Finding]) -> list[Finding]:
-    """What stands below the checks: all but notes and what a check tells already, the worst first."""
+    """What is shown below the checks: everything except notes and what a check already covers, worst first."""
     return sorted_by_rank(one for one in findings if one.severity != "note" and one.kind not in IN_LADDER)
 
 
@@ -101,5 +101,5 @@ def notes(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def sorted_by_rank(findings: Iterable[Finding]) -> list[Finding]:
-    """The worst first; those alike in the order in which they came."""
+    """Worst first; equals stay in their original order."""
     return sorted(findings, key=rank)

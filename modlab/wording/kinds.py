@@ -1,4 +1,4 @@
-"""Every kind of finding: how bad it usually is, and its words. Who makes a finding gives facts; nobody reads a fact back out of these."""
+"""Every kind of finding: how bad it usually is, and its words. A finding holds facts; no code reads a fact back out of these sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modlab.wording.names import joined, named
 
 Facts = Mapping[str, Any]
 SHOWN = 6
-"""Numbers of units or slices that are written out."""
+"""How many units or slices are listed by number."""
 
 
 @frozen
@@ -20,10 +20,10 @@ class FindingKind:
     """One kind of finding.
 
     Attributes:
-        rank: among all kinds, the worst first.
-        severity: as it usually is.
-        title: what holds where there is no such finding, or what the note is about, in a few words.
-        words: makes the sentence, without a full stop; or its halves: what is wrong with what, and the evidence.
+        rank: among all kinds, worst first.
+        severity: the usual one.
+        title: what is true where there is no such finding, or what the note is about, in a few words.
+        words: makes the sentence, without a full stop, or its two halves: what is wrong with what, and the evidence.
     """
 
     rank: int
@@ -40,7 +40,7 @@ def _not_finite(finding: Finding) -> str:
     were = f"{nan + inf:,} of {count:,} values of {named(finding.path)} {'was' if nan + inf == 1 else 'were'} {what}"
     if count == 1:
         were = f"the only value of {named(finding.path)} was {what}"
-    last = "" if facts["last"] == "finite" else f", the last one {'too' if nan + inf > 1 else 'alone'}" if count > 1 else ""
+    last = "" if facts["last"] == "finite" else f", {'including' if nan + inf > 1 else 'only'} the last one" if count > 1 else ""
     ends = "; the last one is finite" if facts["last"] == "finite" else ""
     return f"{were}, first at step {finding.step:,}{last}{ends}"
 
@@ -51,7 +51,7 @@ def _dead(finding: Finding) -> tuple[str, str]:
     shown = joined(units, SHOWN)
     which = f"unit {shown} is" if dead == 1 else f"units {shown} are"
     begin = f"{dead:,} of {format.plural(count, 'unit')} of {named(finding.path)} {'is' if dead == 1 else 'are'} dead"
-    return begin, f"{which} zero on all of the last {facts['inputs']:,} inputs"
+    return begin, f"{which} zero on all the last {facts['inputs']:,} inputs"
 
 
 def _slices(finding: Finding) -> str:
@@ -59,33 +59,33 @@ def _slices(finding: Finding) -> str:
     which = facts["which"]
     many = f"slices {joined(which, SHOWN)}" if len(which) > 1 else f"slice {which[0]}"
     return (
-        f"{many} of {facts['slices']:,} of {named(finding.path)} never got a gradient other than zero in {facts['looks']:,} looks; "
+        f"{many} of {facts['slices']:,} of {named(finding.path)} got only zero gradients in {facts['looks']:,} looks; "
         "if they are experts, no token reached them"
     )
 
 
 def _cancelled(finding: Finding) -> str:
     facts: Facts = finding.facts
-    beside = f", beside {format.rough(facts['beside'])} for {named(facts['other'])}"
-    begin = f"the gradient of {named(finding.path)} is rounding alone (norm {format.rough(facts['gradient'])}{beside}): "
+    beside = f", against {format.rough(facts['beside'])} for {named(facts['other'])}"
+    begin = f"the gradient of {named(finding.path)} is only rounding (norm {format.rough(facts['gradient'])}{beside}): "
     return f"{begin}{_why(facts)}"
 
 
 def _no_slope(finding: Finding) -> str:
     facts: Facts = finding.facts
     looks = format.plural(facts["looks"], "look")
-    return f"the gradient of {named(finding.path)} was exactly zero in all of {looks}: {_why(facts)}"
+    return f"the gradient of {named(finding.path)} was exactly zero in all {looks}: {_why(facts)}"
 
 
 def _why(facts: Facts) -> str:
     after = facts.get("norm", "")
-    return f"the normalization {named(after)}, which follows, takes out any shift" if after else "the loss does not depend on it"
+    return f"the normalization after it, {named(after)}, cancels any shift" if after else "the loss does not depend on it"
 
 
 def _between(finding: Finding) -> str:
     facts: Facts = finding.facts
     left = facts["steps"] - facts["looks"]
-    return f"{left:,} of {format.plural(facts['steps'], 'step')} {'was' if left == 1 else 'were'} not looked at"
+    return f"{left:,} of {format.plural(facts['steps'], 'step')} {'was' if left == 1 else 'were'} not measured"
 
 
 def _beside(finding: Finding) -> str:
@@ -96,7 +96,7 @@ def _beside(finding: Finding) -> str:
 
 def _hidden(finding: Finding) -> str:
     facts: Facts = finding.facts
-    return f"compiled or scripted, so that what happens inside is not seen: {joined(map(named, facts['paths']))}"
+    return f"compiled or scripted, so nothing inside is seen: {joined(map(named, facts['paths']))}"
 
 
 def _uncounted(finding: Finding) -> str:
@@ -105,10 +105,10 @@ def _uncounted(finding: Finding) -> str:
 
 
 UNCOUNTED = {
-    "mixed": "channels and places stand in one dimension",
-    "unknown": "which dimension they lie along cannot be told",
+    "mixed": "channels and positions share one dimension",
+    "unknown": "their dimension cannot be determined",
     "unbatched": "there is no batch dimension",
-    "wide": "more than {most:,} of a module",
+    "wide": "a module has more than {most:,}",
     "many": "there are too many in all",
 }
 """By the fact "why"."""
@@ -116,7 +116,7 @@ UNCOUNTED = {
 
 def _beyond(finding: Finding) -> str:
     facts: Facts = finding.facts
-    return f"only the first {facts['series']:,} series are kept: what comes later in the model was not measured"
+    return f"only the first {facts['series']:,} series are kept: later parts of the model were not measured"
 
 
 def _only(finding: Finding) -> str:
@@ -126,11 +126,11 @@ def _only(finding: Finding) -> str:
     only = repr(patterns[0]) if len(patterns) == 1 else f"[{', '.join(map(repr, patterns))}]"
     said = f"left out by only={only}: {left} and {facts['weights']:,} of {format.plural(facts['parameters'], 'parameter')}"
     unread = joined(map(named, facts["unread"]))
-    return f"{said}; units of {unread} were not counted, for no activation function that reads them is looked at" if unread else said
+    return f"{said}; units of {unread} were not counted, because the activation functions that read them are left out" if unread else said
 
 
 def _late(finding: Finding) -> str:
-    return f"not looked at, since it came into the model during the watch: {joined(map(named, finding.facts['paths']))}"  # type: ignore[arg-type]
+    return f"joined the model during the watch, so not measured: {joined(map(named, finding.facts['paths']))}"  # type: ignore[arg-type]
 
 
 def _loss_unseen(finding: Finding) -> str:
@@ -149,11 +149,11 @@ KINDS: dict[str, FindingKind] = {
     "loss not finite": FindingKind(0, "broken", "the loss is finite", _not_finite),
     "slices without a gradient": FindingKind(1, "careful", "every slice gets a gradient", _slices),
     "dead units": FindingKind(2, "broken", "its units fire", _dead),
-    "curve not finite": FindingKind(3, "careful", "what was logged is finite", _not_finite),
+    "curve not finite": FindingKind(3, "careful", "logged values are finite", _not_finite),
     "cancelled": FindingKind(10, "note", "has no effect", _cancelled),
     "zero gradient": FindingKind(11, "note", "has no effect", _no_slope),
     "loss not seen": FindingKind(20, "note", "the loss", _loss_unseen),
-    "hidden inside": FindingKind(21, "note", "inside of compiled parts", _hidden),
+    "hidden inside": FindingKind(21, "note", "inside compiled parts", _hidden),
     "left out": FindingKind(22, "note", "what only= leaves out", _only),
     "came later": FindingKind(27, "note", "modules that came later", _late),
     "units not counted": FindingKind(23, "note", "units", _uncounted),

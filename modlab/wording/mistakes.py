@@ -1,4 +1,4 @@
-"""Mistakes that a diagnosis finds, in English: of each kind what is wrong with what, why PyTorch lets it pass, and what a view calls it."""
+"""Mistakes that a diagnosis finds, in English: for each kind, what is wrong with what, why PyTorch allows it, and what a view calls it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modlab.wording.names import FEW, Words, filled
 
 Facts = Mapping[str, Any]
 WARNED = 200
-"""Characters of a warning that are written out."""
+"""How many characters of a warning are shown."""
 
 _MODES = {True: "training", False: "evaluation"}
 
@@ -24,10 +24,10 @@ class MistakeKind:
     """One kind of mistake.
 
     Attributes:
-        what: what is wrong, behind the name of what it is about.
-        reason: why PyTorch lets it pass, and what follows.
-        subject: what the sentence is about, where that is not the place of the finding.
-        label: what a view calls it, where that is not the kind itself.
+        what: what is wrong, following the name of its subject.
+        reason: why PyTorch allows it, and what follows.
+        subject: what the sentence is about, if that is not the place of the finding.
+        label: what a view calls it, if that is not the kind itself.
     """
 
     what: Words
@@ -47,7 +47,7 @@ def sentence(finding: Finding) -> str:
 
 
 def beside(finding: Finding) -> str:
-    """The same where the path stands beside it, and need not be said again: of "a (2 Linear) is old" "is old (2 Linear)"."""
+    """The same for a row that shows the path: "is old (2 Linear)" for "a (2 Linear) is old"."""
     inside = extent(finding.path, finding.facts)
     if inside:
         return f"{what(finding)} ({inside})"
@@ -55,7 +55,7 @@ def beside(finding: Finding) -> str:
 
 
 def next_to(path: str, facts: Facts, said: str) -> str:
-    """The same of what is said of a group."""
+    """The same for what is said about a group."""
     inside = extent(path, facts)
     return f"{said} ({inside})" if inside else said if place(path, facts) == path else f"{place(path, facts)} {said}"
 
@@ -67,7 +67,7 @@ def what(finding: Finding) -> str:
 
 
 def reason(finding: Finding) -> str:
-    """Why PyTorch lets it pass, and what follows; nothing where that is not known."""
+    """Why PyTorch allows it, and what follows; empty where that is not known."""
     return filled(MISTAKES[finding.kind].reason, finding)
 
 
@@ -78,7 +78,7 @@ def subject(finding: Finding) -> str:
 
 
 def place(path: str, facts: Facts) -> str:
-    """How a sentence calls what is there."""
+    """What a sentence calls the place."""
     path = facts.get("pattern", path)
     if "classes" in facts:
         return _of_class(facts)
@@ -99,7 +99,7 @@ def _of_class(facts: Facts) -> str:
 
 
 def extent(path: str, facts: Facts) -> str:
-    """What stands in brackets behind the path: the class, where that is a bare number, and how much there is in it."""
+    """What follows the path in brackets: the class, if the path ends in a bare number, and how much is in it."""
     number = _number(facts) if "whole" in facts else facts.get("inside", "")
     return ", ".join(filter(None, [facts.get("type", ""), number])) if path else ""
 
@@ -112,25 +112,25 @@ def _number(facts: Facts) -> str:
 
 def _hooked(facts: Facts) -> str:
     times = facts["times"]
-    return f"has the {facts['hook']} hook {facts['function']} {'twice' if times == 2 else f'{times} times'}: each of them runs"
+    return f"has the {facts['hook']} hook {facts['function']} {'twice' if times == 2 else f'{times} times'}: each copy runs"
 
 
 def _where(facts: Facts) -> str:
-    return f" It stands in {facts['where']}." if facts["where"] else ""
+    return f" It is defined in {facts['where']}." if facts["where"] else ""
 
 
 def hidden(facts: Facts) -> str:
-    """Where something is hidden, and what becomes of it."""
+    """Where something is hidden, and what follows."""
     many = facts["hidden"] > 1
-    place = "set past registration" if facts["where"] == "past registration" else f"hidden {facts['where']}"
+    place = "set without registering it" if facts["where"] == "past registration" else f"hidden {facts['where']}"
     return f"{'are' if many else 'is'} {place}{_FATES[facts['fate']](facts, many)}"
 
 
 _FATES: Mapping[str, Callable[[Facts, bool], str]] = {
-    "held": lambda facts, many: f": trained by {facts['optimizer']}, but not moved and not saved",
-    "left": lambda facts, many: ": neither moved nor saved",
-    "lost": lambda facts, many: f", so {'they do' if many else 'it does'} not train, and {'are' if many else 'is'} neither moved nor saved",
-    "drops": lambda facts, many: ": eval() does not reach it, so it goes on dropping",
+    "held": lambda facts, many: f": trained by {facts['optimizer']}, but not moved or saved",
+    "left": lambda facts, many: ": not moved, not saved",
+    "lost": lambda facts, many: f": {'they are' if many else 'it is'} not trained, moved or saved",
+    "drops": lambda facts, many: ": eval() does not reach it, so it keeps dropping",
     "mode": lambda facts, many: ": train() and eval() do not reach it, and the tree does not show it",
 }
 
@@ -139,7 +139,7 @@ def _why_hidden(facts: Facts) -> str:
     said = unregistered.reason(facts["way"], facts["holder"], facts.get("cut", 0))
     return (
         f"{said[0].upper()}{said[1:]}. Assigning a module or an nn.Parameter to an attribute registers it; "
-        "what is inside a Python container, or got round the assignment, PyTorch does not see."
+        "PyTorch does not see what is inside a Python container or was set in some other way."
     )
 
 
@@ -167,14 +167,14 @@ def _twice(facts: Facts) -> str:
 
 def _left_gradient(facts: Facts) -> str:
     cause = _CAUSES[facts["cause"]].format_map({**facts, "amount": format.number(facts.get("decay", 0.0))})
-    return f"{facts['are']} frozen, and the next step of {facts['optimizer']} moves {facts['them']} all the same: {cause}"
+    return f"{facts['are']} frozen, but the next step of {facts['optimizer']} still moves {facts['them']}: {cause}"
 
 
 _CAUSES = {
     "gradient": "it has a gradient left from before",
     "decay": "its left-over gradient is zero, and weight decay ({amount}) acts on it",
     "lambd": "its left-over gradient is zero, and ASGD's own decay (lambd) acts on it",
-    "momentum": "its left-over gradient is zero, and momentum ({velocity}) goes on",
+    "momentum": "its left-over gradient is zero, and momentum ({velocity}) keeps moving it",
 }
 
 
@@ -191,23 +191,23 @@ def _rates(facts: Facts) -> str:
 def _not_numbers(facts: Facts) -> str:
     nan, inf = facts["nan"], facts["inf"]
     words = " and ".join(part for part in (f"{nan:,} NaN" if nan else "", f"{inf:,} Inf" if inf else "") if part)
-    return f"{facts['hold']} {words} among {format.plural(facts['numbers'], 'number')}: what meets them is no number either"
+    return f"{facts['hold']} {words} among {format.plural(facts['numbers'], 'number')}, which spread to whatever is computed with them"
 
 
 def _wild(facts: Facts) -> str:
     far = "far above" if facts["spread"] > facts["usual"] else "far below"
     spread, usual = (format.number(float(f"{facts[name]:.2g}")) for name in ("spread", "usual"))
-    return f"has a spread of {spread}, {far} {usual}, which is 1 / sqrt of its {facts['inputs']} inputs"
+    return f"has a standard deviation of {spread}, {far} {usual} (1 / sqrt of its {facts['inputs']} inputs)"
 
 
 def _evaluating(facts: Facts) -> str:
     acts = "acts" if len(facts["types"]) == 1 else "act"
-    return f"is in evaluation mode, and an optimizer is given: {' and '.join(facts['types'][:FEW])} {acts} as in use"
+    return f"is in evaluation mode, but has an optimizer: {' and '.join(facts['types'][:FEW])} {acts} as in inference"
 
 
 def _elsewhere(facts: Facts) -> str:
     most = format.plural(facts["tensors"], "tensor")
-    return f"{facts['are']} on {facts['device']}, and most of the model ({most}) is on {facts['main']}"
+    return f"{facts['are']} on {facts['device']}, but most of the model ({most}) is on {facts['main']}"
 
 
 def _spread(facts: Facts) -> str:
@@ -220,16 +220,16 @@ def _why_spread(facts: Facts) -> str:
     by = facts["function"] or "a difference"
     if facts["both"]:
         return (
-            f"Tensors of different shapes are broadcast: {by} takes the sizes of 1 that are missing as repeated. The best answer is then "
-            "the mean of all targets, whatever the input; the loss still falls, to their variance."
+            f"Tensors of different shapes are broadcast: {by} repeats them along the missing dimensions of size 1. The best answer is then "
+            "the mean of all targets for any input; the loss still falls, to their variance."
         )
     return f"Tensors of different shapes are broadcast: {by} repeats the smaller one."
 
 
 def _not_a_number(facts: Facts) -> str:
-    begin = "has NaN in it" if facts["output"] else f"is {'infinite' if facts['infinite'] else 'NaN'}"
+    begin = "contains NaN" if facts["output"] else f"is {'infinite' if facts['infinite'] else 'NaN'}"
     if facts["batch"]:
-        return f"{begin}: the batch has NaN in it already"
+        return f"{begin}: the batch already contains NaN"
     at = f" at {facts['where']}" if facts["where"] else ""
     return f"{begin}: {facts['maker']} makes the first{at}" if facts["maker"] else begin
 
@@ -248,17 +248,17 @@ def _why_stops(facts: Facts) -> str:
     return known or f"The {facts['stage']} was called with the batch that was given."
 
 
-_ALONE = "BatchNorm in training mode takes mean and variance over the batch, and a batch of one has no variance: drop_last=True."
+_ALONE = "BatchNorm in training mode takes the variance over the batch, but a batch of one has none: use drop_last=True."
 _NO_REASON = (
-    "A log or a square root meets what is not positive, a division meets 0, a number is too large for its type, or a weight is NaN "
+    "A log or a square root of a number that is not positive, a division by 0, a number too large for its dtype, or a weight that is NaN "
 )
 _NAN = MistakeKind(
     _not_a_number,
-    f"{_NO_REASON}already. What meets NaN is NaN, gradients too: one step with them ends the training.",
+    f"{_NO_REASON}already. NaN spreads to everything computed with it, gradients included: one step with them ruins the weights.",
     lambda facts: "the output" if facts["output"] else "the loss",
 )
 _FAILS = MistakeKind(_stops, _why_stops, lambda facts: "the forward pass" if facts["stage"] == "forward" else "the loss")
-_DROPOUT = "p is the share that is dropped, not the share that is kept."
+_DROPOUT = "p is the fraction that is dropped, not the fraction that is kept."
 
 MISTAKES: dict[str, MistakeKind] = {
     # what is not registered
@@ -268,65 +268,65 @@ MISTAKES: dict[str, MistakeKind] = {
         label="hidden {where}",
     ),
     "no longer a parameter": MistakeKind(
-        "was computed from a tensor that requires a gradient ({function}), and is no parameter itself: it never changes",
-        "nn.Parameter(...).to(...), .cuda() or * 2 give a plain tensor, not a parameter; and what is computed once in the "
-        "constructor is not computed again when the weights change. backward() through it works only once.",
+        "was computed from a tensor that requires a gradient ({function}), but is not a parameter itself: it never changes",
+        "nn.Parameter(...).to(...), .cuda() or * 2 give a plain tensor, not a parameter. A value computed once in the "
+        "constructor is not recomputed when the weights change. backward() through it works only once.",
     ),
     "should be a parameter": MistakeKind(
         "requires a gradient, but is a plain tensor: parameters() does not list it, .to() does not move it, state_dict() does not save it",
-        "requires_grad=True makes a tensor trainable, not registered. Only an nn.Parameter is registered by assigning it.",
+        "requires_grad=True makes a tensor trainable but does not register it. Only an nn.Parameter is registered when you assign it.",
     ),
     "should be a buffer": MistakeKind(
         _plain_tensors,
-        "PyTorch moves and saves parameters and buffers. A constant that need not be saved is a buffer with persistent=False.",
+        "PyTorch moves and saves parameters and buffers. If a constant need not be saved, make it a buffer with persistent=False.",
     ),
     "never initialised": MistakeKind(
-        "is a {class} whose constructor did not call super().__init__(): it can hold no parameter, and cannot be called",
-        "nn.Module's constructor makes the stores in which parameters, buffers, children and hooks are kept.",
+        "is a {class} whose constructor did not call super().__init__(): it cannot hold parameters or be called",
+        "nn.Module's constructor creates the stores for parameters, buffers, children and hooks.",
     ),
     "misspelt constructor": MistakeKind(
-        "is of class {class}, whose constructor is spelled {name}: Python never calls it",
-        "The constructor has two underscores on each side. Under any other name its layers are never made.",
+        "has class {class}, whose constructor is spelled {name}: Python never calls it",
+        "The constructor's name has two underscores on each side. Under any other name, its layers are never made.",
     ),
     "misspelt requires_grad": MistakeKind(
         "has .{name} = {value}, a new attribute: requires_grad is still {real}",
-        "Python lets one set any attribute of a tensor; only requires_grad is a switch.",
+        "Python lets you set any attribute on a tensor; only requires_grad is a switch.",
     ),
     "plain switch": MistakeKind(
         _switch,
-        "A module has no such switch: the assignment only makes an attribute of that name. The method with an underscore at its end "
+        "A module has no such switch: the assignment only creates an attribute of that name. The method that ends in an underscore "
         "goes through the parameters.",
         label="{name} = {value}",
     ),
     "two parameters share one memory": MistakeKind(
-        "are two parameters that share one memory: each has a gradient of its own, and a step of one changes both",
-        "nn.Parameter(x) lies in the memory of x, and is a parameter of its own all the same. An optimizer moves the shared numbers "
-        "twice; a copy of the model, or a move to another device or dtype, ends the sharing without a word.",
+        "are two parameters that share one memory: each has its own gradient, and a step of one changes both",
+        "nn.Parameter(x) uses the memory of x, but is a separate parameter. An optimizer moves the shared numbers "
+        "twice. Copying the model, or moving it to a different device or dtype, silently ends the sharing.",
         "{other} and {path}",
     ),
     # optimizers
     "in no optimizer": MistakeKind(
         lambda facts: f"{facts['are']} in no group of {' or '.join(facts['optimizers'])}, so no step changes {facts['them']}",
-        "requires_grad is True, so backward() computes gradients; nothing uses them, and zero_grad() of the optimizer does not clear them.",
+        "requires_grad is True, so backward() computes gradients, but nothing uses them, and optimizer.zero_grad() does not clear them.",
     ),
     "replaced since": MistakeKind(
         lambda facts: (
             f"{facts['are']} not what {' or '.join(facts['optimizers'])} holds: it has {facts['others']} of the same shape, "
             f"so no step changes {facts['them']}"
         ),
-        "An optimizer holds the tensors it was given, not their names. A layer that is replaced, loaded with assign=True or copied "
-        "after the optimizer was made is unknown to it, and the old one is trained on in its place.",
+        "An optimizer holds the tensors it was given, not their names. If a layer is replaced, loaded with assign=True or copied "
+        "after the optimizer was created, the optimizer does not know it and keeps training the old one.",
     ),
-    "held twice": MistakeKind(_twice, "Each entry is updated by itself, with a state of its own where there are two optimizers."),
+    "held twice": MistakeKind(_twice, "Each entry is updated separately; with two optimizers, each keeps its own state."),
     "frozen, but moves": MistakeKind(
         _left_gradient,
-        "step() looks at .grad, not at requires_grad. A gradient from before the freezing stays until zero_grad() sets it to None; "
-        "zero_grad(set_to_none=False) makes it zero, which weight decay and momentum still act on. Without a gradient a "
-        "parameter is skipped, weight decay included.",
+        "step() looks at .grad, not at requires_grad. A gradient from before freezing stays until zero_grad() sets it to None; "
+        "zero_grad(set_to_none=False) makes it zero, and weight decay and momentum still act. A parameter without a "
+        "gradient is skipped, weight decay included.",
     ),
     "state left behind": MistakeKind(
-        "{are} on {device}, and the state that {optimizer} keeps for {them} is on {other}: the next step fails",
-        "model.to(...) does not move an optimizer's state; load_state_dict of the optimizer does.",
+        "{are} on {device}, but the state that {optimizer} keeps for {them} is on {other}: the next step fails",
+        "model.to(...) does not move an optimizer's state; the optimizer's load_state_dict does.",
     ),
     "frozen, in an optimizer": MistakeKind(
         "{are} frozen and in {optimizer}: without a gradient step() skips {them}, weight decay included",
@@ -338,65 +338,65 @@ MISTAKES: dict[str, MistakeKind] = {
     "several learning rates": MistakeKind(_rates, subject="the optimizer"),
     "learning rate 0": MistakeKind(
         lambda facts: f"{'has' if len(facts['groups']) == 1 else 'have'} the learning rate 0 now: a step changes nothing",
-        "A scheduler with a warm-up starts so; else nothing trains.",
+        "A scheduler with a warm-up starts this way; otherwise nothing trains.",
         lambda facts: ", ".join(facts["groups"]),
     ),
     # values
     "not finite": MistakeKind(
         _not_numbers,
-        "One step with a gradient that is not finite is enough, and no later step repairs it. Often the learning rate is too high, "
-        "a log or a division meets 0, or float16 overflows.",
+        "One step with a gradient that is not finite is enough, and no later step repairs it. Usual causes: a learning rate that is too "
+        "high, a log of 0 or a division by 0, or an overflow in float16.",
     ),
     "all zero, in a row": MistakeKind(
-        "{are} zero throughout, one behind the other: each waits for a gradient from the other, and never learns",
-        "A weight of zero passes no gradient to what is before it, and what gives zero gives it none: of two in a row none can start.",
+        "{are} all zero, one after the other: each waits for a gradient from the other and never learns",
+        "A weight of zero passes no gradient back, and gets none itself while its input is zero: two in a row can never start.",
         label="all zero",
     ),
     "all zero": MistakeKind(
-        "{are} zero throughout: the layer ignores its input until it has learnt, and what is before it gets no gradient until then",
-        "Meant where something is to begin as if it were not there: the last layer of a residual branch or of the model, LoRA's B, "
+        "{are} all zero: until the layer learns, it ignores its input, and the layers before it get no gradient",
+        "Intended for a part that should start as if it were not there: the last layer of a residual branch or of the model, LoRA's B, "
         "ControlNet's zero convolutions, adaLN-zero. It learns its way out.",
     ),
     "wild scale": MistakeKind(
-        _wild, "With such weights signals and gradients grow or fade at each layer; a norm behind it makes up for that."
+        _wild, "With such weights, signals and gradients grow or fade at each layer, unless a normalization after it corrects that."
     ),
     "buffer with gradient": MistakeKind(
         "is a buffer that requires a gradient: parameters() does not list it, so no optimizer gets it",
-        "What is trained is a parameter; what is not requires no gradient.",
+        "Something to train should be a parameter; anything else should not require a gradient.",
     ),
     "carries a graph": MistakeKind(
-        "is a buffer with a graph behind it ({function}): it keeps what was computed for it alive",
-        "It was given a value that depends on something that requires a gradient. If forward updates it from itself, the graph "
-        "grows with every pass, and a second backward() goes through a graph that is freed already, and fails.",
+        "is a buffer with a graph attached ({function}), which keeps everything it was computed from in memory",
+        "Its value depends on something that requires a gradient. If forward updates it from itself, the graph "
+        "grows with every pass, and a second backward() fails because part of that graph is already freed.",
     ),
     "no values yet": MistakeKind(
         "{are} on the meta device and {have} no values; the rest is on {main}",
-        "Meta tensors have a shape and nothing else: the first operation on them fails, or gives meta tensors.",
+        "Meta tensors have a shape but no data: the first operation on them fails or gives meta tensors.",
     ),
     "on another device": MistakeKind(
         _elsewhere,
-        "An operation that takes tensors of two devices fails. Where forward moves its input from part to part, this is meant.",
+        "An operation on tensors from two devices fails. If forward moves its input from part to part, this is intended.",
     ),
     # modes, hooks and order
     "frozen norm moves": MistakeKind(
         "{have} frozen weights, but {are} in training mode: running_mean and running_var move with every forward pass",
-        "requires_grad concerns gradients; running statistics move by the training flag alone, under no_grad too. "
-        "model.train() sets the flag of every module again.",
+        "requires_grad affects gradients; running statistics depend only on the training flag, even under no_grad. "
+        "model.train() sets that flag on every module again.",
         label="frozen, but moves",
     ),
     "mixed modes": MistakeKind(
-        lambda facts: f"{facts['are']} in {_MODES[not facts['training']]} mode, and the model is in {_MODES[facts['training']]} mode",
-        "Meant for a frozen part. model.train() and model.eval() set every module, also this one.",
+        lambda facts: f"{facts['are']} in {_MODES[not facts['training']]} mode, but the model is in {_MODES[facts['training']]} mode",
+        "Intended for a frozen part. model.train() and model.eval() set every module, including this one.",
     ),
     "in evaluation mode": MistakeKind(
-        _evaluating, "Dropout drops nothing, and BatchNorm neither takes the batch's statistics nor keeps any."
+        _evaluating, "Dropout drops nothing, and BatchNorm uses its running statistics without updating them."
     ),
     "dropout 0": MistakeKind("has p = 0 and drops nothing: it does what nn.Identity does", _DROPOUT),
     "dropout 1": MistakeKind("has p = 1 and drops everything: in training its output is zero", _DROPOUT),
     "doubled hook": MistakeKind(
         _hooked,
         lambda facts: (
-            "Registering a function again adds it again; a cell that registers a hook does so each time it is run." + _where(facts)
+            "Registering a function again adds a second copy; a cell that registers a hook does so each time you run it." + _where(facts)
         ),
     ),
     "left-over hook": MistakeKind(
@@ -408,25 +408,25 @@ MISTAKES: dict[str, MistakeKind] = {
     ),
     "perhaps a left-over hook": MistakeKind(
         "has the {hook} hook {function}, and {doubt}",
-        "If that is its cell, edited and run again, this one still runs beside the new one. If both are meant, all is well.",
+        "If you edited its cell and ran it again, this one still runs beside the new one. If you want both, this is fine.",
     ),
     "bias before a norm": MistakeKind(
-        "does nothing in training: {norm} behind it ({class}) subtracts the mean again",
+        "does nothing in training: {norm} after it ({class}) subtracts the mean again",
         "It costs a little memory and time, and its gradient is rounding noise.",
         "{path}.bias",
     ),
     "in place after a hook": MistakeKind(
         "changes in place what {before} returns, which has a full backward hook: the forward pass raises",
-        "A full backward hook makes the output a view of a custom function, which must not be changed in place.",
+        "A full backward hook makes the output a view from a custom function, which must not be changed in place.",
     ),
     "nothing between": MistakeKind(
-        "follows {before} with nothing between: together they are one linear map",
-        "Meant for a low-rank map; else an activation is missing.",
+        "follows {before} with nothing in between: together they are one linear map",
+        "Intended for a low-rank map; otherwise an activation is missing.",
     ),
     # with a batch
     "batch of one": MistakeKind(
-        "is in training mode, and the batch has one sample: mean and variance are those of this sample alone",
-        "In training each sample is then normalised by itself, and in eval mode by running statistics, which is another function.",
+        "is in training mode, but the batch has one sample: mean and variance come from this sample alone",
+        "In training each sample is then normalised by its own statistics, but in eval mode by running statistics: a different function.",
         lambda facts: f"{facts['path'] or 'the model'} ({facts['class']})",
     ),
     "warning": MistakeKind(
@@ -439,16 +439,16 @@ MISTAKES: dict[str, MistakeKind] = {
     "forward fails": _FAILS,
     "loss fails": _FAILS,
     "loss is no number": MistakeKind(
-        lambda facts: f"gives {_value(facts)}, and needs to give one number",
-        "backward() starts from one number; losses of torch give it with reduction='mean' or 'sum'.",
+        lambda facts: f"gives {_value(facts)}, but must give one number",
+        "backward() starts from one number; torch's losses give one with reduction='mean' or 'sum'.",
         "the loss",
         "loss fails",
     ),
     "shapes differ in the loss": MistakeKind(_spread, _why_spread, "the loss"),
     "sigmoid twice": MistakeKind(
-        "went through a sigmoid already, and binary cross entropy with logits applies it again",
-        "The sigmoid of a number between 0 and 1 is between 0.5 and 0.73: no sample can be told from another by more, and the loss "
-        "cannot come near 0.",
+        "has already been through a sigmoid, and binary cross entropy with logits applies it again",
+        "The sigmoid of a number between 0 and 1 is between 0.5 and 0.73: predictions cannot differ by more than that, so the loss "
+        "cannot get close to 0.",
         "the output",
     ),
 }

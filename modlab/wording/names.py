@@ -10,13 +10,13 @@ from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
 
 FEW = 3
-"""Names that are written out."""
+"""How many names are listed."""
 
 LONG = 120
-"""Characters of a name that are written out."""
+"""How many characters of a name are shown."""
 
 Words = str | Callable[[Mapping[str, Any]], str]
-"""A sentence with the names of facts in braces, and verbs that fit the number; or what makes it of these."""
+"""A sentence with names of facts in braces and verbs that agree in number, or a function that makes it from the facts."""
 
 _VERBS = {
     "are": ("is", "are"),
@@ -24,12 +24,12 @@ _VERBS = {
     "hold": ("holds", "hold"),
     "them": ("it", "them"),
     "each": ("it", "each of them"),
-    "others": ("another tensor", "other tensors"),
+    "others": ("a different tensor", "different tensors"),
 }
 
 
 def filled(words: Words, finding: Finding) -> str:
-    """The words with the facts in them, the finding's path among these.
+    """The words with the facts filled in, including the finding's path.
 
     >>> filled("{are} in {optimizer}", Finding("frozen, in an optimizer", "l0", {"optimizer": "SGD #0", "count": 2}))
     'are in SGD #0'
@@ -40,12 +40,12 @@ def filled(words: Words, finding: Finding) -> str:
 
 
 def is_many(path: str, facts: Mapping[str, Any]) -> bool:
-    """Whether a verb behind what is there is in the plural."""
+    """Whether the verb that follows is plural."""
     return facts.get("count", 1) != 1 and not ("whole" in facts and path)
 
 
 def named(path: str) -> str:
-    """A dotted name as a face shows it; the whole model is ``(root)``."""
+    """A dotted name as a view shows it; the whole model is ``(root)``."""
     return format.cut(format.clean(path), LONG) or ROOT
 
 

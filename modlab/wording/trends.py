@@ -1,4 +1,4 @@
-"""Trends: from where to where a curve goes, and what the two numbers are. A person shall find them on the curve."""
+"""Trends: where a curve starts and ends, and what the two numbers are. A reader should find them on the curve."""
 
 from __future__ import annotations
 

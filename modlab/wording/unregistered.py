@@ -1,28 +1,28 @@
-"""Unregistered modules and tensors, in English: why PyTorch does not see them, and what becomes of them."""
+"""Unregistered modules and tensors, in English: why PyTorch does not see them, and what follows."""
 
 from __future__ import annotations
 
 _LOST = "not trained, not moved, not saved"
 WAYS = {
-    "module": ("set past registration", _LOST),
-    "parameter": ("a Parameter set past registration", _LOST),
+    "module": ("set without registering it", _LOST),
+    "parameter": ("a Parameter set without registering it", _LOST),
     "tensor": ("a plain tensor attribute", _LOST),
     "computed": ("has a grad_fn", f"computed once from something else: {_LOST}"),
     "collection": ("in a Python {holder}", _LOST),
     "object": ("in an object of {holder}", _LOST),
-    "anew": ("", "computed before each forward ({holder})"),
-    "rest": ("", "not listed here, one row for each"),
-    "left out": ("", "left out of this output, to keep it small"),
+    "anew": ("", "recomputed before each forward ({holder})"),
+    "rest": ("", "not listed here one by one"),
+    "left out": ("", "left out to keep this output small"),
 }
-"""By the way in which it hangs there: where that is, and what follows."""
+"""By the way it is held: where that is, and what follows."""
 
 
 def where(way: str, holder: str = "") -> str:
-    """Where it is ("in a Python list"); nothing where that needs no saying.
+    """Where it is ("in a Python list"); empty where that goes without saying.
 
     Args:
         way: a key of `WAYS`.
-        holder: the container's name or an object's class; of what is computed anew, what does that ("pruning").
+        holder: the container's name or an object's class; for a tensor that is recomputed, what recomputes it ("pruning").
     """
     return WAYS[way][0].format(holder=holder)
 
@@ -33,7 +33,7 @@ def fate(way: str, holder: str = "", cut: int = 0) -> str:
     Args:
         way: as above.
         holder: as above.
-        cut: so many members were looked at, of more; 0 if all were.
+        cut: how many members were looked at, if there are more; 0 if all were.
     """
     more = f" … and more: only the first {cut:,} members were looked at" if cut else ""
     return WAYS[way][1].format(holder=holder) + more

@@ -118,7 +118,7 @@ def test_functional_dropout_is_random_in_eval_mode_too():
 def test_random_in_eval_mode_and_the_same_by_equal_numbers_is_no_contradiction():
     net = nn.Sequential(nn.Linear(4, 4), Careless())
     comparison = modlab.compare(net)(torch.randn(8, 4))
-    assert comparison.headline.endswith("With equal random numbers both modes give the same, to the bit: it does not listen to the mode.")
+    assert comparison.headline.endswith("With equal random numbers both modes give the same, to the bit: it ignores the mode.")
     text = str(comparison)
     assert "random in eval mode too; not reached by eval(); equal with equal random numbers" in text
     assert "1.l" in text and [line.split("  ")[-1] for line in text.splitlines() if line.startswith("0 ")] == ["equal"]
@@ -144,14 +144,14 @@ def test_a_plain_attribute_that_the_next_pass_uses_is_state(start):
         comparison = modlab.compare(net)(x)
         assert everything(net) == before and net[1].mean is start and net[1].count == 0
         assert comparison["1"].ignores_mode is used and {move.kind for move in comparison["1"].moved} == {"state" if used else "attribute"}
-        assert comparison.headline.startswith("State goes on moving in eval mode: 1." if used else "The same in both modes, to the bit.")
+        assert comparison.headline.startswith("State keeps moving in eval mode: 1." if used else "The same in both modes, to the bit.")
 
 
 def test_who_asks_for_the_mode_and_draws_in_both_is_reached_by_eval():
     gumbel = Made(lambda self, x: F.gumbel_softmax(self.l(x), hard=not self.training), l=nn.Linear(4, 4))
     comparison = modlab.compare(gumbel)(torch.randn(8, 4))
     assert comparison[""].acts_by_mode and comparison.headline.startswith("Still random in eval mode")
-    assert "acts by mode; random in eval mode too" in str(comparison) and "not reached" not in str(comparison)
+    assert "depends on the mode; random in eval mode too" in str(comparison) and "not reached" not in str(comparison)
 
 
 def test_random_numbers_shifted_by_others_are_no_difference():
@@ -169,7 +169,7 @@ def test_the_running_mean_goes_on_in_eval_mode():
     assert [(move.name, move.kind, move.side, move.max_abs) for move in row.moved] == [
         ("mean", "buffer", side, pytest.approx(0.1)) for side in ("train", "eval")
     ]
-    assert comparison.headline == "State goes on moving in eval mode: mean. The same in both modes, to the bit."
+    assert comparison.headline == "State keeps moving in eval mode: mean. The same in both modes, to the bit."
 
 
 def test_the_graph_that_a_buffer_joins_is_seen():
@@ -224,7 +224,7 @@ def test_two_modes_and_what_autograd_does():
     runs = {(run.side, run.grad): run.requires_grad for run in modlab.compare(chain())(torch.randn(8, 4))[""].runs}
     assert runs == {(side, grad): grad == "normal" for side in ("train", "eval") for grad in ("normal", "no_grad", "inference_mode")}
     text = str(modlab.compare(chain())(torch.randn(8, 4)))
-    assert "Eval mode does not turn them off" in text and "It is the optimizer's" in text
+    assert "Eval mode does not turn them off" in text and "It belongs to the optimizer" in text
 
 
 def test_frozen_flags_and_hidden_modules_are_said():
@@ -530,7 +530,7 @@ def test_one_weight_that_is_wrong():
     other[1].bias.data[2] += 0.25
     comparison = modlab.compare(net, other)(x)
     assert comparison.first == "1" and comparison["1"].max_abs == pytest.approx(0.25, abs=1e-6) and comparison["0"].equal
-    assert comparison.headline.startswith("The two models part at 1 (BatchNorm2d): by up to ")
+    assert comparison.headline.startswith("The two models diverge at 1 (BatchNorm2d): by up to ")
     assert [row.path for row in comparison.find(differs=True)] == ["", "1", "2", "3", "4"]
 
 
@@ -539,8 +539,10 @@ def test_fusion_is_the_same_to_rounding():
     fused = copy.deepcopy(net)
     fused[0], fused[1] = fusion.fuse_conv_bn_eval(fused[0], fused[1]), nn.Identity()
     comparison = modlab.compare(net, fused)(x)
-    assert comparison.headline.startswith("The same to rounding: below 1e-06 in the output, relatively; inside, 0 (Conv2d) differs by up")
-    assert comparison.first == "0" and "rounding  below 1e-06  the same to rounding" in str(comparison)
+    assert comparison.headline.startswith(
+        "The same up to rounding: below 1e-06 in the output, relatively; inside, 0 (Conv2d) differs by up"
+    )
+    assert comparison.first == "0" and "rounding  below 1e-06  the same up to rounding" in str(comparison)
     assert comparison["1"].relative_l2 < 1e-6 and comparison["1"].other_type == "Identity"
 
 
@@ -725,7 +727,7 @@ def test_random_numbers_that_leave_no_trace_in_the_generator():
 def test_the_same_by_chance_is_not_the_same():
     deep = Made(lambda self, x: self.l(x) if not self.training or torch.rand(1).item() < 2 else x, l=nn.Linear(4, 4))
     comparison = modlab.compare(deep)(torch.randn(8, 4))
-    assert comparison.headline == "The same in both modes this time, although the model's own forward acts by mode."
+    assert comparison.headline == "The same in both modes this time, although the model's own forward depends on the mode."
     always = Made(lambda self, x: x if torch.rand(1).item() < 2 else 2 * x)
     assert "with others, all outputs were the same" in modlab.compare(always)(torch.randn(4)).headline
 
@@ -855,16 +857,16 @@ def test_meta_tensors_are_said():
     with torch.device("meta"):
         net = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
     comparison = modlab.compare(net)(torch.randn(8, 4, device="meta"))
-    assert comparison.headline == "What the model gives cannot be compared: a meta tensor has no values."
+    assert comparison.headline == "The outputs cannot be compared: a meta tensor has no values."
 
 
 def test_a_wrong_weight_behind_a_coarser_dtype():
     net, x = cnn(), torch.randn(2, 1, 8, 8)
     other = copy.deepcopy(net).bfloat16()
-    assert modlab.compare(net, other)(x).headline == "The same to rounding: below 2e-02 in the output, relatively."
+    assert modlab.compare(net, other)(x).headline == "The same up to rounding: below 2e-02 in the output, relatively."
     other[4].weight.data[0] *= 1.5
     comparison = modlab.compare(net, other)(x)
-    assert comparison.first == "4" and comparison.headline.startswith("The two models part at 4 (Linear): ")
+    assert comparison.first == "4" and comparison.headline.startswith("The two models diverge at 4 (Linear): ")
 
 
 def test_rounding_that_adds_up_starts_nowhere():
@@ -886,7 +888,7 @@ def test_nan_in_one_model():
     other = copy.deepcopy(net)
     other[4].weight.data[0] = float("nan")
     comparison = modlab.compare(net, other)(x)
-    assert comparison.headline == "The two models part at 4 (Linear): the right output holds NaN (2 of 10), where the other is finite."
+    assert comparison.headline == "The two models diverge at 4 (Linear): the right output contains NaN (2 of 10), but the other is finite."
     moved = Made(lambda self, x: torch.where(torch.arange(4) == 1 + self.training, float("nan"), x + 0.1 * self.training))
     assert modlab.compare(moved)(torch.ones(4))[""].max_abs == float("inf")  # as many NaN, in other places
 
@@ -965,21 +967,21 @@ def test_nan_outputs_are_the_headline_with_the_first_module_that_gives_them():
 def test_nan_in_one_model_in_part_and_inside_only():
     healthy = nn.Sequential(nn.Linear(4, 4), nn.Identity())
     broken = nn.Sequential(healthy[0], Root())
-    assert modlab.compare(healthy, broken)(torch.ones(3, 4)).headline.startswith("The two models part at 1 (Identity): the right ou")
+    assert modlab.compare(healthy, broken)(torch.ones(3, 4)).headline.startswith("The two models diverge at 1 (Identity): the right ou")
 
     class Some(nn.Module):
         def forward(self, x):
             return torch.sqrt(x)
 
     some = modlab.compare(nn.Sequential(Some()))(torch.tensor([-1.0, 4.0]))
-    assert some.headline.startswith("The output holds NaN (1 of 2) in both modes, from 0 (Some) on:")
+    assert some.headline.startswith("The output contains NaN (1 of 2) in both modes, from 0 (Some) on:")
 
     class Saved(nn.Module):
         def forward(self, x):
             return torch.nan_to_num(x)
 
     inside = modlab.compare(nn.Sequential(Some(), Saved()))(torch.tensor([-1.0, 4.0]))
-    assert inside.headline.startswith("NaN inside: 0 (Some) holds NaN (1 of 2) in both modes:")
+    assert inside.headline.startswith("NaN inside: 0 (Some) contains NaN (1 of 2) in both modes:")
     assert "NaN" not in modlab.compare(healthy)(torch.ones(3, 4)).headline
 
 
@@ -1039,7 +1041,7 @@ PORTS = {
 def test_a_difference_in_a_modules_own_code_is_put_to_that_module(name):
     make, other, shape, path = PORTS[name]
     comparison = modlab.compare(*ported(make, other))(torch.randn(shape))
-    assert comparison.first == path and comparison[path].starts_here and "part at" in comparison.headline
+    assert comparison.first == path and comparison[path].starts_here and "diverge at" in comparison.headline
     assert [row.path for row in comparison.records if row.starts_here] == [path]
 
 
@@ -1121,9 +1123,9 @@ class Aside(nn.Module):
 @pytest.mark.parametrize(
     "form, words",
     [
-        ("dict", "the output has aux in training mode alone"),
-        ("list", "the output has [1] in training"),
-        ("single", "and a single value in eval mode alone"),
+        ("dict", "the output has aux only in training mode"),
+        ("list", "the output has [1] only in training"),
+        ("single", "and a single value only in eval mode"),
     ],
 )
 def test_an_output_that_one_mode_alone_has(form, words):
@@ -1133,7 +1135,7 @@ def test_an_output_that_one_mode_alone_has(form, words):
     left, right = Aside(form), Aside(form).eval()
     right.load_state_dict(left.state_dict())
     found = modlab.compare(left, right)(torch.randn(8, 4))
-    assert found.differs and "in the left model alone" in found.headline
+    assert found.differs and "only in the left model" in found.headline
 
 
 TICKS = []
@@ -1241,7 +1243,9 @@ def test_a_hook_in_one_of_two_models():
         for pair in ((net, other), (other, net)):
             comparison = modlab.compare(*pair)(x)
             assert comparison.first == "2" and comparison["2"].starts_by.startswith(f"{kind} ")
-            assert comparison.headline.startswith(f"The two models part at the {kind} ") and " of 2 (Linear): by up" in comparison.headline
+            assert (
+                comparison.headline.startswith(f"The two models diverge at the {kind} ") and " of 2 (Linear): by up" in comparison.headline
+            )
 
 
 # ---- generators, gradients, exceptions --------------------------------------------------------------------------------------------
@@ -1268,7 +1272,7 @@ def test_a_generator_outside_of_the_model_is_found_and_put_back():
 def test_what_does_not_repeat_is_put_to_the_code_it_is_in():
     counter = iter(range(1000))
     comparison = modlab.compare(Made(lambda self, x: self.l(x + next(counter)), l=nn.Linear(4, 4)))(torch.zeros(2, 4))
-    assert comparison.headline.startswith("Not repeatable: the model's own forward gives something else")
+    assert comparison.headline.startswith("Not repeatable: the model's own forward gives different outputs")
     assert comparison[""].unsteady_here and comparison["l"].unsteady and not comparison["l"].unsteady_here
 
     def fresh(self, x):
@@ -1305,7 +1309,7 @@ def test_who_turns_gradients_off_by_mode_acts_by_mode(make, path):
     assert [row.path for row in comparison.records if row.acts_by_mode] == [path] and comparison[path].switches_grad
     place = f"{path} (Cut)" if path else "the model's own forward"
     assert comparison.headline == (
-        f"The same numbers in both modes, but the output requires grad in training mode alone: {place} sees to that."
+        f"The same numbers in both modes, but the output requires grad only in training mode: {place} causes that."
     )
 
 
@@ -1373,7 +1377,7 @@ def test_a_layer_that_was_put_in_between(side):
     name = ("left", "right")[side]
     assert comparison.first == "" and comparison[""].alone_there == f"1 (LayerNorm) in the {name} model alone"
     assert comparison.headline.startswith(
-        f"The two models part at the model's own forward, which calls 1 (LayerNorm) in the {name} model alone: by up to "
+        f"The two models diverge at the model's own forward, which calls 1 (LayerNorm) in the {name} model alone: by up to "
     )
     assert f"Without a partner: 1 (LayerNorm) in the {name} model." in str(comparison)
 

@@ -47,7 +47,7 @@ def test_hidden_modules_are_found_and_the_fix_registers_them():
     model.adapters = [nn.Linear(2, 2) for _ in range(3)]
     found = only(model)
     assert (found.path, found.module, found.severity, found.certain) == ("adapters", "", "broken", True)
-    assert found.sentence == "adapters (3 Linear) are hidden in a list, so they do not train, and are neither moved nor saved"
+    assert found.sentence == "adapters (3 Linear) are hidden in a list: they are not trained, moved or saved"
     room = {"model": model, "nn": nn}
     exec(found.fix, room)
     mended = room["model"]
@@ -360,7 +360,7 @@ def test_the_fix_of_a_frozen_one_keeps_it_still():
     model[0].requires_grad_(False)
     found = only(model, optimizer)
     assert found.path == "0"
-    assert found.sentence.startswith("0 (Linear, 2 parameters) is frozen, and the next step of SGD #0 moves it all the same")
+    assert found.sentence.startswith("0 (Linear, 2 parameters) is frozen, but the next step of SGD #0 still moves it")
     exec(found.fix, {"model": model})
     assert kinds(model, optimizer) == [] and ("0", "frozen, in an optimizer") in notes(model, optimizer)
 
@@ -405,7 +405,7 @@ def test_zero_weights():
     nn.init.zeros_(model[2].weight)
     assert kinds(model) == [], "it is meant in LoRA's B, ControlNet's zero convolutions, adaLN-zero, heads"
     found = notes(model)["2.weight", "all zero"]
-    assert "Meant where" in found.reason and not found.fix and found.advice == "If it is not meant: model[2].reset_parameters()"
+    assert "Intended for" in found.reason and not found.fix and found.advice == "If this is not intended: model[2].reset_parameters()"
     nn.init.zeros_(model[0].weight)
     assert kinds(model) == [], "the bias of the first leads on"
     nn.init.zeros_(model[0].bias)
@@ -706,7 +706,7 @@ def test_the_worst_comes_first_and_faces_say_the_same():
 def test_nothing_found_says_what_was_looked_at():
     text = str(modlab.diagnose(net()))
     every, without = len(catalogue.FINDINGS), len(catalogue.FINDINGS) - 4  # four are about optimizers
-    assert text.startswith(f"Nothing found in Sequential: {without} kinds of mistakes looked for in 4 modules, 4 parameters and 0 buffers.")
+    assert text.startswith(f"Nothing found in Sequential: {without} kinds of mistakes checked in 4 modules, 4 parameters and 0 buffers.")
     model = net()
     assert modlab.diagnose(model, sgd(model)).headline.startswith(f"Nothing found in Sequential: {every} kinds")
 
@@ -725,7 +725,7 @@ def test_a_check_that_cannot_be_made_is_said(monkeypatch):
     [
         ({"batch": (1, 2)}, BatchError, r"without a loss=.*\n.*loss=nn\.CrossEntropyLoss\(\)"),
         ({"loss": nn.MSELoss()}, BatchError, "without a batch="),
-        ({"batch": torch.ones(2), "loss": nn.MSELoss()}, BatchError, "batch= got a Tensor, and needs a pair"),
+        ({"batch": torch.ones(2), "loss": nn.MSELoss()}, BatchError, "batch= got a Tensor, but needs a pair"),
         ({"batch": (1, 2, 3), "loss": nn.MSELoss()}, BatchError, "a tuple of 3"),
         ({"batch": (1, 2), "loss": nn.MSELoss}, BatchError, r"the class MSELoss itself.*\n.*nn\.MSELoss\(\)"),
         ({"batch": (1, 2), "loss": "mse"}, BatchError, "loss= got a str"),
@@ -786,7 +786,7 @@ def test_zero_weights_of_one_class_are_mended_together():
     assert modlab.diagnose(model).findings == ()
     found = notes(model)["blocks", "all zero"]
     assert found.subject == "3 weights of Linear (blocks.*.fc)"
-    exec(found.advice.removeprefix("If it is not meant: "), {"model": model})
+    exec(found.advice.removeprefix("If this is not intended: "), {"model": model})
     assert not any(kind == "all zero" for _, kind in notes(model))
 
 
@@ -850,7 +850,7 @@ def test_eval_mode_with_an_optimizer_is_a_note():
     model.eval()
     assert ("", "in evaluation mode") not in notes(model)
     found = notes(model, sgd(model))["", "in evaluation mode"]
-    assert "Dropout and BatchNorm1d act as in use" in found.what and found.fix.startswith("model.train()")
+    assert "Dropout and BatchNorm1d act as in inference" in found.what and found.fix.startswith("model.train()")
     assert ("", "in evaluation mode") not in notes(net().eval(), sgd(net()))
 
 
@@ -860,7 +860,7 @@ def test_memory_that_was_never_filled_is_to_be_initialised():
         model[0].weight.fill_(float("nan"))
         model[0].bias.zero_()
     (found,) = [one for one in modlab.diagnose(model).findings if one.kind == "not finite"]
-    said = "If it was just made by skip_init or to_empty, initialise it: model[0].reset_parameters(). If it was trained:"
+    said = "If it was just made by skip_init or to_empty, initialize it: model[0].reset_parameters(). If it was trained:"
     assert found.advice == said and found.fix.startswith("model.load_state_dict(last_good)")
     exec("model[0].reset_parameters()", {"model": model})
     assert not [one for one in modlab.diagnose(model).findings if one.kind == "not finite"]

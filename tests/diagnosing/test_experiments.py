@@ -78,8 +78,8 @@ def test_unused_and_detached_parts_get_no_gradient():
     found = the(result, "gradients")
     assert (found.outcome, found.path, found.places) == ("unclear", "aux", ("aux.weight", "aux.bias"))
     assert found.what == "aux (2 parameters) gets no gradient"
-    assert found.reason.startswith("aux.weight: not called: aux did not run. Meant for what only some batches use")
-    assert (found.fix, found.advice) == ("", "Call it in forward, or leave it away.")
+    assert found.reason.startswith("aux.weight: not called: aux did not run. Intended for parts that only some batches use")
+    assert (found.fix, found.advice) == ("", "Call it in forward, or remove it.")
     found = the(diagnosed(making(lambda self, x: self.head(self.fc(x).tanh().detach()))), "gradients")
     assert (found.outcome, found.path) == ("failed", "fc")
     assert "left the graph in Tensor.detach at " in found.reason and f"{HERE}:" in found.reason
@@ -96,7 +96,7 @@ def test_what_gets_no_gradient_is_what_backward_leaves_without_one():
 def test_zero_and_broken_gradients():
     model = making(lambda self, x: self.head(F.relu(self.fc(x) - 100)))
     found = the(diagnosed(model), "gradients")
-    assert found.outcome == "unclear" and found.what == "fc (2 parameters) and head.weight get a gradient that is zero throughout"
+    assert found.outcome == "unclear" and found.what == "fc (2 parameters) and head.weight get a gradient that is zero everywhere"
     found = the(diagnosed(making(lambda self, x: self.head((self.fc(x) * 0).sqrt()))), "gradients")
     assert found.outcome == "failed" and "NaN" in found.what
 
@@ -219,7 +219,7 @@ def test_nan_of_the_batch_is_not_the_models():
     x, y = batch()
     x[0, 0] = float("nan")
     (found,) = diagnosed(making(Model.forward), x, y).findings
-    assert "the batch has NaN in it already" in found.what
+    assert "the batch already contains NaN" in found.what
 
 
 def test_nan_that_comes_with_training_is_named():
@@ -253,7 +253,7 @@ def test_nan_that_comes_with_training_is_named():
 def test_leaks_are_found(forward):
     found = the(diagnosed(making(forward)), "leak")
     assert found.outcome == "unclear" and found.what.startswith("in eval mode output") and not found.fix, "a graph or a set is meant to"
-    assert found.what.endswith("from the forward of the model itself on") and "Meant where" in found.reason
+    assert found.what.endswith("from the forward of the model itself on") and "Intended if" in found.reason
     i, j = (int(word) for word in found.what.replace(",", "").split() if word.isdecimal())
     x = batch()[0].requires_grad_()
     making(forward)(x)[i].sin().sum().backward()
@@ -336,7 +336,7 @@ def test_what_is_meant_to_mix_is_not_broken(make, more):
     target = torch.arange(6) if make is Contrast else y
     result = modlab.diagnose(make(), batch=((x,) if more is None else (x, more), target), loss=CROSS)
     found = the(result, "leak")
-    assert found.outcome == "unclear" and result.verdict == "fine" and "to be looked at: " in result.headline
+    assert found.outcome == "unclear" and result.verdict == "fine" and "worth a look: " in result.headline
     assert found.path == ("mix" if make is Pooled else "") and not found.fix
 
 
@@ -350,7 +350,7 @@ def test_looking_for_leaks_leaves_no_hook_behind():
 
 def test_one_sample_or_equal_ones_cannot_tell():
     x, y = batch(1)
-    assert the(diagnosed(making(Model.forward), x, y), "leak").what == "it takes a batch of two samples or more"
+    assert the(diagnosed(making(Model.forward), x, y), "leak").what == "it needs a batch of at least two samples"
     same = torch.ones(4, 3, dtype=torch.long)
     assert the(modlab.diagnose(Tokens(False), batch=(same, torch.zeros(4, dtype=torch.long)), loss=CROSS), "leak").outcome == "not run"
 
@@ -376,13 +376,13 @@ def dead():
 @pytest.mark.parametrize(
     ("make", "outcome", "path", "what"),
     [
-        (lambda: nn.Sequential(Model(), Blind()), "failed", "1", "what 1 (Blind) gives does not depend on what it takes"),
-        (lambda: nn.Sequential(nn.Linear(4, 4), Blind(), Model()), "failed", "1", "what 1 (Blind) gives does not depend on what it takes"),
+        (lambda: nn.Sequential(Model(), Blind()), "failed", "1", "the output of 1 (Blind) does not depend on its input"),
+        (lambda: nn.Sequential(nn.Linear(4, 4), Blind(), Model()), "failed", "1", "the output of 1 (Blind) does not depend on its input"),
         (lambda: making(lambda self, x: self.head.bias.expand(len(x), 3) * 1), "failed", "", "the output does not depend on the input"),
         (lambda: making(lambda self, x: torch.zeros(len(x), 3) + self.fc.bias.sum()), "failed", "", "does not depend on the input"),
         (zero_head, "passed", "", "with these it depends on no input of this batch"),
         (dead, "unclear", "", "in this batch no output depends on its input"),
-        (lambda: making(lambda self, x: self.head(self.fc(x.sign()))), "passed", "", "depends on its own input alone"),
+        (lambda: making(lambda self, x: self.head(self.fc(x.sign()))), "passed", "", "depends only on its own input"),
     ],
     ids=["product", "inside", "bias", "constant", "zero head", "dead", "sign"],
 )
@@ -423,9 +423,9 @@ def test_forms_of_cross_entropy(loss):
 
 def test_first_losses_that_are_wrong():
     found = the(diagnosed(making(lambda self, x: 100 * Model.forward(self, x))), "first loss")
-    assert found.outcome == "unclear" and "a guess has 1.1 for 3 classes" in found.what and not found.fix
+    assert found.outcome == "unclear" and "a guess gives 1.1 for 3 classes" in found.what and not found.fix
     found = the(diagnosed(making(lambda self, x: Model.forward(self, x).softmax(1))), "first loss")
-    assert found.outcome == "failed" and "probabilities already" in found.what
+    assert found.outcome == "failed" and "already probabilities" in found.what
     found = the(diagnosed(making(Model.forward), loss=nn.NLLLoss()), "first loss")
     assert found.outcome == "failed" and "log-probabilities" in found.what
     good = making(lambda self, x: Model.forward(self, x).log_softmax(1))
@@ -509,15 +509,15 @@ SDPA = "F.scaled_dot_product_attention(q, k, v, dropout_p=p if self.training els
 DROP2 = "F.dropout2d(x, p, training=self.training)"
 UNEQUAL = {  # model, path, what, reason, fix, advice
     "counter": (lambda: Counts(calls=1), "calls", "calls moves in eval mode too", "", "", ""),
-    "randn": (forward_with(lambda self, x: x + torch.randn(3)), "", "forward of Case, with randn", "Meant, if", "", ""),
-    "python": (forward_with(lambda self, x: x * random.random()), "", "from Python's random", "Meant, if", "", ""),
-    "outside": (forward_with(lambda self, x: x + torch.rand(3, generator=OUTSIDE)), "", "Case, with rand", "Meant, if", "", ""),
-    "ticks": (lambda: making(ticking), "", "the forward of Case gives something else for the same input", "a counter", "", ""),
+    "randn": (forward_with(lambda self, x: x + torch.randn(3)), "", "forward of Case, with randn", "Fine if the model", "", ""),
+    "python": (forward_with(lambda self, x: x * random.random()), "", "from Python's random", "Fine if the model", "", ""),
+    "outside": (forward_with(lambda self, x: x + torch.rand(3, generator=OUTSIDE)), "", "Case, with rand", "Fine if the model", "", ""),
+    "ticks": (lambda: making(ticking), "", "the forward of Case gives different outputs for the same input", "a counter", "", ""),
     "hidden": (
         lambda: making(lambda self, x: self.head(self.fc(self.parts[0](x))), parts=[nn.Dropout()]),
         "",
         "by a Dropout that is not registered",
-        "eval() reaches registered modules alone",
+        "eval() reaches only registered modules",
         "",
         "Register the Dropout",
     ),
@@ -527,7 +527,7 @@ UNEQUAL = {  # model, path, what, reason, fix, advice
         lambda: hooked(Model()),
         "fc",
         "by the forward hook hooked.<locals>.<lambda>",
-        "a hook has to ask for it",
+        "a hook must check it",
         "",
         "module.training",
     ),
@@ -542,7 +542,7 @@ def test_the_fix_is_that_of_the_cause(name):
     before, state = identity.everything(model), OUTSIDE.get_state()
     found = the(diagnosed(model), "repeat")
     assert identity.everything(model) == before and torch.equal(OUTSIDE.get_state(), state)
-    assert (found.outcome, found.path, found.fix) == ("unclear" if reason.startswith("Meant") else "failed", path, fix)
+    assert (found.outcome, found.path, found.fix) == ("unclear" if reason.startswith("Fine") else "failed", path, fix)
     assert found.what.startswith("two passes in eval mode differ") and what in found.what
     assert reason in found.reason and advice in found.advice and bool(advice) is bool(found.advice)
 
@@ -594,7 +594,7 @@ def test_what_moves_in_training_and_is_not_saved_does_not_come_back(how):
     if how == "saved":
         assert found.outcome == "passed"
     elif how == "list":  # that it differs is certain, and not by what
-        assert found.outcome == "failed" and "not all in it" in found.what and not found.path
+        assert found.outcome == "failed" and "is not in it, or not loaded from it" in found.what and not found.path
     else:
         assert (found.outcome, found.path, found.places) == ("failed", "mean", ())
         assert found.what == "a copy that loads the state_dict differs: mean moves in training, and is not in it"
@@ -616,7 +616,7 @@ def test_a_state_dict_that_forgets():
 
     model = making(Model.forward, head=Forgetful(8, 3))
     found = the(diagnosed(model), "round trip")
-    assert found.outcome == "failed" and "not all in it" in found.what
+    assert found.outcome == "failed" and "is not in it, or not loaded from it" in found.what
 
 
 def test_a_model_that_cannot_be_copied():
@@ -701,7 +701,7 @@ def test_a_forward_that_fails_is_one_finding_with_one_line():
 def test_a_loss_that_fails_or_gives_no_number():
     assert [one.kind for one in diagnosed(making(Model.forward), target=torch.zeros(2)).findings] == ["loss fails"]
     (found,) = diagnosed(making(Model.forward), loss=nn.CrossEntropyLoss(reduction="none")).findings
-    assert "gives a tensor of shape (6,), and needs to give one number" in found.what
+    assert "gives a tensor of shape (6,), but must give one number" in found.what
 
 
 def test_a_batch_of_one_and_batch_norm():
@@ -889,7 +889,7 @@ def test_sequences_of_lengths_are_no_failure(in_order):
     torch.manual_seed(0)
     x, lengths, y = torch.randint(1, 20, (3, 5)), torch.tensor([5, 4, 3]), torch.randint(0, 4, (3, 5))
     found = diagnosed(Tagger(in_order), (x, lengths), y, lambda output, target: F.cross_entropy(output.flatten(0, 1), target.flatten()))
-    assert found.verdict == "fine" and outcomes(found)["leak"] == "not run" and "another's place" in the(found, "leak").what
+    assert found.verdict == "fine" and outcomes(found)["leak"] == "not run" and "in place of another's" in the(found, "leak").what
 
 
 def test_a_model_that_checkpoints_with_reentrance_is_healthy():
@@ -914,7 +914,7 @@ def test_a_model_that_samples_may_mean_it():
 
     found = diagnosed(making(forward))
     assert found.verdict == "fine" and outcomes(found)["repeat"] == "unclear" and outcomes(found)["round trip"] == "not run"
-    assert "with randn_like" in the(found, "repeat").what and "Meant, if the model samples" in the(found, "repeat").reason
+    assert "with randn_like" in the(found, "repeat").what and "Fine if the model is meant to sample" in the(found, "repeat").reason
 
 
 def test_chance_of_pythons_is_no_leak():

@@ -30,7 +30,7 @@ RECOMPUTED = {
     "another shape": (
         FICKLE.replace("BODY", "(x if self.n == 1 else x[:2]).sin()"),
         "net.1 (Block), which checkpoint ran again in backward, did not give the same: tensor 2 of those saved was "
-        "(3, 4) float32 on cpu, and is (2, 4) float32 on cpu now.",
+        "(3, 4) float32 on cpu, but is now (2, 4) float32 on cpu.",
         ["y = net[1](h)"],
     ),
     "another dtype": (
@@ -52,12 +52,12 @@ RECOMPUTED = {
     "a gradient of its own": (
         CHECKPOINT + "fc, x = nn.Linear(4, 4), torch.randn(2, 4, requires_grad=True)\n"
         "y = checkpoint(fc, x, use_reentrant=True)\ntorch.autograd.grad(y.sum(), x)",
-        "checkpoint with use_reentrant=True goes together with loss.backward() alone.",
+        "checkpoint with use_reentrant=True works only with loss.backward().",
         ["y = checkpoint(fc, x, use_reentrant=False)"],
     ),
     "named arguments": (
         CHECKPOINT + "fc, x = nn.Linear(4, 4), torch.randn(2, 4, requires_grad=True)\ny = checkpoint(fc, input=x, use_reentrant=True)",
-        "checkpoint with use_reentrant=True hands no named arguments on",
+        "checkpoint with use_reentrant=True does not pass on named arguments",
         ["y = checkpoint(fc, input=x, use_reentrant=False)"],
     ),
     "no gradient": (
@@ -160,51 +160,51 @@ EXPORT = "ep = torch.export.export(M(), (x,), dynamic_shapes=({0: batch},))"
 EXPORTED = {
     "a branch": (
         M.replace("BODY", "if x.sum() > 0: return x\n        return -x") + "ep = torch.export.export(M(), (x,))",
-        "torch.export cannot take a way that depends on the values of a tensor",
+        "torch.export cannot take a branch that depends on the values of a tensor",
         [],
         "if x.sum() > 0: return x",
     ),
     "a size of values": (
         M.replace("BODY", "n = x.sum().int().item()\n        return x if n > 3 else -x") + "ep = torch.export.export(M(), (x,))",
-        "torch.export cannot take a way that depends on the values of a tensor (u0 > 3, where u0, u1 … are such values).",
+        "torch.export cannot take a branch that depends on the values of a tensor (u0 > 3, where u0, u1 … are such values).",
         [],
         "return x if n > 3 else -x",
     ),
     "fixed by the code": (
         M.replace("BODY", "return x + 1 if x.shape[0] == 2 else x") + 'batch = torch.export.Dim("batch")\n' + EXPORT,
-        "batch is said to vary, and the model works with 2 alone there.",
+        "batch is declared dynamic, but the model works only with 2 there.",
         ["ep = torch.export.export(M(), (x,))"],
     ),
     "fixed by a layer": (
         NET + "w = torch.export.Dim('w')\nep = torch.export.export(net, (x,), dynamic_shapes=({1: w},))",
-        "w is said to vary, and the model works with 4 alone there.",
+        "w is declared dynamic, but the model works only with 4 there.",
         ["ep = torch.export.export(net, (x,))"],
     ),
     "a range": (
         M.replace("BODY", "return x + 1 if x.shape[0] < 10 else x") + 'batch = torch.export.Dim("batch", max=20)\n' + EXPORT,
-        "dynamic_shapes says of batch what the model does not bear out.",
+        "dynamic_shapes claims something about batch that does not hold for the model.",
         ["batch = torch.export.Dim('batch', max=9)"],
     ),
     "a multiple": (
         M.replace("BODY", "return x.view(-1, 2, 4)") + 'batch = torch.export.Dim("batch")\n'
         "ep = torch.export.export(M(), (torch.zeros(6, 4),), dynamic_shapes=({0: batch},))",
-        "dynamic_shapes says of batch what the model does not bear out.",
+        "dynamic_shapes claims something about batch that does not hold for the model.",
         ["_batch = torch.export.Dim('_batch', min=1)\nbatch = 2*_batch"],
     ),
     "equal ones": (
         M.replace("self, x", "self, x, y").replace("BODY", "return x + y") + "a = torch.export.Dim('a')\nb = torch.export.Dim('b')\n"
         "ep = torch.export.export(M(), (torch.zeros(3), torch.zeros(3)), dynamic_shapes=({0: a}, {0: b}))",
-        "dynamic_shapes says of b what the model does not bear out.",
+        "dynamic_shapes claims something about b that does not hold for the model.",
         ["b = a"],
     ),
     "a name": (
         NET + "ep = torch.export.export(net, (x,), dynamic_shapes={'x': {0: torch.export.Dim('b')}})",
-        "dynamic_shapes names x, and forward takes input.",
+        "dynamic_shapes names x, but forward takes input.",
         ["ep = torch.export.export(net, (x,), dynamic_shapes={'input': {0: torch.export.Dim('b')}})"],
     ),
     "too many": (
         NET + "ep = torch.export.export(net, (x,), dynamic_shapes=({0: torch.export.Dim('b')}, None))",
-        "dynamic_shapes does not have the form of the example inputs.",
+        "dynamic_shapes does not have the structure of the example inputs.",
         [],
     ),
     "no tuple": (
@@ -212,7 +212,7 @@ EXPORTED = {
         "torch.export.export needs the example inputs as a tuple",
         ["ep = torch.export.export(net, (x,))"],
     ),
-    "called": (NET + "ep = torch.export.export(net, (x,))\ny = ep(x)", "An ExportedProgram is no function", ["y = ep.module()(x)"]),
+    "called": (NET + "ep = torch.export.export(net, (x,))\ny = ep(x)", "An ExportedProgram cannot be called", ["y = ep.module()(x)"]),
     "another size": (
         NET + "ep = torch.export.export(net, (x,))\ny = ep.module()(torch.zeros(3, 4))",
         "The exported model takes 2 in dimension 0 of input, and got 3.",
@@ -225,7 +225,7 @@ EXPORTED = {
         [],
     ),
     "a mode": (NET + "m = torch.export.export(net, (x,)).module()\nm.eval()", "An exported model has no eval()", []),
-    "no module": (NET + "ep = torch.export.export(lambda x: x, (x,))", "torch.export.export takes an nn.Module, and got a function.", []),
+    "no module": (NET + "ep = torch.export.export(lambda x: x, (x,))", "torch.export.export takes an nn.Module, but got a function.", []),
 }
 
 

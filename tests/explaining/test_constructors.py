@@ -45,7 +45,7 @@ def runs(text, result, old):
 def test_a_change_of_the_model_does_not_reach_a_plain_list():
     text = NET + "    net = Net().double()\n    net(torch.zeros(2, 4).double())"
     result = explained(text)
-    assert result.headline.startswith("layers[0] got float64 and has float32 weights.")
+    assert result.headline.startswith("layers[0] got float64, but has float32 weights.")
     assert "layers (list of 2 Linear), which PyTorch does not see" in result.headline
     assert codes(result) == ["self.layers = nn.ModuleList(self.layers)"]
     runs(text.replace("nn.Linear(4, 4)]", "nn.Linear(4, 4)]\n            pass"), result, "pass")
@@ -77,7 +77,7 @@ def test_a_plain_tensor_stays_behind_too():
     net(torch.zeros(2, 4).double())
     """
     result = explained(text)
-    assert "self.scale is no buffer" in result.headline
+    assert "self.scale is not a buffer" in result.headline
     runs(text, result, "pass")
 
 
@@ -90,7 +90,7 @@ def test_a_plain_tensor_stays_behind_too():
         ('nn.ModuleDict({"training": nn.ReLU()})', "'training' already", "nn.ModuleDict({'training_': nn.ReLU()})"),
         ('nn.ModuleDict({"pop": nn.ReLU()})', "'pop' already", "nn.ModuleDict({'pop_': nn.ReLU()})"),
         ('nn.ModuleDict({"a.b": nn.ReLU()})', "cannot hold a dot: 'a.b'", "nn.ModuleDict({'a_b': nn.ReLU()})"),
-        ("nn.ModuleDict({3: nn.ReLU()})", "is a text, and this one is of type int", "nn.ModuleDict({'3': nn.ReLU()})"),
+        ("nn.ModuleDict({3: nn.ReLU()})", "must be a string, but this one has type int", "nn.ModuleDict({'3': nn.ReLU()})"),
         ('nn.Module().add_module("x.y", nn.ReLU())', "cannot hold a dot: 'x.y'", "nn.Module().add_module('x_y', nn.ReLU())"),
         ('nn.ParameterDict({"a.b": torch.ones(1)})', "cannot hold a dot: 'a.b'", "nn.ParameterDict({'a_b': torch.ones(1)})"),
     ],
@@ -122,7 +122,7 @@ def test_what_was_assigned_before_is_registered_at_once(call):
 
 def test_a_name_of_another_kind_is_no_plain_attribute():
     result = explained("net = nn.Linear(2, 2)\nnet.register_buffer('weight', torch.ones(1))")
-    assert "It is a parameter already." in result.headline and codes(result) == ["net.register_buffer('weight_', torch.ones(1))"]
+    assert "It is already a parameter." in result.headline and codes(result) == ["net.register_buffer('weight_', torch.ones(1))"]
 
 
 # ---- super().__init__(), too late
@@ -225,7 +225,7 @@ def hooked(*lines):
 )
 def test_the_hook_is_that_of_the_module_whose_output_it_is(lines, whose):
     result = hooked(*lines)
-    assert f"that is the output of {whose} with its full backward hook" in result.headline
+    assert f"which is the output of {whose} with its full backward hook" in result.headline
     assert [fact for fact in result.record.facts if fact[1] == "full backward hook"] == [(f"{whose} (Linear)", "full backward hook")]
 
 
@@ -238,7 +238,7 @@ def test_the_hook_is_that_of_the_module_whose_output_it_is(lines, whose):
 )
 def test_where_the_code_does_not_show_it_no_module_is_named(lines):
     result = hooked(*lines)
-    assert "a full backward hook has made that a view" in result.headline
+    assert "a full backward hook has turned into a view" in result.headline
     assert not any("hook" in value for _, value in result.record.facts)
 
 
@@ -250,7 +250,7 @@ def test_a_hook_on_the_module_that_changes_its_input():
     net(torch.zeros(2, 4))
     """
     result = explained(text)
-    assert "1 (ReLU) changes its input in place, and its own full backward hook has made that a view." in result.headline
+    assert "1 (ReLU) changes its input in place, which its own full backward hook has turned into a view." in result.headline
 
 
 def test_outside_of_any_module():
@@ -263,7 +263,7 @@ def test_outside_of_any_module():
     y.mul_(2)
     """
     result = explained(text)
-    assert "that is the output of net with" in result.headline.replace("Linear", "net")
+    assert "which is the output of net with" in result.headline.replace("Linear", "net")
     assert len(result.record.facts) == 1
 
 
@@ -299,11 +299,11 @@ _NET = "net = nn.Linear(2, 2)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\n
         ("torch.optim.Adam(net.parameters(), -0.001)", "torch.optim.Adam got lr=-0.001"),
         ("torch.optim.SGD(net.parameters(), lr=0.1, momentum=-0.5)", "got momentum=-0.5, which cannot be negative."),
         ("torch.optim.AdamW(net.parameters(), weight_decay=-1)", "got weight_decay=-1, which cannot be negative."),
-        ("torch.optim.lr_scheduler.StepLR(net, 10)", "torch.optim.lr_scheduler.StepLR takes an optimizer, and got net, a model."),
+        ("torch.optim.lr_scheduler.StepLR(net, 10)", "torch.optim.lr_scheduler.StepLR takes an optimizer, but got net, a model."),
         ("s = torch.optim.lr_scheduler.StepLR(net.parameters(), step_size=10)", "got net.parameters(), a generator."),
         ("net.to('gpu')", "PyTorch has no device called 'gpu'."),
         ("x = torch.zeros(2, device='CPU')", "PyTorch has no device called 'CPU'."),
-        ("torch.device('cpu:x')", "'cpu:x' is no device: a number stands behind the colon."),
+        ("torch.device('cpu:x')", "'cpu:x' is not a device: a number must follow the colon."),
     ],
 )
 def test_what_is_made_with_something_wrong(line, said):
@@ -331,7 +331,7 @@ def test_of_two_optimizers_none_is_taken():
 )
 def test_a_method_that_was_assigned_over(lines, place):
     result = explained("\n".join(lines))
-    assert result.headline.startswith(f"{place}.train is False, and no method any more.")
+    assert result.headline.startswith(f"{place}.train is False, no longer a method.")
     assert codes(result) == [f"del {place}.train"]
     Program("\n".join([*lines[:2], *codes(result), lines[2]])).run()
 

@@ -63,7 +63,7 @@ CASES = {
     "nothing to train": (
         "from torch.nn.parallel import DistributedDataParallel as DDP\nnet = DDP(nn.ReLU())",
         True,
-        "DistributedDataParallel got a model without a parameter that is trained",
+        "DistributedDataParallel got a model without trained parameters",
         "net = DDP(nn.ReLU())",
         ["net = nn.ReLU()"],
     ),
@@ -77,7 +77,7 @@ CASES = {
     "no environment": (
         "import torch.distributed as dist\ndist.init_process_group('gloo')",
         False,
-        "init_process_group looks for its rank and its partners in the environment, and RANK is not set.",
+        "init_process_group looks for its rank and its partners in the environment, but RANK is not set.",
         "dist.init_process_group('gloo')",
         None,
     ),
@@ -91,7 +91,7 @@ CASES = {
     "a whole state_dict": (
         WHOLE,
         True,
-        "weight is spread over processes, and the state_dict holds it as a whole.",
+        "weight is spread over processes, but the state_dict holds it whole.",
         "net.load_state_dict(state)",
         [
             "from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict\n"
@@ -213,4 +213,4 @@ def test_texts_are_not_offered_as_numbers():
     with pytest.raises(TypeError) as caught:
         torch.nn.functional.cross_entropy(torch.ones(2, 3), ["a", "b"])
     told = modlab.explain(caught.value)
-    assert "Its members are texts" in str(told) and not any(fix.code for fix in told.fixes)
+    assert "Its members are strings" in str(told) and not any(fix.code for fix in told.fixes)

@@ -50,7 +50,7 @@ DAYS = {
         fc(out)
     """,
         "argument",
-        "Linear got a PackedSequence where a tensor belongs (input of linear).",
+        "Linear got a PackedSequence instead of a tensor (input of linear).",
         ["out, lengths = nn.utils.rnn.pad_packed_sequence(out, batch_first=True)"],
     ),
     "one sample of a generator": (
@@ -65,7 +65,7 @@ DAYS = {
         g(torch.randn(8, 100))
     """,
         "convolution",
-        "main.0 got 2 dimensions and needs 4: (batch, channels, height, width).",
+        "main.0 got 2 dimensions, but needs 4: (batch, channels, height, width).",
         ["z = z[..., None, None]"],
     ),
     "scores as probabilities": (
@@ -102,7 +102,7 @@ DAYS = {
         hot = F.one_hot(y, 4)
     """,
         "embedding",
-        "one_hot got class 5 and has too few columns.",
+        "one_hot got class 5 but has too few columns.",
         ["hot = F.one_hot(y, 6)"],
     ),
     "one layer in half": (
@@ -112,7 +112,7 @@ DAYS = {
         model(torch.randn(2, 4))
     """,
         "dtype",
-        "2 (Linear) got float32 and has bfloat16 weights.",
+        "2 (Linear) got float32, but has bfloat16 weights.",
         ["model.float()", "with torch.autocast('cpu'):\n    y = model(torch.randn(2, 4))"],
     ),
     "one picture": (
@@ -122,7 +122,7 @@ DAYS = {
         net(img)
     """,
         "norm",
-        "1 (BatchNorm2d) got 3 dimensions and needs 4.",
+        "1 (BatchNorm2d) got 3 dimensions, but needs 4.",
         ["img = img.unsqueeze(0)"],
     ),
     "a layer in a list, on meta": (
@@ -137,7 +137,7 @@ DAYS = {
         net(torch.randn(2, 4, device="meta"))
     """,
         "device",
-        "layers[0] got a tensor on the meta device, and has its weights on cpu.",
+        "layers[0] got a tensor on the meta device, but has its weights on cpu.",
         ["self.layers = nn.ModuleList(self.layers)"],
     ),
     "a mask turned": (
@@ -147,7 +147,7 @@ DAYS = {
         enc(torch.randn(2, 5, 16), src_key_padding_mask=pad)
     """,
         "attention",
-        "layers.0.self_attn got a key_padding_mask with 5 in dimension 0, and needs 2.",
+        "layers.0.self_attn got a key_padding_mask with 5 in dimension 0, but needs 2.",
         ["pad = pad.T"],
     ),
     "a function of long ago": (
@@ -160,7 +160,7 @@ DAYS = {
         y = Square()(torch.ones(3))
     """,
         "gradient",
-        "A torch.autograd.Function is not made and called any more: its methods are static, and .apply calls it.",
+        "A torch.autograd.Function is no longer created and called: its methods are static, and .apply calls it.",
         ["y = Square.apply(torch.ones(3))"],
     ),
     "too few gradients": (
@@ -175,7 +175,7 @@ DAYS = {
         Scale.apply(torch.ones(3, requires_grad=True), 2.0).sum().backward()
     """,
         "gradient",
-        "Scale.backward returned 1 gradient, and forward takes 2 arguments.",
+        "Scale.backward returned 1 gradient, but forward takes 2 arguments.",
         [""],
     ),
     "a gradient of another shape": (
@@ -199,7 +199,7 @@ DAYS = {
         total = torch.cat(losses)
     """,
         "join",
-        "cat got single numbers, and joins along a dimension that there is.",
+        "cat got single numbers, but joins along an existing dimension.",
         ["total = torch.stack(losses)"],
     ),
     "rows of two lengths": (
@@ -226,7 +226,7 @@ DAYS = {
         y = x.expand(4, 3)
     """,
         "broadcast",
-        "x has 3 dimensions, and expand names 2.",
+        "x has 3 dimensions, but expand names 2.",
         [""],
     ),
     "a mask for the columns": (
@@ -235,7 +235,7 @@ DAYS = {
         y = x[mask]
     """,
         "index",
-        "mask is a mask of (3,), and x is (4, 3).",
+        "mask is a mask of (3,), but x is (4, 3).",
         ["y = x[:, mask]"],
     ),
     "a mask for nothing": (
@@ -244,7 +244,7 @@ DAYS = {
         y = x[mask]
     """,
         "index",
-        "mask is a mask of (7,), and x is (4, 3).",
+        "mask is a mask of (7,), but x is (4, 3).",
         [""],
     ),
     "fractions as places": (
@@ -253,7 +253,7 @@ DAYS = {
         y = x[idx]
     """,
         "index",
-        "idx is float32, and chooses from x.",
+        "idx is float32, but indexes x.",
         ["y = x[idx.long()]"],
     ),
     "too many places": (
@@ -280,7 +280,7 @@ DAYS = {
         hot = torch.zeros(3, 4).scatter_(1, y.unsqueeze(1), 1.0)
     """,
         "index",
-        "The tensor has 4 in dimension 1, and 5 was asked for.",
+        "The tensor has 4 in dimension 1, but 5 was asked for.",
         ["print(y.unsqueeze(1).min(), y.unsqueeze(1).max())"],
     ),
     "a condition outside of functions": (
@@ -290,7 +290,7 @@ DAYS = {
             print("yes")
     """,
         "several numbers",
-        "x > 0 is a tensor of several truth values, and one is needed.",
+        "x > 0 is a tensor of several booleans, but one is needed.",
         ["(x > 0).any()", "(x > 0).all()", ""],
     ),
     "parts": (
@@ -299,7 +299,7 @@ DAYS = {
         a, b = x.split(4, dim=1)
     """,
         "unpacking",
-        "x.split(4, dim=1) does not give 2 parts, and 2 names are to take them: a, b.",
+        "x.split(4, dim=1) does not give 2 parts for the 2 names: a, b.",
         ["print(len(x.split(4, dim=1)))"],
     ),
     "a flag of what is computed": (
@@ -330,7 +330,7 @@ DAYS = {
         next(iter(torch.utils.data.DataLoader(DS(), batch_size=2)))
     """,
         "batch",
-        "The DataLoader cannot make a batch: the dataset gives None.",
+        "The DataLoader cannot make a batch: the dataset returns None.",
         ["DataLoader(..., collate_fn=list)"],
     ),
     "two losses": (
@@ -457,9 +457,9 @@ FULL = {
     "itself": (lambda: Again()(torch.ones(2)), "Again.forward calls itself until Python's stack is full."),
     "by methods": (lambda: Round()(torch.ones(2)), ", and so on to itself, until Python's stack is full."),
     "an attribute": (lambda: Asking().foo, "Asking.__getattr__ calls itself until Python's stack is full."),
-    "a parent": (lambda: Parent().train(), "Child.parent is the Parent that it is inside of, so .train goes round until"),
-    "a parent, shown": (lambda: repr(Parent()), "so .__repr__ goes round until Python's stack is full."),
-    "deep": (lambda: nested(600)(torch.ones(2, 4)), "The modules are nested too deep for Python's stack, which has room for"),
+    "a parent": (lambda: Parent().train(), "Child.parent is the Parent that contains it, so .train loops until"),
+    "a parent, shown": (lambda: repr(Parent()), "so .__repr__ loops until Python's stack is full."),
+    "deep": (lambda: nested(600)(torch.ones(2, 4)), "The modules are nested too deeply for Python's stack, which has room for"),
 }
 
 
@@ -510,7 +510,7 @@ def test_a_model_as_deep_as_the_stack_allows_runs_under_a_trace_and_a_watch():
 
 def test_an_error_at_the_end_of_a_deep_model_has_its_two_ends():
     result = explained(lambda: nested(120, last=5)(torch.ones(2, 4)))
-    assert result.headline.startswith(".".join(["1"] * 120) + " got rows of 4 numbers and has weights for 5.")
+    assert result.headline.startswith(".".join(["1"] * 120) + " got rows of 4 numbers, but has weights for 5.")
     paths = [step.path for step in result.records if step.stopped]
     assert paths[0] == "" and paths[-1] == ".".join(["1"] * 120) and len(paths) == 18
     assert [step.note for step in result.records if step.note] == ["103 modules above it are not listed"]

@@ -50,7 +50,7 @@ def test_the_notes_first_error():
 def test_the_notes_second_error():
     dynamic_net = DynamicNet(3)
     result = explained(lambda: dynamic_net(torch.randn(5), "relu"))
-    assert result.headline == "linears.0 got 5 numbers and has weights for 4. DynamicNet stopped there: input (5,), weight (4, 4)."
+    assert result.headline == "linears.0 got 5 numbers, but has weights for 4. DynamicNet stopped there: input (5,), weight (4, 4)."
     assert [fix.code for fix in result.fixes] == ["dynamic_net(torch.randn(4), 'relu')", "self.linears[0] = MyLinear(5, 4)"]
     assert [step.path for step in result.records] == ["", "linears.0"]
     assert "(5) @ (4×4): inner sizes 5 ≠ 4" in str(result)
@@ -79,7 +79,7 @@ def test_the_ribbon_up_to_the_place():
     big = big_net()
     result = explained(lambda: big(torch.randn(5)))
     assert str(result).splitlines()[:8] == [
-        "net.l1 got 2 numbers and has weights for 3. BigNet stopped there: input (2,), weight (3, 1).",
+        "net.l1 got 2 numbers, but has weights for 3. BigNet stopped there: input (2,), weight (3, 1).",
         "path    module                                        what happened",
         "(root)  BigNet                                        (5,) → ✕ stopped inside",
         "l1      MyLinear                                      (5,) → (4,)",
@@ -360,33 +360,33 @@ CASES = {
     "linear": (
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(10, 3))(R(2, 3, 4)),
         "product",
-        "1 (Linear) got rows of 12 numbers and has weights for 10.",
+        "1 (Linear) got rows of 12 numbers, but has weights for 10.",
     ),
-    "flatten forgotten": (lambda: nn.Linear(12, 3)(R(2, 3, 4)), "product", "Linear got rows of 4 numbers and has weights for 12."),
+    "flatten forgotten": (lambda: nn.Linear(12, 3)(R(2, 3, 4)), "product", "Linear got rows of 4 numbers, but has weights for 12."),
     "matmul": (matmul, "product", "q @ k: the inner sizes 3 and 2 differ."),
     "matmul, batches": (lambda: R(2, 3, 4) @ R(2, 5, 6), "product", "R(2, 3, 4) @ R(2, 5, 6): the inner sizes 4 and 5 differ."),
     "matmul, on meta": (
         lambda: nn.Linear(4, 3, device="meta")(R(2, 5, device="meta")),
         "product",
-        "Linear got rows of 5 numbers and has weights for 4.",
+        "Linear got rows of 5 numbers, but has weights for 4.",
     ),
     "mv": (lambda: torch.mv(R(2, 3), R(2)), "product", "R(2, 3) @ R(2): the inner sizes 3 and 2 differ."),
     "einsum": (lambda: torch.einsum("bi,ij->bj", R(2, 3), R(4, 5)), "product", "einsum: i is 3 in one operand and 4"),
-    "lstm": (lambda: nn.LSTM(3, 2)(R(2, 1, 4)), "product", "LSTM got rows of 4 numbers and has weights for 3."),
+    "lstm": (lambda: nn.LSTM(3, 2)(R(2, 1, 4)), "product", "LSTM got rows of 4 numbers, but has weights for 3."),
     "attention": (lambda: nn.MultiheadAttention(8, 2)(*[R(3, 1, 6)] * 3), "product", "MultiheadAttention got rows of 6 numbers"),
     "lstm state": (lambda: nn.LSTM(3, 2)(R(2, 1, 3), (torch.zeros(1, 2, 2),) * 2), "product", "needs (1, 1, 2)."),
     "scripted": (lambda: script(nn.Sequential(nn.Linear(3, 3)), torch.ones(2, 5)), "product", "inner sizes 5 and 3 differ"),
-    "conv channels": (lambda: nn.Conv2d(3, 8, 3)(R(2, 1, 28, 28)), "convolution", "Conv2d got 1 channel and has weights for 3."),
-    "conv, channels last": (lambda: nn.Conv2d(3, 8, 3)(R(2, 28, 28, 3)), "convolution", "Conv2d got 28 channels and has weights for 3."),
-    "conv dimensions": (lambda: nn.Conv2d(3, 8, 3)(R(28, 28)), "convolution", "Conv2d got 2 dimensions and needs 4"),
+    "conv channels": (lambda: nn.Conv2d(3, 8, 3)(R(2, 1, 28, 28)), "convolution", "Conv2d got 1 channel, but has weights for 3."),
+    "conv, channels last": (lambda: nn.Conv2d(3, 8, 3)(R(2, 28, 28, 3)), "convolution", "Conv2d got 28 channels, but has weights for 3."),
+    "conv dimensions": (lambda: nn.Conv2d(3, 8, 3)(R(28, 28)), "convolution", "Conv2d got 2 dimensions, but needs 4"),
     "conv kernel": (lambda: nn.Conv2d(3, 8, 5)(R(1, 3, 4, 4)), "convolution", "Conv2d slides a kernel of 5×5 over 4×4: nothing is left."),
     "pool": (lambda: nn.MaxPool2d(4)(R(1, 3, 2, 2)), "convolution", "MaxPool2d got 2×2 with windows of 4×4: nothing is left."),
-    "padding": (lambda: nn.ReflectionPad2d(4)(R(1, 3, 2, 2)), "convolution", "ReflectionPad2d pads 4 on each side and got only 2."),
-    "batch norm": (lambda: nn.BatchNorm2d(3)(R(2, 4, 5, 5)), "norm", "BatchNorm2d got 4 channels and keeps statistics for 3."),
-    "batch norm dimensions": (lambda: nn.BatchNorm2d(3)(R(2, 3)), "norm", "BatchNorm2d got 2 dimensions and needs 4."),
+    "padding": (lambda: nn.ReflectionPad2d(4)(R(1, 3, 2, 2)), "convolution", "ReflectionPad2d pads 4 on each side, but got only 2."),
+    "batch norm": (lambda: nn.BatchNorm2d(3)(R(2, 4, 5, 5)), "norm", "BatchNorm2d got 4 channels, but keeps statistics for 3."),
+    "batch norm dimensions": (lambda: nn.BatchNorm2d(3)(R(2, 3)), "norm", "BatchNorm2d got 2 dimensions, but needs 4."),
     "batch of one": (lambda: nn.BatchNorm1d(3)(R(1, 3)), "norm", "BatchNorm1d got one value of each channel in training mode"),
-    "layer norm": (lambda: nn.LayerNorm(5)(R(2, 4)), "norm", "LayerNorm got a last size of 4 and has weights for 5."),
-    "group norm": (lambda: nn.GroupNorm(2, 4)(R(2, 6, 3)), "norm", "GroupNorm got 6 channels and has weights for 4."),
+    "layer norm": (lambda: nn.LayerNorm(5)(R(2, 4)), "norm", "LayerNorm got a last size of 4, but has weights for 5."),
+    "group norm": (lambda: nn.GroupNorm(2, 4)(R(2, 6, 3)), "norm", "GroupNorm got 6 channels, but has weights for 4."),
     "groups": (lambda: nn.GroupNorm(4, 4)(R(2, 6, 3)), "norm", "GroupNorm got 6 channels, which 4 groups cannot share evenly."),
     "cat": (cat, "join", "cat along dimension 1: b has 3 where a has 2."),
     "stack": (stack, "join", "stack: b is (2, 4) and the first is (2, 3)."),
@@ -396,10 +396,10 @@ CASES = {
     "expand": (lambda: R(2, 3).expand(2, 4), "broadcast", "expand cannot make 3 into 4 in dimension 1."),
     "view": (view, "view", "x has 30 numbers, which do not make 4×2."),
     "reshape": (lambda: R(2, 3, 5).reshape(-1, 4), "view", "R(2, 3, 5) has 30 numbers, which do not make ?×4."),
-    "not contiguous": (lambda: R(2, 3).t().view(6), "view", "is not contiguous, and view copies nothing."),
-    "index": (lambda: R(3)[5], "index", "has 3 in dimension 0, and 5 was asked for."),
-    "dimension": (lambda: nn.Softmax(dim=1)(R(3)), "index", "Softmax got 1 dimension, and dimension 1 was asked for."),
-    "class": (cross_entropy(torch.tensor([0, 1, 2, 3])), "loss", "The target holds class 3, and the model gives scores for 3 classes."),
+    "not contiguous": (lambda: R(2, 3).t().view(6), "view", "is not contiguous, and view cannot copy."),
+    "index": (lambda: R(3)[5], "index", "has 3 in dimension 0, but 5 was asked for."),
+    "dimension": (lambda: nn.Softmax(dim=1)(R(3)), "index", "Softmax got 1 dimension, but dimension 1 was asked for."),
+    "class": (cross_entropy(torch.tensor([0, 1, 2, 3])), "loss", "The target holds class 3, but the model gives scores for 3 classes."),
     "batch of targets": (cross_entropy(torch.tensor([0, 1, 2])), "loss", "The loss got 4 predictions for 3 targets."),
     "float targets": (cross_entropy(torch.tensor([0.0, 1, 2, 1])), "loss", "The target holds class numbers of dtype float32"),
     "column of targets": (cross_entropy(torch.zeros(4, 1).long()), "loss", "The target is (4, 1) and should be (4,)"),
@@ -415,21 +415,21 @@ CASES = {
         "The predictions are (4, 1) and the targets (4,).",
     ),
     "binary targets": (lambda: nn.BCELoss()(torch.rand(4), torch.ones(4).long()), "loss", "The target is of dtype int64"),
-    "embedding": (lambda: nn.Embedding(10, 3)(torch.tensor([3, 10])), "embedding", "Embedding has 10 rows and was asked for index 10."),
+    "embedding": (lambda: nn.Embedding(10, 3)(torch.tensor([3, 10])), "embedding", "Embedding has 10 rows, but was asked for index 10."),
     "embedding, negative": (
         lambda: nn.Embedding(10, 3)(torch.tensor([3, -1])),
         "embedding",
-        "Embedding has 10 rows and was asked for index -1.",
+        "Embedding has 10 rows, but was asked for index -1.",
     ),
     "embedding, float": (lambda: nn.Embedding(10, 3)(torch.ones(2)), "embedding", "Embedding got numbers of dtype float"),
-    "double": (lambda: nn.Linear(3, 2)(R(2, 3).double()), "dtype", "Linear got float64 and has float32 weights."),
-    "long": (lambda: nn.Linear(3, 2)(torch.ones(2, 3).long()), "dtype", "Linear got int64 and has float32 weights."),
-    "half": (lambda: nn.Linear(3, 2).half()(R(2, 3)), "dtype", "Linear got float32 and has float16 weights."),
-    "the note's to(float64)": (lambda: Net().to(torch.float64)(R(4)), "dtype", "l0 got float32 and has float64 weights."),
-    "conv dtype": (lambda: nn.Conv2d(1, 1, 1)(R(1, 1, 2, 2).double()), "dtype", "Conv2d got float64 and has float32 weights."),
-    "norm dtype": (lambda: nn.LayerNorm(3)(torch.ones(2, 3).long()), "dtype", "LayerNorm got int64 and has float32 weights."),
+    "double": (lambda: nn.Linear(3, 2)(R(2, 3).double()), "dtype", "Linear got float64, but has float32 weights."),
+    "long": (lambda: nn.Linear(3, 2)(torch.ones(2, 3).long()), "dtype", "Linear got int64, but has float32 weights."),
+    "half": (lambda: nn.Linear(3, 2).half()(R(2, 3)), "dtype", "Linear got float32, but has float16 weights."),
+    "the note's to(float64)": (lambda: Net().to(torch.float64)(R(4)), "dtype", "l0 got float32, but has float64 weights."),
+    "conv dtype": (lambda: nn.Conv2d(1, 1, 1)(R(1, 1, 2, 2).double()), "dtype", "Conv2d got float64, but has float32 weights."),
+    "norm dtype": (lambda: nn.LayerNorm(3)(torch.ones(2, 3).long()), "dtype", "LayerNorm got int64, but has float32 weights."),
     "no kernel": (lambda: torch.softmax(torch.ones(3).long(), 0), "dtype", "softmax does not exist for int64."),
-    "mean of integers": (lambda: torch.ones(3).long().mean(), "dtype", "mean of int64 would be no whole number."),
+    "mean of integers": (lambda: torch.ones(3).long().mean(), "dtype", "mean of int64 would not be a whole number."),
     "integer parameter": (
         lambda: nn.Parameter(torch.ones(3).long()),
         "dtype",
@@ -439,9 +439,9 @@ CASES = {
     "meta input": (lambda: nn.Linear(3, 2)(R(2, 3, device="meta")), "device", "Linear got a tensor on the meta device"),
     "meta weights": (lambda: nn.Linear(3, 2, device="meta")(R(2, 3)), "device", "Linear is on the meta device"),
     "meta moved": (lambda: nn.Linear(3, 2, device="meta").to("cpu"), "meta", "Linear is on the meta device: there are no numbers to move."),
-    "meta item": (lambda: R(2, device="meta").sum().item(), "meta", "is on the meta device: it has no number to read."),
+    "meta item": (lambda: R(2, device="meta").sum().item(), "meta", "is on the meta device: it has no numbers to read."),
     "lazy": (lazy, "lazy", "net.weight is lazy: it has no shape before the first forward pass."),
-    "changed output": (changed_output, "in-place", "The output of sigmoid was changed in place, and backward needs what it was."),
+    "changed output": (changed_output, "in-place", "The output of sigmoid was changed in place, but backward needs its old values."),
     "changed parameter": (step_between, "in-place", "l1.weight was changed after the forward pass"),
     "in-place module": (
         lambda: nn.Sequential(nn.Sigmoid(), nn.ReLU(inplace=True))(R(3, requires_grad=True)).sum().backward(),
@@ -449,7 +449,7 @@ CASES = {
         "The output of sigmoid",
     ),
     "twice": (backward_twice, "backward twice", "backward ran a second time through the same graph, from loss"),
-    "a buffer with a graph": (mean_twice, "backward twice", "m.mean drags the graph of the last call along"),
+    "a buffer with a graph": (mean_twice, "backward twice", "m.mean carries the graph of the last call"),
     "no graph": (no_graph, "no gradient", "out has no graph: there is nothing to go back through."),
     "frozen": (frozen, "no gradient", "loss has no graph: there is nothing to go back through. All parameters of net are frozen."),
     "not a scalar": (
@@ -457,22 +457,22 @@ CASES = {
         "not a scalar",
         "backward starts from one number, and the loss has 3 numbers.",
     ),
-    "leaf": (leaf, "leaf", "w is trained, and is changed in place where gradients are recorded."),
+    "leaf": (leaf, "leaf", "w is trained, but is changed in place where gradients are recorded."),
     "numpy": (lambda: nn.Linear(3, 3)(R(3)).numpy(), "numpy", "is part of a graph, which NumPy cannot follow."),
     "backward hook, in place": (
         hooked_in_place,
         "backward hook",
-        "1 (ReLU) changes its input in place, and that is the output of 0 (Linear) with its full backward hook.",
+        "1 (ReLU) changes its input in place, which is the output of 0 (Linear) with its full backward hook.",
     ),
     "prefix": (
         lambda: prefixed("module."),
         "state_dict",
-        "Only the prefix 'module.' differs, in the state_dict: DataParallel or DistributedDataParallel put it there.",
+        "Only the prefix 'module.' differs, in the state_dict: DataParallel or DistributedDataParallel added it.",
     ),
     "compiled prefix": (
         lambda: prefixed("_orig_mod."),
         "state_dict",
-        "Only the prefix '_orig_mod.' differs, in the state_dict: torch.compile put it there.",
+        "Only the prefix '_orig_mod.' differs, in the state_dict: torch.compile added it.",
     ),
     "missing keys": (
         lambda: Net().load_state_dict({}),
@@ -487,44 +487,44 @@ CASES = {
         "optimizer",
         "Holder has no registered parameter: layers (list of 2 Linear) is hidden from PyTorch.",
     ),
-    "parameters of a model without a name": (parameters_of_no_name, "optimizer", "The optimizer got no parameter at all."),
+    "parameters of a model without a name": (parameters_of_no_name, "optimizer", "The optimizer got no parameters."),
     "_init_": (misspelled, "optimizer", "Misspelled has no parameter: its constructor is called _init_"),
     "a model for parameters": (
         lambda: torch.optim.SGD(Net(), lr=0.1),
         "optimizer",
-        "The optimizer takes parameters, and got the Net itself.",
+        "The optimizer takes parameters, but got the Net itself.",
     ),
     "super missing": (Missing, "super().__init__", "Missing's constructor never calls super().__init__()."),
     "super late": (Late, "super().__init__", "Late calls super().__init__() too late: it assigns a parameter before that."),
-    "never initialised": (lambda: Forgot()(R(2)), "super().__init__", "Forgot was never initialised"),
+    "never initialised": (lambda: Forgot()(R(2)), "super().__init__", "Forgot was never initialized"),
     "attribute": (lambda: Net().l3, "attribute", "Net has no 'l3'."),
     "attribute inside": (lambda: Typo()(R(2)), "attribute", "Typo has no 'fc'."),
     "no forward": (lambda: NoForward()(R(2)), "no forward", "NoForward has no forward"),
-    "a list called": (lambda: nn.ModuleList([nn.ReLU()])(R(2)), "no forward", "A ModuleList holds modules, and runs none."),
+    "a list called": (lambda: nn.ModuleList([nn.ReLU()])(R(2)), "no forward", "A ModuleList holds modules, but does not run them."),
     "argument unexpected": (
         lambda: DynamicNet(1)(R(4), atc="relu"),
         "argument",
         "DynamicNet's forward has no argument 'atc'. It takes x, act. Nearest: 'act'.",
     ),
-    "too many": (lambda: nn.Linear(3, 3)(R(3), R(3)), "argument", "Linear's forward takes 1 argument (input), and was given 2."),
+    "too many": (lambda: nn.Linear(3, 3)(R(3), R(3)), "argument", "Linear's forward takes 1 argument (input), but was given 2."),
     "no such key": (lambda: DynamicNet(1)(R(4), "tanh"), "argument", "activations has no 'tanh'."),
-    "an array": (lambda: nn.Linear(3, 3)(np.ones(3)), "argument", "Linear got a NumPy array where a tensor belongs"),
+    "an array": (lambda: nn.Linear(3, 3)(np.ones(3)), "argument", "Linear got a NumPy array instead of a tensor"),
     "a tuple": (
         lambda: nn.Sequential(nn.LSTM(3, 3), nn.Linear(3, 3))(R(2, 1, 3)),
         "argument",
-        "1 (Linear) got a tuple where a tensor belongs (input of linear). 0 (LSTM) gives (output, (h, c)).",
+        "1 (Linear) got a tuple instead of a tensor (input of linear). 0 (LSTM) gives (output, (h, c)).",
     ),
     "forward hook": (
         bad_forward_hook,
         "argument",
-        "1 (Linear) got a str where a tensor belongs (input of linear). The forward hook bad on 0 (tests/explaining/test_explain.py:",
+        "1 (Linear) got a str instead of a tensor (input of linear). The forward hook bad on 0 (tests/explaining/test_explain.py:",
     ),
     "pre-hook": (bad_pre_hook, "argument", "The forward pre-hook bad on 0 (Linear) made 3 arguments of 1."),
     "backward hook": (bad_backward_hook, "hook", "The backward hook bad on net returned a bare int"),
-    "None in a hook": (none_in_a_backward_hook, "argument", "The backward hook bad on net got None for a gradient"),
+    "None in a hook": (none_in_a_backward_hook, "argument", "The backward hook bad on net got None as a gradient"),
     "a hook raises": (raising_hook, "hook", "The forward hook bad on 0 raised the LookupError: nothing here"),
-    "tensor hook": (tensor_hook, "hook", "The hook <lambda> on x returned a gradient of another shape than it got."),
-    "a class for a module": (lambda: nn.Sequential(nn.ReLU), "registration", "Sequential takes modules, and got the class ReLU itself."),
+    "tensor hook": (tensor_hook, "hook", "The hook <lambda> on x returned a gradient of a different shape than it got."),
+    "a class for a module": (lambda: nn.Sequential(nn.ReLU), "registration", "Sequential takes modules, but got the class ReLU itself."),
     "a name taken": (lambda: nn.ModuleDict({"type": nn.ReLU()}), "registration", "ModuleDict has 'type' already"),
     "reserved": (
         lambda: setattr(StatefulModule(), "param3", R(2)),
@@ -647,7 +647,7 @@ def test_strict_is_given_up_only_where_something_would_be_loaded():
     most = net.state_dict()
     del most["0.weight"]
     result = explained(lambda: loaded(net, most))
-    assert result.fixes[0].prose == "To load what fits (17 of 18 tensors), and to be told what did not:"
+    assert result.fixes[0].prose == "To load what fits (17 of 18 tensors) and list what did not:"
     assert result.fixes[0].code == "print(model.load_state_dict(given, strict=False))"
     exec(result.fixes[0].code, {"model": net, "given": most})
     most["2.bias"] = torch.zeros(5)  # strict=False does not forgive a shape: its fix leaves that out
@@ -708,9 +708,9 @@ _WAY = "A traceback does not show all that ran before. To see the way there: wit
 def test_the_way_there_can_be_traced():
     model, pictures = Headed(), R(2, 1, 28, 28)
     result = explained(lambda: model(pictures))
-    assert result.headline.startswith("head got rows of 2704 numbers and has weights for 1568.")
+    assert result.headline.startswith("head got rows of 2704 numbers, but has weights for 1568.")
     assert _WAY.format("model", "pictures") in str(result)
-    assert "is flattened: the input may have another size than meant." in str(result)
+    assert "is flattened: the input may not have the size you meant." in str(result)
     traced = explained(lambda: modlab.trace(model)(pictures))
     assert not any("To see the way there" in said for said in traced.record.remarks) and traced.family == "product"
     unnamed = _WAY.format("model", "pictures").replace("there:", "there, write model = Headed() first, then:")  # nobody has that name
@@ -719,7 +719,7 @@ def test_the_way_there_can_be_traced():
     assert "To see the way there" not in known and "another size" not in known
     flat = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
     result = " ".join(explained(lambda: flat(R(2, 1, 32, 32))).record.remarks)
-    assert "inputs of 1×28×28, so the input may have another size than meant." in result and "To see the way" not in result
+    assert "inputs of 1×28×28, so the input may not have the size you meant." in result and "To see the way" not in result
 
 
 def test_rows_are_named_below_the_row_above_them():
@@ -848,10 +848,10 @@ def test_a_path_in_a_large_model_is_found_quickly():
 def test_errors_of_traced_and_wrapped_models():
     big = big_net()
     result = explained(lambda: modlab.trace(big)(R(5)))
-    assert result.headline == "net.l1 got 2 numbers and has weights for 3. BigNet stopped there: input (2,), weight (3, 1)."
+    assert result.headline == "net.l1 got 2 numbers, but has weights for 3. BigNet stopped there: input (2,), weight (3, 1)."
     assert explained(lambda: nn.DataParallel(Net())(R(2, 5))).records[-1].path == "l0"
     graph = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 4)))
-    assert explained(lambda: graph(R(2, 3))).headline.startswith("1 (Linear) got rows of 3 numbers and has weights for 4.")
+    assert explained(lambda: graph(R(2, 3))).headline.startswith("1 (Linear) got rows of 3 numbers, but has weights for 4.")
 
 
 def test_a_branch_before_makes_no_promise():
@@ -930,7 +930,7 @@ CERTAIN = {
     "the shape before torch flattens it": (flattened_by_torch, "a is (2, 3, 4), b is (3,)."),
     "two of three": (loss_of_three, "anchor and negative do not fit in TripletMarginLoss: 3 and 4 in dimension 1."),
     "none of three": (lambda: nn.CosineEmbeddingLoss()(R(2, 3), R(2, 3), torch.ones(3)), "Two tensors do not fit in CosineEmbeddingLoss:"),
-    "raised again": (again_in_its_words, "l0 got 5 numbers and has weights for 4."),
+    "raised again": (again_in_its_words, "l0 got 5 numbers, but has weights for 4."),
 }
 
 
@@ -1013,10 +1013,10 @@ def test_a_constructor_may_take_tensors():
             self.rows, self.fc = nn.Embedding.from_pretrained(rows), nn.Linear(n / 2, 3)
 
     result = explained(lambda: Table(torch.zeros(3, 2), 5))
-    assert result.family == "constructor" and result.headline.startswith("nn.Linear got in_features=2.5, and needs a whole number.")
+    assert result.family == "constructor" and result.headline.startswith("nn.Linear got in_features=2.5, but needs a whole number.")
     assert explained(lambda: Table(torch.zeros(3, 2))).headline.startswith("Table takes rows and n; n is missing.")
     x = R(2)
-    assert explained(lambda: Sized(x)).headline.startswith("Sized(x) makes a new Sized, and calls none: a tensor became its n.")
+    assert explained(lambda: Sized(x)).headline.startswith("Sized(x) makes a new Sized instead of calling one: a tensor became its n.")
 
 
 def test_a_state_that_a_model_keeps():
@@ -1291,13 +1291,13 @@ def given_a_module():
 
 
 PROGRAMS = {
-    "item": (item, "no gradient", "loss is a plain float, and has no graph to go back through.", "loss.backward()"),
+    "item": (item, "no gradient", "loss is a plain float, which has no graph to go back through.", "loss.backward()"),
     "state": (carried_state, "backward twice", "backward ran a second time", "h = h.detach()"),
     "total": (growing_total, "backward twice", "from total", "total += loss.item()"),
     "two losses": (two_losses, "backward twice", "from second", "(first + second).backward()"),
     "create_graph": (gradient_of_a_gradient, "no gradient", "only with create_graph=True.", "create_graph=True"),
     "another's step": (two_networks, "in-place", "right.weight was changed after the forward pass", "optimizer.step()"),
-    "a class called": (lambda: Sized(R(1, 2)), "class called", "makes a new Sized, and calls none", "model = Sized()"),
+    "a class called": (lambda: Sized(R(1, 2)), "class called", "makes a new Sized instead of calling one", "model = Sized()"),
     "a loss class called": (
         lambda: nn.CrossEntropyLoss(torch.zeros(4, 3), torch.zeros(4).long()),
         "class called",
@@ -1307,23 +1307,23 @@ PROGRAMS = {
     "a method of a class": (
         lambda: torch.optim.SGD(Sized.parameters(), lr=0.1),
         "class called",
-        "Sized.parameters is called on the class, and not on a model.",
+        "Sized.parameters is called on the class, not on a model.",
         "model.parameters()",
     ),
     "a mixin": (Mixed, "super().__init__", "Mixed's super().__init__() is that of Plain", "super().__init__()"),
     "an heir": (Heir, "super().__init__", "Careless's constructor never calls super().__init__().", "class Careless(nn.Module):"),
-    "forward inside": (lambda: Inside()(R(2)), "no forward", "It is defined inside of __init__", "def forward"),
+    "forward inside": (lambda: Inside()(R(2)), "no forward", "It is defined inside __init__", "def forward"),
     "keyword-only": (lambda: Chosen()(R(2)), "argument", "Chosen's forward takes x and mask; mask is missing.", "mask=mask"),
-    "a batch": (loader([R(2, 2), R(2)]), "argument", "fc got a list where a tensor belongs", "x, y = batch\nnet(x)"),
+    "a batch": (loader([R(2, 2), R(2)]), "argument", "fc got a list instead of a tensor", "x, y = batch\nnet(x)"),
     "a batch of names": (loader({"pixels": R(2, 2), "label": 1}), "argument", "fc got a dict", "batch = batch['pixels']"),
-    "a tuple for conv": (lambda: nn.Conv2d(3, 3, 1)((R(1, 3, 2, 2), 1)), "argument", "Conv2d got a tuple where", ", 1)[0])"),
+    "a tuple for conv": (lambda: nn.Conv2d(3, 3, 1)((R(1, 3, 2, 2), 1)), "argument", "Conv2d got a tuple instead of", ", 1)[0])"),
     "a module for a tensor": (given_a_module, "argument", "1 (Linear) got a ReLU", "x = nn.ReLU()(x)"),
     "all frozen": (filtered, "optimizer", "all 2 parameters of net are frozen.", "net.requires_grad_(True)"),
     "not called": (lambda: torch.optim.SGD(Sized().parameters, lr=0.1), "optimizer", "the method parameters itself", ".parameters()"),
     "no parameters": (lambda: torch.optim.SGD(nn.Sequential(nn.ReLU()).parameters(), lr=0.1), "optimizer", "The optimizer got no", ""),
     "in a worker": (unequal_in_a_worker, "join", "The DataLoader cannot make a batch", "collate_fn"),
-    "mask": (attention(attn_mask=torch.zeros(6, 6)), "attention", "got an attn_mask of (6, 6) and needs (7, 7).", "torch.zeros(7, 7"),
-    "padding": (attention(key_padding_mask=torch.zeros(7, 3).bool()), "attention", "with 7 in dimension 0, and needs 3.", ".T"),
+    "mask": (attention(attn_mask=torch.zeros(6, 6)), "attention", "got an attn_mask of (6, 6), but needs (7, 7).", "torch.zeros(7, 7"),
+    "padding": (attention(key_padding_mask=torch.zeros(7, 3).bool()), "attention", "with 7 in dimension 0, but needs 3.", ".T"),
     "whole numbers": (
         lambda: nn.TransformerEncoderLayer(16, 4)(R(7, 3, 16), src_key_padding_mask=torch.zeros(3, 7).long()),
         "attention",
@@ -1679,7 +1679,7 @@ def test_below_the_traceback(shell, capsys):
     shell.run_line_magic("load_ext", "modlab")
     shell.run_cell("dynamic_net = DynamicNet(3)\ndynamic_net(torch.randn(5), 'relu')")
     (output,) = shell.display_pub.outputs
-    assert output["data"]["text/plain"].startswith("linears.0 got 5 numbers and has weights for 4.")
+    assert output["data"]["text/plain"].startswith("linears.0 got 5 numbers, but has weights for 4.")
     assert "modlab" in output["data"]["text/html"]
     assert "RuntimeError" in "".join(capsys.readouterr())  # the traceback stands as it did
     shell.display_pub.outputs.clear()

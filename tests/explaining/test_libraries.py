@@ -107,32 +107,32 @@ OUTPUTS = {
     ),
     "the first": (
         f"model = {BERT}\nloss = model(ids)[0]\nloss.backward()",
-        "loss is no loss: BertForSequenceClassification was called without labels, and then the first of what it gives",
+        "loss is not a loss: BertForSequenceClassification was called without labels, so its first output",
         ["loss = model(ids, labels=labels)[0]"],
     ),
     "no head": (
         "model = transformers.BertModel(cfg)\nout = model(ids)\np = out.logits.softmax(-1)",
-        "BertModel has no head, so what it gives has no logits. It holds last_hidden_state, pooler_output.",
+        "BertModel has no head, so its output has no logits. It holds last_hidden_state, pooler_output.",
         ["model = transformers.BertForMaskedLM(cfg)"],
     ),
     "into a loss": (
         f"model = {BERT}\nout = model(ids)\nloss = F.cross_entropy(out, labels)",
-        "out is a SequenceClassifierOutput, and no tensor. It holds logits.",
+        "out is a SequenceClassifierOutput, not a tensor. It holds logits.",
         ["loss = F.cross_entropy(out.logits, labels)"],
     ),
     "a method": (
         f"model = {BERT}\np = model(ids).argmax(-1)",
-        "model(ids) is a SequenceClassifierOutput, and no tensor.",
+        "model(ids) is a SequenceClassifierOutput, not a tensor.",
         ["p = model(ids).logits.argmax(-1)"],
     ),
     "into a layer": (
         "bert, head = transformers.BertModel(cfg), nn.Linear(16, 2)\ny = head(bert(ids))",
-        "bert(ids) is a BaseModelOutputWithPoolingAndCrossAttentions, and no tensor in Linear.",
+        "bert(ids) is a BaseModelOutputWithPoolingAndCrossAttentions, not a tensor in Linear.",
         ["y = head(bert(ids).last_hidden_state)"],
     ),
     "a sum": (
         "bert = transformers.BertModel(cfg)\nh = bert(ids)\ny = h + 1",
-        "h is a BaseModelOutputWithPoolingAndCrossAttentions, and no tensor.",
+        "h is a BaseModelOutputWithPoolingAndCrossAttentions, not a tensor.",
         ["y = h.last_hidden_state + 1"],
     ),
 }
@@ -358,7 +358,7 @@ ADAPTERS = {
     ),
     "a task of language models": (
         PEFT + "m = peft.get_peft_model(net, peft.LoraConfig(target_modules=['0'], task_type='CAUSAL_LM'))",
-        "task_type='CAUSAL_LM' needs a model of transformers, and Sequential is none",
+        "task_type='CAUSAL_LM' needs a transformers model, but Sequential is not one",
         ["m = peft.get_peft_model(net, peft.LoraConfig(target_modules=['0']))"],
     ),
     "a rank": (

@@ -17,7 +17,7 @@ OPTIONS = {
         nn.Sequential(nn.Linear(4, 5), nn.GLU())(torch.zeros(2, 4))
     """,
         "halving",
-        "1 (GLU) halves dimension 1, and that has 5.",
+        "1 (GLU) halves dimension 1, but that has size 5.",
         ["nn.Linear(..., 6)"],
     ),
     "channel shuffle": (
@@ -50,7 +50,7 @@ OPTIONS = {
         net(torch.zeros(2, 3, 8, 8))
     """,
         "slopes",
-        "1 (PReLU) got 8 channels and has slopes for 16.",
+        "1 (PReLU) got 8 channels, but has slopes for 16.",
         ["net[1] = nn.PReLU(num_parameters=8)"],
     ),
     "slopes of a class": (
@@ -65,7 +65,7 @@ OPTIONS = {
         net(torch.zeros(2, 8, 5))
     """,
         "slopes",
-        "act got 8 channels and has slopes for 16.",
+        "act got 8 channels, but has slopes for 16.",
         ["self.act = nn.PReLU(num_parameters=8, init=0.1)"],
     ),
     "slopes of channels that stand last": (
@@ -74,7 +74,7 @@ OPTIONS = {
         act(torch.zeros(2, 8, 16))
     """,
         "slopes",
-        "PReLU got 8 channels and has slopes for 16.",
+        "PReLU got 8 channels, but has slopes for 16.",
         ["act = nn.PReLU(init=0.1)"],
     ),
     "slopes of a function": (
@@ -85,7 +85,7 @@ OPTIONS = {
         M()(torch.zeros(2, 8))
     """,
         "slopes",
-        "prelu got 8 channels and has slopes for 16 in M.",
+        "prelu got 8 channels, but has slopes for 16 in M.",
         [],
     ),
     "pooled to nothing, of lengths": (
@@ -101,7 +101,7 @@ OPTIONS = {
         nn.Conv3d(3, 8, 3)(torch.zeros(1, 3, 8, 8, 8, 8))
     """,
         "convolution",
-        "Conv3d got 6 dimensions and needs 5: (batch, channels, depth, height, width).",
+        "Conv3d got 6 dimensions, but needs 5: (batch, channels, depth, height, width).",
         [""],
     ),
     "reflected beyond what is there": (
@@ -109,7 +109,7 @@ OPTIONS = {
         F.pad(torch.zeros(2, 3), (4, 4), mode="reflect")
     """,
         "convolution",
-        "The padding pads 4 on each side and got only 3.",
+        "The padding pads 4 on each side, but got only 3.",
         [""],
     ),
     "a dimension far beyond": (
@@ -117,7 +117,7 @@ OPTIONS = {
         torch.zeros(2, 3).sum(dim=3)
     """,
         "index",
-        "The tensor has 2 dimensions, and dimension 3 was asked for.",
+        "The tensor has 2 dimensions, but dimension 3 was asked for.",
         ["dim=-1"],
     ),
     "fractions as classes": (
@@ -126,7 +126,7 @@ OPTIONS = {
         nn.CrossEntropyLoss()(out, y)
     """,
         "loss",
-        "The target holds class numbers of dtype float32, and the loss needs int64.",
+        "The target holds class numbers of dtype float32, but the loss needs int64.",
         [""],
     ),
     "two batches": (
@@ -144,7 +144,7 @@ OPTIONS = {
         heads(torch.zeros(1, 2))
     """,
         "no forward",
-        "A ModuleDict holds modules, and runs none.",
+        "A ModuleDict holds modules, but does not run them.",
         ["heads['a'](torch.zeros(1, 2))"],
     ),
     "a list of whole numbers": (
@@ -153,7 +153,7 @@ OPTIONS = {
         net([1, 2, 3])
     """,
         "argument",
-        "Linear got a list where a tensor belongs (input of linear).",
+        "Linear got a list instead of a tensor (input of linear).",
         ["net(torch.tensor([1, 2, 3], dtype=torch.float32))"],
     ),
     "a list of indices": (
@@ -162,7 +162,7 @@ OPTIONS = {
         net([1, 2, 3])
     """,
         "argument",
-        "Embedding got a list where a tensor belongs (indices of embedding).",
+        "Embedding got a list instead of a tensor (indices of embedding).",
         ["net(torch.tensor([1, 2, 3]))"],
     ),
     "no tensor, but a number": (
@@ -170,7 +170,7 @@ OPTIONS = {
         nn.Sequential(3)
     """,
         "registration",
-        "Sequential takes modules, and got an int.",
+        "Sequential takes modules, but got an int.",
         [""],
     ),
     "a list of another length": (
@@ -188,7 +188,7 @@ OPTIONS = {
         torch.sum([x, x])
     """,
         "argument",
-        "sum got a list where a tensor belongs (input of sum).",
+        "sum got a list instead of a tensor (input of sum).",
         ["torch.sum(torch.stack([x, x]))"],
     ),
     "reshaped": (
@@ -207,7 +207,7 @@ OPTIONS = {
         x[:, -1]
     """,
         "unpacking",
-        "x is what LSTM gave: a tuple of 2, and no tensor.",
+        "x is the output of LSTM: a tuple of 2, not a tensor.",
         ["x[0][:, -1]"],
     ),
     "pairs and their targets": (
@@ -280,7 +280,7 @@ OPTIONS = {
         layer = nn.Linear(5.0, 3)
     """,
         "constructor",
-        "nn.Linear got in_features=5.0, and needs a whole number.",
+        "nn.Linear got in_features=5.0, but needs a whole number.",
         ["nn.Linear(5, 3)"],
     ),
     "float div": (
@@ -289,7 +289,7 @@ OPTIONS = {
         layer = nn.Linear(h / 2, 3)
     """,
         "constructor",
-        "nn.Linear got in_features=5.0, and needs a whole number.",
+        "nn.Linear got in_features=5.0, but needs a whole number.",
         ["nn.Linear(h // 2, 3)"],
     ),
     "float out": (
@@ -297,7 +297,7 @@ OPTIONS = {
         layer = nn.Linear(3, 10 / 2)
     """,
         "constructor",
-        "nn.Linear got out_features=5.0, and needs a whole number.",
+        "nn.Linear got out_features=5.0, but needs a whole number.",
         ["nn.Linear(3, 10 // 2)"],
     ),
     "conv float": (
@@ -305,7 +305,7 @@ OPTIONS = {
         layer = nn.Conv2d(3, 16 / 2, 3)
     """,
         "constructor",
-        "nn.Conv2d got out_channels=8.0, and needs a whole number.",
+        "nn.Conv2d got out_channels=8.0, but needs a whole number.",
         ["nn.Conv2d(3, 16 // 2, 3)"],
     ),
     "embedding float": (
@@ -313,7 +313,7 @@ OPTIONS = {
         layer = nn.Embedding(1e4, 8)
     """,
         "constructor",
-        "nn.Embedding got num_embeddings=10000.0, and needs a whole number.",
+        "nn.Embedding got num_embeddings=10000.0, but needs a whole number.",
         ["nn.Embedding(10000, 8)"],
     ),
     "negative": (
@@ -321,7 +321,7 @@ OPTIONS = {
         layer = nn.Linear(-1, 3)
     """,
         "constructor",
-        "nn.Linear got in_features=-1, and a size cannot be negative.",
+        "nn.Linear got in_features=-1, but a size cannot be negative.",
         ["nn.LazyLinear(3)"],
     ),
     "negative computed": (
@@ -330,7 +330,7 @@ OPTIONS = {
         layer = nn.Linear(n - 4, 3)
     """,
         "constructor",
-        "nn.Linear got in_features=-1, and a size cannot be negative.",
+        "nn.Linear got in_features=-1, but a size cannot be negative.",
         [""],
     ),
     "str": (
@@ -338,7 +338,7 @@ OPTIONS = {
         layer = nn.Linear('3', 3)
     """,
         "constructor",
-        "nn.Linear got in_features='3', a text, and needs a whole number.",
+        "nn.Linear got in_features='3', a text, but needs a whole number.",
         ["nn.Linear(3, 3)"],
     ),
     "bilinear": (
@@ -347,7 +347,7 @@ OPTIONS = {
         up(torch.randn(2, 3, 8))
     """,
         "convolution",
-        "Upsample got 3 dimensions, and mode='bilinear' takes 4: (batch, channels, height, width).",
+        "Upsample got 3 dimensions, but mode='bilinear' takes 4: (batch, channels, height, width).",
         ["up = nn.Upsample(scale_factor=2.0, mode='linear')", "up(torch.randn(2, 3, 8).unsqueeze(0))"],
     ),
     "bilinear f": (
@@ -356,7 +356,7 @@ OPTIONS = {
         y = F.interpolate(x, scale_factor=2, mode='bilinear')
     """,
         "convolution",
-        "interpolate got 3 dimensions, and mode='bilinear' takes 4: (batch, channels, height, width).",
+        "interpolate got 3 dimensions, but mode='bilinear' takes 4: (batch, channels, height, width).",
         ["F.interpolate(x.unsqueeze(0), scale_factor=2, mode='bilinear')", "F.interpolate(x, scale_factor=2, mode='linear')"],
     ),
     "trilinear": (
@@ -365,7 +365,7 @@ OPTIONS = {
         up(torch.randn(2, 3, 8, 8))
     """,
         "convolution",
-        "Upsample got 4 dimensions, and mode='trilinear' takes 5: (batch, channels, depth, height, width).",
+        "Upsample got 4 dimensions, but mode='trilinear' takes 5: (batch, channels, depth, height, width).",
         ["up = nn.Upsample(scale_factor=2.0, mode='bilinear')", "up(torch.randn(2, 3, 8, 8).unsqueeze(0))"],
     ),
     "linear 4d": (
@@ -374,7 +374,7 @@ OPTIONS = {
         up(torch.randn(2, 3, 8, 8))
     """,
         "convolution",
-        "Upsample got 4 dimensions, and mode='linear' takes 3: (batch, channels, length).",
+        "Upsample got 4 dimensions, but mode='linear' takes 3: (batch, channels, length).",
         ["up = nn.Upsample(scale_factor=2.0, mode='bilinear')"],
     ),
     "bag": (
@@ -383,7 +383,7 @@ OPTIONS = {
         bag(torch.tensor([1, 2, 4]))
     """,
         "embedding",
-        "EmbeddingBag got one row of indices, and not where its bags begin (offsets).",
+        "EmbeddingBag got one row of indices, but not where its bags begin (offsets).",
         ["bag(torch.tensor([1, 2, 4]).unsqueeze(0))", ""],
     ),
     "bag 2d": (
@@ -392,7 +392,7 @@ OPTIONS = {
         bag(torch.tensor([[1, 2, 4]]), torch.tensor([0]))
     """,
         "embedding",
-        "EmbeddingBag got a table of indices, and offsets beside it.",
+        "EmbeddingBag got a table of indices and also offsets.",
         [""],
     ),
     "same stride": (
@@ -408,7 +408,7 @@ OPTIONS = {
         conv = nn.Conv2d(3, 8, 3, padding='full')
     """,
         "constructor",
-        "nn.Conv2d got padding='full', and knows 'same', 'valid'.",
+        "nn.Conv2d got padding='full', but accepts 'same', 'valid'.",
         [""],
     ),
     "item": (
@@ -417,7 +417,7 @@ OPTIONS = {
         print(loss.item())
     """,
         "several numbers",
-        "item reads one number, and loss has 2 numbers.",
+        "item reads one number, but loss has 2 numbers.",
         ["print(loss.mean().item())", "loss.tolist()"],
     ),
     "item in forward": (
@@ -435,7 +435,7 @@ OPTIONS = {
         net(torch.zeros(1, 2))
     """,
         "several numbers",
-        "item reads one number, and h has 2 numbers in M.",
+        "item reads one number, but h has 2 numbers in M.",
         ["h.mean().item()", "h.tolist()"],
     ),
     "item of reduction none": (
@@ -445,7 +445,7 @@ OPTIONS = {
         total = loss.item()
     """,
         "several numbers",
-        "item reads one number, and loss has 3 numbers.",
+        "item reads one number, but loss has 3 numbers.",
         ["total = loss.mean().item()", "loss.tolist()"],
     ),
     "float()": (
@@ -455,7 +455,7 @@ OPTIONS = {
         total += float(loss)
     """,
         "several numbers",
-        "float reads one number, and loss has 2 numbers.",
+        "float reads one number, but loss has 2 numbers.",
         ["total += float(loss.mean())", "loss.tolist()"],
     ),
     "if tensor": (
@@ -468,7 +468,7 @@ OPTIONS = {
         M()(torch.zeros(3))
     """,
         "several numbers",
-        "x > 0 is a tensor of several truth values, and one is needed in M.",
+        "x > 0 is a tensor of several booleans, but one is needed in M.",
         ["(x > 0).any()", "(x > 0).all()", ""],
     ),
     "key": (
@@ -554,7 +554,7 @@ MISTAKES = {
         rnn(torch.randn(4, 1, 7, 10))
     """,
         "product",
-        "LSTM got 4 dimensions and needs 3: (length, batch, features), or 2 without a batch.",
+        "LSTM got 4 dimensions, but needs 3: (length, batch, features), or 2 without a batch.",
         ["rnn(torch.randn(4, 1, 7, 10).squeeze(1))"],
     ),
     "lstm hidden tuple": (
@@ -564,7 +564,7 @@ MISTAKES = {
         rnn(torch.randn(7, 4, 10), h)
     """,
         "state",
-        "LSTM got one tensor as its state, and needs two: (h, c).",
+        "LSTM got one tensor as its state, but needs two: (h, c).",
         ["rnn(torch.randn(7, 4, 10), (h, torch.zeros_like(h)))"],
     ),
     "gru hidden tuple": (
@@ -574,7 +574,7 @@ MISTAKES = {
         rnn(torch.randn(7, 4, 10), h)
     """,
         "state",
-        "GRU got 2 states in a tuple, and needs one tensor: h.",
+        "GRU got 2 states in a tuple, but needs one tensor: h.",
         ["rnn(torch.randn(7, 4, 10), h[0])"],
     ),
     "lstm hidden 2d": (
@@ -583,7 +583,7 @@ MISTAKES = {
         rnn(torch.randn(7, 4, 10), (torch.zeros(4, 20), torch.zeros(4, 20)))
     """,
         "product",
-        "LSTM got a state of shape (4, 20) and needs (1, 4, 20).",
+        "LSTM got a state of shape (4, 20), but needs (1, 4, 20).",
         [
             "rnn(torch.randn(7, 4, 10), (torch.zeros(4, 20).unsqueeze(0), torch.zeros(4, 20).unsqueeze(0)))",
             "(torch.zeros(1, 4, 20), torch.zeros(1, 4, 20))",
@@ -595,7 +595,7 @@ MISTAKES = {
         rnn(torch.randn(7, 4, 10), torch.zeros(1, 4, 20))
     """,
         "product",
-        "GRU got a hidden state of shape (1, 4, 20) and needs (2, 4, 20).",
+        "GRU got a hidden state of shape (1, 4, 20), but needs (2, 4, 20).",
         ["torch.zeros(2, 4, 20)"],
     ),
     "lstmcell": (
@@ -604,7 +604,7 @@ MISTAKES = {
         cell(torch.randn(4, 10), torch.zeros(4, 20))
     """,
         "state",
-        "LSTMCell got one tensor as its state, and needs two: (h, c).",
+        "LSTMCell got one tensor as its state, but needs two: (h, c).",
         ["cell(torch.randn(4, 10), (torch.zeros(4, 20), torch.zeros_like(torch.zeros(4, 20))))"],
     ),
     "lstmcell hidden": (
@@ -613,7 +613,7 @@ MISTAKES = {
         cell(torch.randn(4, 10), torch.zeros(4, 10))
     """,
         "product",
-        "GRUCell got a state of 10 numbers and keeps 20.",
+        "GRUCell got a state of 10 numbers, but keeps 20.",
         ["torch.zeros(4, 20)"],
     ),
     "pack lengths": (
@@ -622,7 +622,7 @@ MISTAKES = {
         nn.utils.rnn.pack_padded_sequence(x, torch.tensor([2, 5, 3]), batch_first=True)
     """,
         "lengths",
-        "pack_padded_sequence got lengths that do not fall from the longest to the shortest.",
+        "pack_padded_sequence got lengths that are not sorted from longest to shortest.",
         ["nn.utils.rnn.pack_padded_sequence(x, torch.tensor([2, 5, 3]), batch_first=True, enforce_sorted=False)"],
     ),
     "pack lengths number": (
@@ -641,7 +641,7 @@ MISTAKES = {
         mha(x, x, x, attn_mask=torch.zeros(3, 5, 5))
     """,
         "attention",
-        "MultiheadAttention got an attn_mask of (3, 5, 5) and needs (6, 5, 5).",
+        "MultiheadAttention got an attn_mask of (3, 5, 5), but needs (6, 5, 5).",
         ["attn_mask = attn_mask.repeat_interleave(2, 0)", "torch.zeros(6, 5, 5, dtype=torch.bool)"],
     ),
     "mha mask of padding": (
@@ -651,7 +651,7 @@ MISTAKES = {
         mha(x, x, x, attn_mask=torch.zeros(3, 5).bool())
     """,
         "attention",
-        "MultiheadAttention got an attn_mask of (3, 5) and needs (5, 5).",
+        "MultiheadAttention got an attn_mask of (3, 5), but needs (5, 5).",
         ["", "torch.zeros(5, 5, dtype=torch.bool)"],
     ),
     "mha causal": (
@@ -671,7 +671,7 @@ MISTAKES = {
         enc(x, src_key_padding_mask=torch.zeros(3, 5).bool())
     """,
         "attention",
-        "layers.0.self_attn got a key_padding_mask with 3 in dimension 0, and needs 5.",
+        "layers.0.self_attn got a key_padding_mask with 3 in dimension 0, but needs 5.",
         ["nn.TransformerEncoderLayer(..., batch_first=True)"],
     ),
     "tgt mask": (
@@ -680,7 +680,7 @@ MISTAKES = {
         dec(torch.randn(3, 5, 8), torch.randn(3, 6, 8), tgt_mask=nn.Transformer.generate_square_subsequent_mask(6))
     """,
         "attention",
-        "layers.0.self_attn got an attn_mask of (6, 6) and needs (5, 5).",
+        "layers.0.self_attn got an attn_mask of (6, 6), but needs (5, 5).",
         ["nn.Transformer.generate_square_subsequent_mask(5)", "torch.zeros(5, 5, dtype=torch.bool)"],
     ),
     "layernorm image": (
@@ -689,7 +689,7 @@ MISTAKES = {
         norm(torch.randn(2, 16, 8, 8))
     """,
         "norm",
-        "LayerNorm got a last size of 8 and has weights for 16.",
+        "LayerNorm got a last size of 8, but has weights for 16.",
         ["norm(torch.randn(2, 16, 8, 8).transpose(1, -1))", "nn.GroupNorm(1, 16)"],
     ),
     "layernorm full": (
@@ -698,7 +698,7 @@ MISTAKES = {
         norm(torch.randn(2, 16, 7, 7))
     """,
         "norm",
-        "LayerNorm got a last size of 16×7×7 and has weights for 16×8×8.",
+        "LayerNorm got a last size of 16×7×7, but has weights for 16×8×8.",
         ["norm = nn.LayerNorm([16, 7, 7])"],
     ),
     "position range": (
@@ -714,7 +714,7 @@ MISTAKES = {
         net(torch.zeros(2, 12).long())
     """,
         "embedding",
-        "pos has 8 rows and was asked for index 11.",
+        "pos has 8 rows, but was asked for index 11.",
         ["self.pos = nn.Embedding(12, 4)", ""],
     ),
     "ce squeeze": (
@@ -748,7 +748,7 @@ MISTAKES = {
         net(torch.randn(2, 1, 8, 8))
     """,
         "product",
-        "fc got 288 numbers and has weights for 144.",
+        "fc got 288 numbers, but has weights for 144.",
         ["x = x.reshape(-1, 144)"],
     ),
     "view flatten": (
@@ -799,7 +799,7 @@ MISTAKES = {
         net(torch.randn(2, 3, 4))
     """,
         "view",
-        "x is not contiguous, and view copies nothing in M.",
+        "x is not contiguous, and view cannot copy in M.",
         ["x = x.reshape(x.size(0), -1)"],
     ),
     "gather": (
@@ -808,7 +808,7 @@ MISTAKES = {
         out.gather(1, y)
     """,
         "index",
-        "gather: y has 1 dimension, and needs as many as what it chooses from.",
+        "gather: y has 1 dimension, but needs as many as the tensor it indexes.",
         ["out.gather(1, y.unsqueeze(1))"],
     ),
     "scatter": (
@@ -817,7 +817,7 @@ MISTAKES = {
         torch.zeros(3, 3).scatter_(1, y, 1)
     """,
         "index",
-        "scatter_: y has 1 dimension, and needs as many as what it chooses from.",
+        "scatter_: y has 1 dimension, but needs as many as the tensor it indexes.",
         ["torch.zeros(3, 3).scatter_(1, y.unsqueeze(1), 1)"],
     ),
     "optimizer list": (
@@ -826,7 +826,7 @@ MISTAKES = {
         opt = torch.optim.Adam([net.parameters()])
     """,
         "optimizer",
-        "The optimizer takes parameters, and got a list that holds an iterator of them.",
+        "The optimizer takes parameters, but got a list that holds an iterator of them.",
         ["torch.optim.Adam(net.parameters())"],
     ),
     "opt kw": (
@@ -844,7 +844,7 @@ MISTAKES = {
         net(torch.randn(2, 5, 4))
     """,
         "norm",
-        "1 (BatchNorm1d) got 5 channels and keeps statistics for 8.",
+        "1 (BatchNorm1d) got 5 channels, but keeps statistics for 8.",
         [""],
     ),
     "conv 1d input": (
@@ -853,7 +853,7 @@ MISTAKES = {
         conv(torch.randn(2, 10, 4))
     """,
         "convolution",
-        "Conv1d got 10 channels and has weights for 4.",
+        "Conv1d got 10 channels, but has weights for 4.",
         ["conv(torch.randn(2, 10, 4).permute(0, 2, 1))"],
     ),
     "groupnorm 2": (
@@ -862,7 +862,7 @@ MISTAKES = {
         net(torch.randn(1, 3, 8, 8))
     """,
         "norm",
-        "1 (GroupNorm) got 24 channels and has weights for 16.",
+        "1 (GroupNorm) got 24 channels, but has weights for 16.",
         ["net[1] = nn.GroupNorm(8, 24)"],
     ),
     "convtranspose": (
@@ -871,7 +871,7 @@ MISTAKES = {
         net(torch.randn(2, 10))
     """,
         "convolution",
-        "2 (ConvTranspose2d) got 8 channels and has weights for 16.",
+        "2 (ConvTranspose2d) got 8 channels, but has weights for 16.",
         ["net[2] = nn.ConvTranspose2d(8, 3, kernel_size=4)"],
     ),
     "bidirectional head": (
@@ -887,7 +887,7 @@ MISTAKES = {
         net(torch.randn(4, 7, 10))
     """,
         "product",
-        "fc got rows of 40 numbers and has weights for 20.",
+        "fc got rows of 40 numbers, but has weights for 20.",
         ["self.fc = nn.Linear(40, 2)"],
     ),
 }
@@ -970,7 +970,7 @@ def test_silent_where_it_is_not_certain(name):
 
 def test_a_state_is_blamed_only_if_it_is_wrong():
     result = explained(lambda: nn.LSTM(3, 4)(R(5, 2, 6), (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4))))
-    assert result.family == "product" and result.headline.startswith("LSTM got rows of 6 numbers and has weights for 3.")
+    assert result.family == "product" and result.headline.startswith("LSTM got rows of 6 numbers, but has weights for 3.")
     gru = nn.GRU(3, 4)
     assert explained(lambda: gru(R(5, 2, 3), torch.zeros(1, 7, 4))).fixes[0].code == "torch.zeros(1, 2, 4)"
 

@@ -24,7 +24,7 @@ PLACES = {
         s(torch.randn(2, 4))
     """,
         "product",
-        "2 (Linear) got rows of 5 numbers and has weights for 4.",
+        "2 (Linear) got rows of 5 numbers, but has weights for 4.",
         ["s[2] = nn.Linear(5, 5)"],
     ),
     "seq twice, not first": (
@@ -34,7 +34,7 @@ PLACES = {
         s(torch.randn(2, 3, 4))
     """,
         "product",
-        "1 or 3 (Linear) got rows of 5 numbers and has weights for 4.",
+        "1 or 3 (Linear) got rows of 5 numbers, but has weights for 4.",
         [""],
     ),
     "seq first fails": (
@@ -44,7 +44,7 @@ PLACES = {
         s(torch.randn(2, 5))
     """,
         "product",
-        "0 (Linear) got rows of 5 numbers and has weights for 4.",
+        "0 (Linear) got rows of 5 numbers, but has weights for 4.",
         ["s(torch.randn(2, 4))"],
     ),
     "seq twice bn": (
@@ -54,7 +54,7 @@ PLACES = {
         s(torch.randn(2, 4))
     """,
         "norm",
-        "3 (BatchNorm1d) got 6 channels and keeps statistics for 4.",
+        "3 (BatchNorm1d) got 6 channels, but keeps statistics for 4.",
         ["s[3] = nn.BatchNorm1d(6)"],
     ),
     "two names": (
@@ -70,7 +70,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "b got rows of 5 numbers and has weights for 4.",
+        "b got rows of 5 numbers, but has weights for 4.",
         ["self.b = nn.Linear(5, 5)"],
     ),
     "tied": (
@@ -86,7 +86,7 @@ PLACES = {
         net(torch.randint(0, 10, (3,)))
     """,
         "product",
-        "o got rows of 8 numbers and has weights for 6.",
+        "o got rows of 8 numbers, but has weights for 6.",
         ["self.p = nn.Linear(6, 6)"],
     ),
     "tied rows": (
@@ -102,7 +102,7 @@ PLACES = {
         net(torch.tensor([3, 12]))
     """,
         "embedding",
-        "e has 10 rows and was asked for index 12.",
+        "e has 10 rows, but was asked for index 12.",
         ["", ""],
     ),
     "encoder decoder": (
@@ -120,7 +120,7 @@ PLACES = {
         net(torch.tensor([3, 2]))
     """,
         "product",
-        "dec.0 got rows of 8 numbers and has weights for 6.",
+        "dec.0 got rows of 8 numbers, but has weights for 6.",
         [""],
     ),
     "shared block": (
@@ -136,7 +136,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "2.fc got rows of 6 numbers and has weights for 4.",
+        "2.fc got rows of 6 numbers, but has weights for 4.",
         [""],
     ),
     "loop": (
@@ -153,7 +153,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "a got rows of 5 numbers and has weights for 4.",
+        "a got rows of 5 numbers, but has weights for 4.",
         ["self.a = nn.Linear(4, 4)"],
     ),
     "loop first": (
@@ -171,7 +171,7 @@ PLACES = {
         net(torch.randn(2, 3, 6))
     """,
         "product",
-        "cell got rows of 6 numbers and has weights for 4.",
+        "cell got rows of 6 numbers, but has weights for 4.",
         ["self.cell = nn.GRUCell(6, 5)"],
     ),
     "comprehension": (
@@ -186,7 +186,7 @@ PLACES = {
         net([torch.randn(2, 4), torch.randn(2, 3)])
     """,
         "product",
-        "head got rows of 3 numbers and has weights for 4.",
+        "head got rows of 3 numbers, but has weights for 4.",
         [""],
     ),
     "modulelist twice": (
@@ -204,7 +204,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "layers.0 or layers.2 got rows of 5 numbers and has weights for 4.",
+        "layers.0 or layers.2 got rows of 5 numbers, but has weights for 4.",
         [""],
     ),
     "bn twice": (
@@ -220,7 +220,7 @@ PLACES = {
         net(torch.randn(2, 3, 4, 4))
     """,
         "norm",
-        "bn got 16 channels and keeps statistics for 8.",
+        "bn got 16 channels, but keeps statistics for 8.",
         [""],
     ),
     "this": (
@@ -236,7 +236,7 @@ PLACES = {
         M()(torch.randn(3, 4))
     """,
         "product",
-        "l1 got rows of 5 numbers and has weights for 6.",
+        "l1 got rows of 5 numbers, but has weights for 6.",
         ["this.l0 = nn.Linear(4, 6)", "this.l1 = nn.Linear(5, 2)"],
     ),
     "this, own": (
@@ -257,7 +257,7 @@ PLACES = {
         net(torch.randn(3, 4))
     """,
         "product",
-        "l1 got rows of 5 numbers and has weights for 6.",
+        "l1 got rows of 5 numbers, but has weights for 6.",
         [""],
     ),
     "choices": (
@@ -283,7 +283,7 @@ PLACES = {
         model(torch.randn(2, 4))
     """,
         "product",
-        "Linear got rows of 8 numbers and has weights for 6.",
+        "Linear got rows of 8 numbers, but has weights for 6.",
         ["dec = nn.Linear(8, 4)"],
     ),
     "closure 2": (
@@ -298,7 +298,7 @@ PLACES = {
         f(torch.randn(2, 4))
     """,
         "product",
-        "Linear got rows of 8 numbers and has weights for 6.",
+        "Linear got rows of 8 numbers, but has weights for 6.",
         ["dec = nn.Linear(8, 4)"],
     ),
     "alias": (
@@ -316,7 +316,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "fc got rows of 5 numbers and has weights for 6.",
+        "fc got rows of 5 numbers, but has weights for 6.",
         ["self.conv = nn.Linear(4, 6)", "self.fc = nn.Linear(5, 2)"],
     ),
     "inner function": (
@@ -333,7 +333,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "l1 got rows of 5 numbers and has weights for 6.",
+        "l1 got rows of 5 numbers, but has weights for 6.",
         ["this.l0 = nn.Linear(4, 6)", "this.l1 = nn.Linear(5, 2)"],
     ),
     "train function": (
@@ -352,7 +352,7 @@ PLACES = {
         step(M(), torch.randn(2, 4))
     """,
         "product",
-        "l1 got rows of 5 numbers and has weights for 6.",
+        "l1 got rows of 5 numbers, but has weights for 6.",
         ["s.l1 = nn.Linear(5, 2)"],
     ),
     "gpt2 tied head": (
@@ -380,7 +380,7 @@ PLACES = {
         net(torch.zeros(2, 5).long())
     """,
         "product",
-        "lm_head got rows of 12 numbers and has weights for 8.",
+        "lm_head got rows of 12 numbers, but has weights for 8.",
         ["self.proj = nn.Linear(8, 8)"],
     ),
     "siamese": (
@@ -395,7 +395,7 @@ PLACES = {
         net(torch.randn(2, 4), torch.randn(2, 5))
     """,
         "product",
-        "enc.0 got rows of 5 numbers and has weights for 4.",
+        "enc.0 got rows of 5 numbers, but has weights for 4.",
         [""],
     ),
     "shared bottleneck": (
@@ -413,7 +413,7 @@ PLACES = {
         net(torch.randn(2, 4), torch.randn(2, 6))
     """,
         "product",
-        "out got rows of 9 numbers and has weights for 8.",
+        "out got rows of 9 numbers, but has weights for 8.",
         ["self.b = nn.Linear(6, 8)"],
     ),
     "same list": (
@@ -430,7 +430,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "layers.0 or layers.1 or layers.2 got rows of 6 numbers and has weights for 4.",
+        "layers.0 or layers.1 or layers.2 got rows of 6 numbers, but has weights for 4.",
         [""],
     ),
     "seq list times": (
@@ -439,7 +439,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "1 (Linear) got rows of 6 numbers and has weights for 4.",
+        "1 (Linear) got rows of 6 numbers, but has weights for 4.",
         [""],
     ),
     "recursive": (
@@ -455,7 +455,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "fc got rows of 5 numbers and has weights for 4.",
+        "fc got rows of 5 numbers, but has weights for 4.",
         [""],
     ),
     "zip": (
@@ -472,7 +472,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "norm",
-        "norm got a last size of 6 and has weights for 5.",
+        "norm got a last size of 6, but has weights for 5.",
         [""],
     ),
     "static helper": (
@@ -489,7 +489,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "fc got rows of 5 numbers and has weights for 6.",
+        "fc got rows of 5 numbers, but has weights for 6.",
         ["self.l0 = nn.Linear(4, 6)", "self.fc = nn.Linear(5, 5)"],
     ),
     "helper method twice": (
@@ -507,7 +507,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "fc got rows of 5 numbers and has weights for 4.",
+        "fc got rows of 5 numbers, but has weights for 4.",
         [""],
     ),
     "local rebinding": (
@@ -525,7 +525,7 @@ PLACES = {
         net(torch.randn(2, 4))
     """,
         "product",
-        "b got rows of 5 numbers and has weights for 6.",
+        "b got rows of 5 numbers, but has weights for 6.",
         ["self.a = nn.Linear(4, 6)", "self.b = nn.Linear(5, 2)"],
     ),
 }

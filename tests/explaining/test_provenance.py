@@ -593,7 +593,7 @@ def test_sides_without_names():
         F.scaled_dot_product_attention(q, k, v)
 
     result = explained(attention)
-    assert result.headline.startswith("The query q has 8 numbers a head, and the key k has 16.")
+    assert result.headline.startswith("The query q has 8 numbers per head, but the key k has 16.")
     assert ("key", "(2, 4, 5, 16)") in result.record.facts
     words = explained(lambda: F.scaled_dot_product_attention(R(2, 4, 5, 8), R(2, 4, 5, 16), R(2, 4, 5, 8))).headline
     assert words.startswith("scaled_dot_product_attention: the inner sizes 8 and 16 differ.")
@@ -622,7 +622,7 @@ def test_a_hook_that_calls_another_module_is_not_what_failed():
     other = nn.Linear(5, 1)
     net = nn.Sequential(nn.Linear(3, 3))
     net[0].register_forward_hook(lambda module, args, output: other(output))
-    assert explained(lambda: net(R(2, 3))).headline.startswith("Linear got rows of 3 numbers and has weights for 5.")
+    assert explained(lambda: net(R(2, 3))).headline.startswith("Linear got rows of 3 numbers, but has weights for 5.")
 
 
 def test_the_hooks_of_torch_are_not_named():
@@ -666,7 +666,7 @@ def test_an_innocent_tensor_hook_is_not_accused():
         net(R(2, 4, requires_grad=True)).sum().backward()
 
     result = explained(cause)
-    assert result.headline.startswith("A hook returned a str, which is no gradient. In sight are <lambda> on the tensor y (")
+    assert result.headline.startswith("A hook returned a str, which is not a gradient. Possible ones are <lambda> on the tensor y (")
     assert "<lambda> on 0 (" in result.headline
 
 
@@ -741,7 +741,7 @@ def test_names_that_are_not_near():
 def test_none_that_is_written():
     loss = nn.CrossEntropyLoss()
     result = explained(lambda: loss(R(2, 3), None))
-    assert [(fix.prose, fix.code) for fix in result.fixes] == [("None is written in the call: put the target there.", "")]
+    assert [(fix.prose, fix.code) for fix in result.fixes] == [("The call passes None: pass the target instead.", "")]
 
 
 def test_none_that_a_forward_gave():
@@ -868,7 +868,7 @@ def test_below_the_traceback_of_run(shell, tmp_path):
 
 @pytest.mark.parametrize(
     ("spoil", "told"),
-    [(lambda out: out[9], "It stands at {}."), (lambda out: nn.functional.layer_norm(out, (5,)), "It happened in the {}, at {}.")],
+    [(lambda out: out[9], "It is defined at {}."), (lambda out: nn.functional.layer_norm(out, (5,)), "It happened in the {}, at {}.")],
 )
 def test_a_hook_whose_code_failed_is_named_once(spoil, told):
     net = nn.Sequential(nn.Linear(4, 3))
@@ -904,5 +904,5 @@ def test_who_gave_a_name_is_said_where_every_way_leads_there(name, inside):
     text += "\nx[:, -1]"
     body = f"def f():\n{textwrap.indent(text, '    ')}\nf()" if inside else text
     result = Program(f"e, l, i = nn.Embedding(9, 4), nn.LSTM(4, 5), torch.zeros(2, 3).long()\n{body}").explained()
-    assert (result.record.sentence[0] == f"x is what {giver} gave: a tuple of 2, and no tensor.") == bool(giver)
+    assert (result.record.sentence[0] == f"x is the output of {giver}: a tuple of 2, not a tensor.") == bool(giver)
     assert bool(giver) or "gave" not in result.headline

@@ -44,12 +44,12 @@ def safetensors():
 FILES = {
     "html": (b"<!DOCTYPE html><html>404", "is a web page (HTML)"),
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 3", "is a pointer of Git LFS"),
-    "json": (b'{"a": 1}', "holds text, and begins with '{\"a\": 1}'"),
+    "json": (b'{"a": 1}', "contains text, and begins with '{\"a\": 1}'"),
     "empty": (b"", "is empty"),
-    "gzip": (gzip.compress(b"x" * 100), "is packed (gzip)"),
-    "safetensors": (safetensors(), "is of the kind safetensors"),
+    "gzip": (gzip.compress(b"x" * 100), "is compressed (gzip)"),
+    "safetensors": (safetensors(), "is a safetensors file"),
     "hdf5": (b"\x89HDF\r\n\x1a\n" + bytes(60), "is HDF5"),
-    "other bytes": (bytes(range(256)), "It begins with other bytes."),
+    "other bytes": (bytes(range(256)), "It begins with different bytes."),
     "half": (saved()[: len(saved()) // 2], "The file is cut off"),
     "without its end": (saved()[:-10], "The file is cut off"),
 }
@@ -62,7 +62,7 @@ def test_a_file_that_is_no_checkpoint_is_told_by_what_is_in_it(name, tmp_path):
     path.write_bytes(content)
     result = explained(lambda: torch.load(path))
     assert words in result.headline
-    assert "a class of yours" not in str(result) and "weights_only=False" not in str(result) and "safe_globals" not in str(result)
+    assert "one of your classes" not in str(result) and "weights_only=False" not in str(result) and "safe_globals" not in str(result)
     assert str(tmp_path) not in str(result)
 
 
@@ -121,7 +121,7 @@ def test_a_pruned_file_is_loaded_with_its_masks():
     source, model = pruned(), nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
     state = source.state_dict()
     result = explained(lambda: model.load_state_dict(state))
-    assert result.headline.startswith("The state_dict is of a pruned model, and Sequential is not pruned.")
+    assert result.headline.startswith("The state_dict is from a pruned model, but Sequential is not pruned.")
     exec(codes(result)[0], {"model": model, "state": state})
     assert torch.equal(model[0].weight, source[0].weight) and (model[0].weight == 0).sum() == 4
 
@@ -148,7 +148,7 @@ def test_a_file_of_normalised_weights(name):
 def test_a_plain_file_for_a_pruned_model():
     model, state = pruned(), nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).state_dict()
     result = explained(lambda: model.load_state_dict(state))
-    assert result.headline.startswith("Sequential is pruned, and the state_dict is of a model that is not.") and codes(result) == []
+    assert result.headline.startswith("Sequential is pruned, but the state_dict is from a model that is not.") and codes(result) == []
 
 
 def test_a_file_of_a_part_of_the_model():
@@ -240,20 +240,20 @@ def test_sizes_that_are_unpacked():
         return B, C, H, W
 
     result = explained(four)
-    assert result.headline.startswith("image has 3 dimensions, and its sizes are to be 4: B, C, H, W.")
+    assert result.headline.startswith("image has 3 dimensions, but its sizes are unpacked into 4: B, C, H, W.")
     assert codes(result) == ["image = image.unsqueeze(0)"]
 
     def one():
         (rows,) = x.size()
         return rows
 
-    assert explained(one).headline.startswith("x has 2 dimensions, and its sizes are to be 1: rows.")
+    assert explained(one).headline.startswith("x has 2 dimensions, but its sizes are unpacked into 1: rows.")
 
     def both():
         out, hidden, more = x
         return out, hidden, more
 
-    assert explained(both).headline.startswith("x has 2 rows, and they are to be 3")
+    assert explained(both).headline.startswith("x has 2 rows, but they are unpacked into 3")
 
     def others():
         a, b = [1, 2, 3]
@@ -295,7 +295,7 @@ def test_places_and_lengths_of_losses():
 def test_keys_of_another_width():
     model, q = Holder(nn.MultiheadAttention(8, 2, kdim=4)), torch.zeros(5, 2, 8)
     result = explained(lambda: model(q, q, q))
-    assert result.headline.startswith("layer got keys of 8 numbers, and was made for 4 (kdim=4).")
+    assert result.headline.startswith("layer got keys of 8 numbers, but was made for 4 (kdim=4).")
     plain = Holder(nn.MultiheadAttention(8, 2))
     assert "each key needs a value" in explained(lambda: plain(q, q, q[:4])).headline
 
@@ -385,7 +385,7 @@ def test_super_with_a_class_alone():
 def test_an_optimizer_that_gets_names():
     net = nn.Linear(2, 2)
     result = explained(lambda: torch.optim.SGD(net.state_dict(), lr=0.1))
-    assert result.headline.startswith("The optimizer takes parameters, and got their names (str).")
+    assert result.headline.startswith("The optimizer takes parameters, but got their names (str).")
     eval(codes(result)[0], {"torch": torch, "net": net})
     assert codes(explained(lambda: torch.optim.SGD([n for n, _ in net.named_parameters()], lr=0.1))) == [
         "torch.optim.SGD(net.parameters(), lr=0.1)"
@@ -405,7 +405,7 @@ def test_whole_numbers_and_fractions():
     assert found.tolist() == [[0, 0, 0], [0, 0, 1]]
     mask = torch.tensor([True, False])
     result = explained(lambda: nn.Embedding(3, 2)(mask))
-    assert "truth values (bool)" in result.headline and codes(result) == ["mask = mask.long()"]
+    assert "booleans" in result.headline and codes(result) == ["mask = mask.long()"]
 
 
 def test_nothing_of_it_stays():

@@ -48,7 +48,7 @@ def applied(found, fix):
     return [*found.lines[:place], *made, found.lines[place][:-1] + f", {added})", *found.lines[place + 1 :]]
 
 
-EQUAL, JOINS = "default_collate stacks samples, and needs them to be equal in size.", "default_collate joins "
+EQUAL, JOINS = "default_collate stacks samples, and they must have equal size.", "default_collate joins "
 
 # each: what __getitem__ does, the headline in a worker, that without one; every one has a collate_fn that works
 BATCHES = {
@@ -90,9 +90,9 @@ BATCHES = {
         "sample 0['ids'] has 1 members, sample 1['ids'] has 2.",
     ),
     "None": ("return None if i == 1 else torch.zeros(2)", "one of its samples is None.", "sample 1 is None."),
-    "None in a pair": ("return torch.zeros(2), None", "the dataset gives None.", "the dataset gives None."),
-    "None in a dict": ("return {'x': torch.zeros(2), 'y': None}", "the dataset gives None.", "the dataset gives None."),
-    "an object": ("return object()", "the dataset gives an object.", "the dataset gives an object."),
+    "None in a pair": ("return torch.zeros(2), None", "the dataset returns None.", "the dataset returns None."),
+    "None in a dict": ("return {'x': torch.zeros(2), 'y': None}", "the dataset returns None.", "the dataset returns None."),
+    "an object": ("return object()", "the dataset returns an object.", "the dataset returns an object."),
     "kinds": (
         "return torch.zeros(2) if i else 1.0",
         "default_collate could not join its samples.",
@@ -170,7 +170,7 @@ def test_a_collate_fn_of_ones_own_is_the_place():
 def test_samples_with_other_keys_and_channels():
     for count in (0, 1):
         result = explanation(program("return {'a': 1} if i == 0 else {'b': 1}", count))
-        which = "another one of the batch has not" if count else "sample 1 has not"
+        which = "another in the batch does not" if count else "sample 1 does not"
         assert result.headline.startswith(f"The DataLoader cannot make a batch: sample 0 has the key 'a', {which}.")
         result = explanation(program("return torch.zeros(1 if i == 0 else 3, 4, 4)", count))
         assert ".convert('RGB')" in result.fixes[0].prose and result.fixes[0].code == ""

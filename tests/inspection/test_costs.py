@@ -90,7 +90,7 @@ def test_what_has_no_mark_is_the_sum_of_its_children_or_absent():
     assert costs[""].bytes == costs["0"].bytes + costs["1.0"].bytes
     rows = {row.path: row for row in costs._sheet().rows}
     assert (rows["2"].mark, rows["1.1"].mark, rows["1"].mark) == ("absent", "absent", "")
-    assert "not in this profile: 1.1, 2: not called, or not marked." in str(costs)
+    assert "not in this profile: 1.1, 2: not called, or not labelled." in str(costs)
 
 
 def test_the_text_has_no_time_and_is_the_same_each_time():
@@ -143,7 +143,7 @@ def test_a_module_with_two_names_has_one_row():
 
 @pytest.mark.parametrize(
     ("given", "told"),
-    [(None, "got a NoneType, and needs a finished profile"), (3, "got a int"), (profile(), "has not run yet")],
+    [(None, "got a NoneType, but needs a finished profile"), (3, "got a int"), (profile(), "has not run yet")],
     ids=["none", "number", "early"],
 )
 def test_what_is_no_profile_is_said(given, told):

@@ -40,7 +40,7 @@ def test_a_guess_that_another_equals_is_none():
     for layer in [*left.values(), *right.values()]:
         nn.init.zeros_(layer.bias)
     found = modlab.diff(modlab.snapshot(left), modlab.snapshot(right))
-    assert "8 renamed, by their shapes alone" in found.headline and "4 of 8 tensors changed" in found.headline
+    assert "8 renamed, judged only by shape" in found.headline and "4 of 8 tensors changed" in found.headline
     right["y"].load_state_dict(left["a"].state_dict())
     assert modlab.diff(modlab.snapshot(left), modlab.snapshot(right))["y.weight"].renamed_from == "a.weight", "bits go before order"
 
@@ -52,7 +52,7 @@ def test_a_part_in_the_middle_of_many_names_is_one_rule():
     torch.manual_seed(0)
     old, new = shifted(build("norm1")), build("attention_norm")
     found = modlab.diff(old.state_dict(), new)
-    assert [differences.renaming(r) for r in found.record.renamings] == ['"norm1." is called "attention_norm." wherever it stands']
+    assert [differences.renaming(r) for r in found.record.renamings] == ['"norm1." is called "attention_norm." everywhere']
     scope = {"state_dict": old.state_dict()}
     exec(found.record.renamings[0].code, scope)
     assert str(new.load_state_dict(scope["state_dict"])) == "<All keys matched successfully>"
@@ -76,16 +76,19 @@ def test_fingerprints_of_a_renamed_tensor_that_changed_say_so():
     found = modlab.diff(before, {f"m.{k}": v for k, v in model.state_dict().items()})
     assert found["m.weight"].status == "renamed" and found["m.weight"].differs and not found["m.bias"].differs
     assert found.headline.startswith("Linear: 1 of 2 tensors changed; 2 renamed")
-    assert "2 tensors were not compared (a fingerprint tells only values of one dtype)" in modlab.diff(before, model.double()).headline
+    assert (
+        "2 tensors were not compared (fingerprints can be compared only between values of one dtype)"
+        in modlab.diff(before, model.double()).headline
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "note"),
     [
         (lambda w: w.t(), "the same values, transposed"),
-        (lambda w: w.reshape(2, 6), "the same values in another shape"),
-        (lambda w: torch.cat([w, w]), "the first 3 rows are as they were, 3 more"),
-        (lambda w: w[:1], "the first row is as it was, 2 fewer"),
+        (lambda w: w.reshape(2, 6), "the same values in a different shape"),
+        (lambda w: torch.cat([w, w]), "the first 3 rows are unchanged, 3 more"),
+        (lambda w: w[:1], "the first row is unchanged, 2 fewer"),
         (lambda w: w.t() + 1, ""),
         (lambda w: w.reshape(2, 6) + 1, ""),
         (lambda w: w[1:], ""),
@@ -103,7 +106,7 @@ def test_ties_that_break_and_ties_that_form():
     before = modlab.snapshot(model)
     model["head"].weight = nn.Parameter(model["emb"].weight.detach().clone())
     found = modlab.diff(before, model)
-    assert found.headline.startswith("ModuleDict: head.weight is no longer tied to emb.weight; head.weight is another tensor object")
+    assert found.headline.startswith("ModuleDict: head.weight is no longer tied to emb.weight; head.weight is a new tensor object")
     before = modlab.snapshot(model)
     model["head"].weight = model["emb"].weight
     found = modlab.diff(before, model)
@@ -119,7 +122,7 @@ def test_layers_that_change_places_and_a_weight_that_is_replaced():
     assert "4 of them changed places (0.weight was 1.weight)" in modlab.diff(before, model).headline
     before = modlab.snapshot(model)
     model[0].weight = nn.Parameter(model[0].weight.detach().clone())
-    text = "0.weight is another tensor object than before, which an optimizer made before does not hold"
+    text = "0.weight is a new tensor object, which an optimizer created earlier does not hold"
     assert text in modlab.diff(before, model).headline and not modlab.diff(before, model)["0.weight"].differs
     assert "tensor object" not in str(modlab.diff(before, copy.deepcopy(model))), "of another model nothing else is to be expected"
 
@@ -128,7 +131,7 @@ def test_a_buffer_that_joins_the_graph_and_one_that_moves_in_evaluation_mode():
     model = RunningMean(4)
     before = modlab.snapshot(model)
     model(torch.ones(4, requires_grad=True))
-    assert modlab.diff(before, model).headline.startswith("RunningMean: mean is a buffer in the autograd graph now, which grows")
+    assert modlab.diff(before, model).headline.startswith("RunningMean: mean is a buffer now in the autograd graph, which grows")
     model = RunningMean(4).eval()
     before = modlab.snapshot(model)
     model(torch.ones(4))
@@ -195,7 +198,7 @@ def test_settings_and_groups_are_told_apart():
     optimizer.param_groups[0]["lr"] = 0.5
     optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))], "lr": 0.3})
     found = modlab.diff(before, net)
-    assert found.headline.endswith("optimizer.param_groups.0.lr is 0.5 and was 0.1; 1 parameter group added.")
+    assert found.headline.endswith("optimizer.param_groups.0.lr is 0.5 (was 0.1); 1 parameter group added.")
     assert "lr hyper-parameter (0.3)" in str(found)
 
 

@@ -870,13 +870,13 @@ def test_text():
     lines = [re.sub(r" +", " ", re.sub(r"py:\d+", "py:N", line)).rstrip() for line in str(modlab.hooks(net)).splitlines()]
     assert lines == [
         "Net: 3 hooks on 1 of 3 modules: 1 forward pre-hook, 1 forward hook, 1 full backward hook; "
-        "the forward hook gets the input as pre-hooks have left it.",
+        "the forward hook gets the input as left by pre-hooks.",
         "path hook order a returned value options defined in",
         "l0 Linear",
         "l0 add_one forward pre-hook 1 would replace the input tests/inspection/test_hooks.py:N",
         "l0 residual forward hook (gets the input after add_one) 1 would replace the output with_kwargs tests/inspection/test_hooks.py:N",
         "l0 forty_two full backward hook 1 would replace the input's gradient tests/inspection/test_hooks.py:N",
-        "not to be seen: hooks on nodes of the autograd graph (grad_fn.register_hook), of which torch keeps no list",
+        "cannot be seen: hooks on nodes of the autograd graph (grad_fn.register_hook): torch keeps no list of them",
     ]
 
 
@@ -890,9 +890,9 @@ def test_the_root_prints_as_root():
 def test_no_hooks():
     assert str(modlab.hooks(nn.ReLU())).splitlines()[:2] == [
         "ReLU: no hooks on it, and none for all modules.",
-        "Calling the model runs forward, and nothing else.",
+        "Calling the model runs only forward.",
     ]
-    assert str(modlab.hooks()) == "No global hooks: nothing is called for all modules or for all optimizers."
+    assert str(modlab.hooks()) == "No global hooks: nothing is called for all modules or all optimizers."
 
 
 @pytest.mark.parametrize("case", [c for c in zoo.CASES if not c.large], ids=str)
@@ -1076,7 +1076,7 @@ def test_a_lambda_of_an_edited_cell_is_perhaps_left_over():
     notebook_with_sources(net, "net.l0.register_forward_hook(lambda m, i, o: o * 2)", "net.l0.register_forward_hook(lambda m, i, o: o * 3)")
     result = modlab.hooks(net)
     assert [bool(r.doubt) for r in result] == [True, False] and not any(r.left for r in result), "nothing tells for certain"
-    assert "perhaps left from a cell that was edited" in result.headline and "if both are meant, all is well" in result.html()
+    assert "perhaps left over from an edited cell" in result.headline and "if you want both, this is fine" in result.html()
     found = modlab.diagnose(net)
     assert found.findings == () and [(one.path, one.kind) for one in found.notes] == [("l0", "perhaps a left-over hook")]
     block = next(block for block in result._sheet().notes if block.caption == "fix")

@@ -193,7 +193,7 @@ def test_a_forgotten_super_init():
     result = modlab.internals(Forgot())
     assert all(r.missing for r in result if r.section == "instance")
     assert result.headline == (
-        "Forgot: super().__init__() has not run; 17 of the 17 stores are missing, so it takes no parameter and no child."
+        "Forgot: super().__init__() has not run; 17 of the 17 stores are missing, so it accepts no parameters or children."
     )
     assert "super().__init__()" in str(result).splitlines()[-2]
 

@@ -77,7 +77,7 @@ def test_two_over_one_memory(name):
     assert notes(model) == {"second": NOTE}
     (found,) = findings(model)
     assert found.severity == "careful" and found.places == ("first", "second")
-    assert "each has a gradient of its own" in found.sentence
+    assert "each has its own gradient" in found.sentence
 
 
 @pytest.mark.parametrize("name", apart())
@@ -101,7 +101,7 @@ def test_the_line_that_is_offered_makes_one_of_two():
 
 def test_what_lies_otherwise_is_not_tied():
     (found,) = findings(Two(W, W.t()))
-    assert not found.fix and "keep first alone" in found.advice
+    assert not found.fix and "keep only first" in found.advice
     model = Two(W, W.t())
     line = found.advice.rpartition(": ")[2].rstrip(".")
     model.second = eval(line, {"model": model, "nn": nn})

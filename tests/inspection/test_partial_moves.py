@@ -69,7 +69,7 @@ def test_what_is_computed_before_each_forward_needs_no_help():
     layer = nn.Linear(3, 2)
     prune.l1_unstructured(layer, "weight", 0.5)
     found = moved(layer, torch.float64)
-    assert found["weight"].note.startswith("stayed float32, computed before each forward")
+    assert found["weight"].note.startswith("stayed float32, recomputed before each forward")
     assert not [block for block in found._sheet().notes if block.caption == "left behind"]
 
 
@@ -81,8 +81,8 @@ def test_parameters_keep_their_object_and_buffers_do_not():
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         same = id(tensor) == objects[name]
         assert found[name].same_object is same
-        assert found[name].note == ("stayed int64" if name == "num_batches_tracked" else "same object" if same else "another object")
-    assert len(kept) == 5 and found["running_mean"].note == "another object"
+        assert found[name].note == ("stayed int64" if name == "num_batches_tracked" else "same object" if same else "a different object")
+    assert len(kept) == 5 and found["running_mean"].note == "a different object"
 
 
 def test_an_object_that_died_is_never_the_same():
@@ -94,7 +94,7 @@ def test_an_object_that_died_is_never_the_same():
         gc.collect()
         model.weight = nn.Parameter(values)
         found = modlab.diff(before, model)
-        assert found["weight"].status == "unchanged" and found["weight"].note == "another object"
+        assert found["weight"].status == "unchanged" and found["weight"].note == "a different object"
         assert "weight" in {row.place for row in found._sheet().rows}
 
 
@@ -156,5 +156,5 @@ def test_pruning_takes_a_parameter_away_and_that_is_said_first():
     for layer in model:
         prune.l1_unstructured(layer, "weight", 0.5)
     assert modlab.diff(before, model).headline.startswith(
-        "Sequential: 0.weight and 1.weight were parameters and are plain attributes now, which state_dict() leaves out; 2 of 4 tensors"
+        "Sequential: 0.weight and 1.weight were parameters and are now plain attributes, which state_dict() leaves out; 2 of 4 tensors"
     )

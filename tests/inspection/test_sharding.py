@@ -360,7 +360,7 @@ def test_another_placement_is_a_change_and_what_cannot_be_compared_is_no_unchang
     row = found["weight"]
     assert (row.status, row.differs) == ("resharded", None)
     assert found.not_compared == [row]
-    assert "1 tensor was not compared (it lies otherwise over the ranks, which would have to exchange their parts)" in found.headline
+    assert "1 tensor was not compared (it is sharded differently, and ranks would have to exchange their parts)" in found.headline
     assert "rows over dp, replicated over tp → columns over tp, replicated over dp" in str(found)
     mapped = modlab.diff({"w": was}, {"w": now})
     assert mapped["w"].status == "not compared" and not mapped.changed

@@ -366,7 +366,7 @@ NOT_OPTIMIZERS = {
 
 @pytest.mark.parametrize(("thing", "text"), NOT_OPTIMIZERS.values(), ids=NOT_OPTIMIZERS)
 def test_what_is_no_optimizer_is_told(thing, text, net):
-    with pytest.raises(ModlabError, match=rf"optimizer= got {text}, and needs a torch.optim.Optimizer"):
+    with pytest.raises(ModlabError, match=rf"optimizer= got {text}, but needs a torch.optim.Optimizer"):
         modlab.state(net, thing)
 
 

@@ -449,8 +449,8 @@ GHOSTS = {
     "heads": ("set of 1 Linear", "in a Python set", "nn.ModuleList", 3),
     "queue": ("deque of 1 tensor", "in a Python deque", "register_buffer", 0),
     "mask": ("tensor (2, 2) float32", "a plain tensor attribute", 'self.register_buffer("mask"', 0),
-    "secret": ("Linear", "set past registration", "self.secret = ...", 20),
-    "weight": ("tensor (5,) float32", "a Parameter set past registration", "self.weight = ...", 5),
+    "secret": ("Linear", "set without registering it", "self.secret = ...", 20),
+    "weight": ("tensor (5,) float32", "a Parameter set without registering it", "self.weight = ...", 5),
     "by_module": ("dict of 2 tensors", "in a Python dict", "register_buffer", 0),
 }
 

@@ -168,7 +168,7 @@ def test_activations_begin_with_what_is_not_finite(net, x):
     net[2].reset_running_stats()
     net.eval()
     sheet = activations.of_trace(modlab.lab(net)(x).trace.record)
-    assert "nothing but zeros from 1" in sheet.sentence[1]
+    assert "only zeros from 1" in sheet.sentence[1]
 
 
 def test_gradients_are_those_that_stand_in_grad(net, x):

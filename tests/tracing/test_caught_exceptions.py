@@ -72,7 +72,7 @@ def test_what_ran_before_it_ran():
 def test_an_exception_that_became_another_one():
     trace = trained(falling_back(lambda self, x: self.block(x), block=Block(hides=True)))
     assert "block raised ValueError, caught by (root)" in trace.headline
-    assert "whereupon block raised ValueError: no block, caught by (root)" in trace.why("block.c.weight").text
+    assert "so block raised ValueError: no block, caught by (root)" in trace.why("block.c.weight").text
     assert not any("caught" in mark for mark in trace["block.c"].marks)
 
 
@@ -125,7 +125,7 @@ def test_what_the_caller_of_the_model_caught():
         with contextlib.suppress(RuntimeError):
             net(X)
         net.a(X).sum().backward()
-    assert "1 of 3 modules ran; (root) raised RuntimeError, caught outside of the model" in trace.headline
+    assert "1 of 3 modules ran; (root) raised RuntimeError, caught outside the model" in trace.headline
     assert trace.why("c.weight").kind == "raised" and trace.why("a.weight").kind == "gradient"
 
 

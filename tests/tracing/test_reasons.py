@@ -35,11 +35,11 @@ def between(act):
     [
         (lambda h: torch.from_numpy(h.detach().numpy()), "and torch in Tensor.numpy at"),
         (lambda h: torch.from_numpy(np.tanh(h.data.numpy())), "left the graph in Tensor.data at"),
-        (lambda h: torch.tensor(h.detach().cpu().numpy()), "and went on as an array from Tensor.numpy at"),
-        (lambda h: torch.as_tensor(np.asarray(h.detach())), "and went on as an array from Tensor.__array__ at"),
-        (lambda h: torch.ones(8, 4) * h.detach().mean().item(), "and went on as a plain number from Tensor.item at"),
-        (lambda h: torch.tensor(h.detach().tolist()), "and went on as plain numbers from Tensor.tolist at"),
-        (lambda h: torch.tensor(h.tolist()), "ended as plain numbers in Tensor.tolist at"),
+        (lambda h: torch.tensor(h.detach().cpu().numpy()), "and continued as an array from Tensor.numpy at"),
+        (lambda h: torch.as_tensor(np.asarray(h.detach())), "and continued as an array from Tensor.__array__ at"),
+        (lambda h: torch.ones(8, 4) * h.detach().mean().item(), "and continued as a plain number from Tensor.item at"),
+        (lambda h: torch.tensor(h.detach().tolist()), "and continued as plain numbers from Tensor.tolist at"),
+        (lambda h: torch.tensor(h.tolist()), "became plain numbers in Tensor.tolist at"),
     ],
 )
 def test_what_goes_round_autograd_is_named(act, said):
@@ -70,7 +70,7 @@ def noted(note, **parts):
 @pytest.mark.parametrize("note", [lambda h: h.detach().numpy(), lambda h: h.detach().sum().item(), lambda h: h.sum().item(), torch.detach])
 def test_what_is_only_noted_is_not_the_reason(note):
     reason = trained(noted(note)).why("a.weight")
-    assert reason.kind == "off the path" and reason.text.endswith("reached what backward() began from")
+    assert reason.kind == "off the path" and reason.text.endswith("reach the tensor that backward() started from")
 
 
 def test_a_constant_of_another_size_is_not_what_was_taken_out():
@@ -151,7 +151,7 @@ def test_functional_call_puts_others_in_their_place():
     with modlab.trace(net) as trace:
         torch.func.functional_call(net, given, (X,)).sum().backward()
     reason = trace.why("0.weight")
-    assert reason.kind == "overwritten" and "another tensor stood in its place when 0 ran" in reason.text
+    assert reason.kind == "overwritten" and "a different tensor was in its place when 0 ran" in reason.text
     assert trace.events[reason.event].path == "0" and given["0.weight"].grad is not None
 
 

@@ -237,14 +237,14 @@ def test_a_hook_that_leaves_the_input_alone_says_what_else_it_does():
     m = nn.Linear(4, 4)
     prune.l1_unstructured(m, "weight", 0.5)
     text = str(modlab.trace(m)(torch.randn(2, 4)))
-    assert "put there by pruning, leaves the input as it is; sets weight; runs 2 functions)" in text and "changes nothing" not in text
+    assert "added by pruning, leaves the input unchanged; sets weight; runs 2 functions)" in text and "changes nothing" not in text
 
 
 @pytest.mark.parametrize(
     ("hook", "said"),
     [
-        (lambda m, args: setattr(m, "seen", 1), "leaves the input as it is; sets seen"),
-        (lambda m, args: args[0].mean() and None, "leaves the input as it is; runs 1 function"),
+        (lambda m, args: setattr(m, "seen", 1), "leaves the input unchanged; sets seen"),
+        (lambda m, args: args[0].mean() and None, "leaves the input unchanged; runs 1 function"),
         (lambda m, args: None, "changes nothing"),
     ],
 )

@@ -307,10 +307,10 @@ def test_two_traces_do_not_list_each_others_taps():
 @pytest.mark.parametrize(
     ("hook", "words"),
     [
-        (lambda m, args, out: out.update(y=X * 9), "puts others there"),
+        (lambda m, args, out: out.update(y=X * 9), "puts different tensors there"),
         (lambda m, args, out: out["y"].mul_(2), "in place"),
         (lambda m, args, out: {"y": out["y"] + 5j}, "by up to 5"),
-        (lambda m, args, out: {"y": "text"}, "puts a str in the place of the output"),
+        (lambda m, args, out: {"y": "text"}, "replaces the output with a str"),
         (lambda m, args, out: None, "changes nothing"),
     ],
 )
@@ -545,7 +545,7 @@ def test_infinities_that_were_asked_for_are_no_alarm():
 def test_an_activation_that_is_dead():
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
     nn.init.constant_(net[0].bias, -100.0)
-    assert "1 gives nothing but zeros" in modlab.trace(net)(X).headline
+    assert "1 outputs only zeros" in modlab.trace(net)(X).headline
 
 
 def test_the_text_of_many_rows_keeps_what_matters():
@@ -567,7 +567,7 @@ def test_after_a_call_that_raised_the_tracer_has_what_happened():
     tracer = modlab.trace(nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 4)))
     with pytest.raises(RuntimeError):
         tracer(X)
-    assert repr(tracer).startswith("1 (Linear) got 3 numbers and has weights for 4.") and "<script" in tracer._repr_html_()
+    assert repr(tracer).startswith("1 (Linear) got 3 numbers, but has weights for 4.") and "<script" in tracer._repr_html_()
 
 
 def test_why_takes_the_parameter_itself():

@@ -301,7 +301,7 @@ def test_a_hook_registered_while_it_runs_may_have_taken_it():
         net.weight.register_post_accumulate_grad_hook(lambda parameter: setattr(parameter, "grad", None))
         net(X).sum().backward()
 
-    assert "or a hook of its own took it away" in traced(nn.Linear(4, 4), act).why("weight").text
+    assert "or a hook of its own removed it" in traced(nn.Linear(4, 4), act).why("weight").text
 
 
 def test_an_optimizer_in_the_hook_counts_the_gradients():
@@ -326,7 +326,7 @@ def test_a_parameter_replaced_in_the_pass_is_judged_by_the_new_one():
     net = Lambda(forward, a=nn.Linear(4, 4))
     trace = traced(net, lambda net: [net(X).sum().backward() for _ in range(3)])
     reason = trace.why("a.weight")
-    assert reason.kind == "gradient" and "another tensor than when the trace began" in reason.text
+    assert reason.kind == "gradient" and "it has been replaced since the trace began" in reason.text
     assert net.a.weight.grad is not None
     assert [one.path for one in trace.record.reasons].count("a.weight") == 1
 
@@ -348,15 +348,15 @@ def test_gradients_that_add_up():
     net = Net()
     trace = traced(net, lambda net: [net(X).sum().backward() for _ in range(2)])
     first, second = trace.find(kind="backward")
-    assert first.marks == () and second.marks == ("adds to 4 gradients that were there",)
-    assert "backward adds to 4 gradients that were there (no zero_grad between)" in trace.headline
-    assert "added to the one that was there" in trace.why("l0.weight").text
+    assert first.marks == () and second.marks == ("adds to 4 existing gradients",)
+    assert "backward adds to 4 existing gradients (no zero_grad between)" in trace.headline
+    assert "added to an earlier one" in trace.why("l0.weight").text
 
 
 def test_a_gradient_from_before_the_trace_is_added_to():
     net = Net()
     net(X).sum().backward()
-    assert "adds to 4 gradients" in traced(net, lambda net: net(X).sum().backward()).headline
+    assert "adds to 4 existing gradients" in traced(net, lambda net: net(X).sum().backward()).headline
 
 
 @pytest.mark.parametrize("to_none", [False, True])
@@ -377,7 +377,7 @@ def test_gradients_set_to_zero_do_not_add_up(to_none, before):
 def test_without_values_only_what_is_sure_is_said():
     net = Net()
     trace = traced(net, lambda net: [net(X).sum().backward() for _ in range(2)], values=False)
-    assert [event.marks for event in trace.find(kind="backward")] == [(), ("adds to 4 gradients that were there",)]
+    assert [event.marks for event in trace.find(kind="backward")] == [(), ("adds to 4 existing gradients",)]
     net.zero_grad(set_to_none=False)
     assert "adds to" not in str(traced(net, lambda net: net(X).sum().backward(), values=False))
 
@@ -411,12 +411,12 @@ def test_parameters_without_hooks_have_no_event():
     [
         (lambda m, a, o: (o,), "puts the output into a tuple"),
         (lambda m, a, o: [o], "puts the output into a list"),
-        (lambda m, a, o: o.clone(), "gives the same values as the output back, in another tensor"),
-        (lambda m, a, o: o + 1e-30, "gives the same values as the output back, in another tensor"),
-        (lambda m, a, o: o.double(), "gives the same values as the output back, in another tensor, float32 -> float64"),
-        (lambda m, a, o: o.detach(), "gives the same values as the output back, in another tensor, out of the graph"),
+        (lambda m, a, o: o.clone(), "returns the values of the output in a different tensor"),
+        (lambda m, a, o: o + 1e-30, "returns the values of the output in a different tensor"),
+        (lambda m, a, o: o.double(), "returns the values of the output in a different tensor, float32 -> float64"),
+        (lambda m, a, o: o.detach(), "returns the values of the output in a different tensor, out of the graph"),
         (lambda m, a, o: o.reshape(-1), "changes the output, (8, 4) -> (32,)"),
-        (lambda m, a, o: o, "gives the output back as it was"),
+        (lambda m, a, o: o, "returns the output unchanged"),
         (lambda m, a, o: o + 2, "changes the output by up to 2"),
         (lambda m, a, o: (o + 2,), "puts the output into a tuple; changes the output by up to 2"),
         (lambda m, a, o: (o.detach() + 2).double(), "changes the output by up to 2, float32 -> float64, out of the graph"),
@@ -429,10 +429,10 @@ def test_what_a_forward_hook_did(hook, words):
 @pytest.mark.parametrize(
     ("hook", "words"),
     [
-        (lambda m, a: a[0], "gives the input back as it was"),
-        (lambda m, a: (a,), "nests the input otherwise: input[0] where input was"),
-        (lambda m, a: a[0].clone(), "gives the same values as the input back, in another tensor"),
-        (lambda m, a: a[0].detach(), "gives the same values as the input back, in another tensor, out of the graph"),
+        (lambda m, a: a[0], "returns the input unchanged"),
+        (lambda m, a: (a,), "nests the input differently: input[0] instead of input"),
+        (lambda m, a: a[0].clone(), "returns the values of the input in a different tensor"),
+        (lambda m, a: a[0].detach(), "returns the values of the input in a different tensor, out of the graph"),
     ],
 )
 def test_what_a_pre_hook_did(hook, words):
@@ -442,7 +442,7 @@ def test_what_a_pre_hook_did(hook, words):
 @pytest.mark.parametrize(
     ("hook", "words"),
     [
-        (lambda m, gi, go: [gi[0]], "gives the gradient of the input back as it was"),
+        (lambda m, gi, go: [gi[0]], "returns the gradient of the input unchanged"),
         (lambda m, gi, go: gi[0], "takes the gradient of the input out of its tuple"),
         (lambda m, gi, go: (gi[0] * 3,), "changes the gradient of the input by up to"),
     ],
@@ -460,7 +460,7 @@ def test_a_hook_that_cuts_the_graph_is_in_the_headline():
     net = nn.Linear(4, 4)
     net.register_forward_hook(cut)
     trace = modlab.trace(net)(X)
-    assert "cut, a forward hook, gives the same values as the output back, in another tensor, out of the graph" in trace.headline
+    assert "cut, a forward hook, returns the values of the output in a different tensor, out of the graph" in trace.headline
     assert trace._sheet().rows[1].mark == "careful"
 
 
@@ -476,7 +476,7 @@ def test_the_guilty_hook_is_named_by_its_event():
     net[0].register_full_backward_hook(wrong)
     with pytest.raises(TypeError), modlab.trace(net) as trace:
         net(X.clone().requires_grad_()).sum().backward()
-    assert trace.headline.startswith("The backward hook wrong on 0 returned a str, which is no gradient.")
+    assert trace.headline.startswith("The backward hook wrong on 0 returned a str, which is not a gradient.")
     assert "on y" not in trace.headline
 
 
@@ -489,7 +489,7 @@ def wrong(module, grad_input, grad_output):
 
 def test_a_root_of_modules_alone_called_past_itself():
     trace = traced(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), lambda net: net.forward(X))
-    assert "(root) was called through .forward, past its hooks" in trace.headline
+    assert "(root) was called through .forward, which skips its hooks" in trace.headline
     (root,) = trace.record.uncalled
     assert uncalled(root).startswith("called through .forward at tests/tracing/test_truth.py:")
 
@@ -553,7 +553,7 @@ def test_what_runs_in_another_thread_is_not_called_uncalled():
 
     trace = traced(net, act)
     assert "a was never called" not in trace.headline and "c was never called" in trace.headline
-    assert {one.path: uncalled(one) for one in trace.record.uncalled}["a"] == "called in another thread, which is not followed"
+    assert {one.path: uncalled(one) for one in trace.record.uncalled}["a"] == "called in another thread, which is not traced"
     assert trace.why("a.weight").kind == "cannot be seen" and trace.why("c.weight").kind == "not called"
     assert trace.headline.startswith("Lambda: 2 of 3 modules ran; whether 1 other did cannot be seen")
 
@@ -589,8 +589,8 @@ def test_another_name_of_a_module():
 def test_an_output_that_is_a_buffer():
     net = nn.Sequential(RunningMean(4))
     trace = modlab.trace(net)(X[0])
-    assert "its output is the buffer mean itself: who changes the one in place changes the other" in trace["0"].marks
-    assert "0 gives out its buffer itself" in trace.headline and trace._sheet().rows[1].mark == "careful"
+    assert "its output is the buffer mean itself: changing one in place changes the other" in trace["0"].marks
+    assert "0 returns its own buffer" in trace.headline and trace._sheet().rows[1].mark == "careful"
     copied = Lambda(lambda self, x: self.a(x).clone(), a=RunningMean(4))
     assert "is the buffer" not in str(modlab.trace(copied)(X[0])[""].marks)
 
@@ -664,7 +664,7 @@ def test_a_checkpoint_whose_input_needs_no_gradient():
 @pytest.mark.parametrize(
     ("held", "act", "said"),
     [
-        ("own", lambda net, optimizer: (net(X).sum().backward(), optimizer.zero_grad()), "SGD's step moves 0 of 2 parameters, for none"),
+        ("own", lambda net, optimizer: (net(X).sum().backward(), optimizer.zero_grad()), "SGD's step moves 0 of 2 parameters: none"),
         ("rate", lambda net, optimizer: net(X).sum().backward(), "SGD's step moves 0 of 2 parameters"),
         ("old", lambda net, optimizer: net(X).sum().backward(), "SGD holds none of the model's parameters"),
         ("own", lambda net, optimizer: net(X).sum().backward(), ""),

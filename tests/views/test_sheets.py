@@ -39,7 +39,7 @@ def stopped() -> Sheet:
         Row("old", "old", "Identity", "never called in this pass", "ghost", place="old", mark="absent", cells=(Cell(), Cell())),
     )
     notes = (Block("fix", "make l0 give 3 numbers", "self.l0 = MyLinear(4, 3)"), Block("not seen", "what NumPy computed", mark="careful"))
-    return Sheet("explain", ("net.l1 got 2 numbers and has weights for 3.", "BigNet stopped."), (flow, bar), rows, notes, foot="one pass")
+    return Sheet("explain", ("net.l1 got 2 numbers, but has weights for 3.", "BigNet stopped."), (flow, bar), rows, notes, foot="one pass")
 
 
 def hostile() -> Sheet:

@@ -377,7 +377,7 @@ def test_a_module_that_came_later_and_that_no_optimizer_holds_is_broken(zero_at_
     w = changed(another_layer, zero_at_end)
     check = w.verdict.broken
     assert check is not None and not w.verdict.ok and (check.name, check.path) == ("the optimizer owns it", "0.weight")
-    assert "0.weight and 0.bias came into the model during the watch, and SGD does not hold them" in w.headline
+    assert "0.weight and 0.bias joined the model during the watch, but SGD does not hold them" in w.headline
 
 
 @pytest.mark.parametrize("into", [another_layer_that_is_trained, one_that_wraps_it, a_mean_of_the_weights])

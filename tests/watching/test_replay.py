@@ -234,7 +234,7 @@ def test_overflow_under_autocast(dtype):
         net[2].weight.abs_(), net[0].bias.fill_(100)
     found = born(net, data(), autocast=torch.autocast("cpu", dtype=dtype))
     assert (found.where, found.path, found.exact) == ("forward", "2", True)
-    assert ("float16 holds numbers up to 65,504" in said(found)) == (dtype is torch.float16)
+    assert ("the largest number in float16 is 65,504" in said(found)) == (dtype is torch.float16)
 
 
 def test_overflow_in_the_backward_pass_with_a_grad_scaler():
@@ -320,7 +320,7 @@ def test_the_trap_of_where():
     found = born(net, data())
     assert torch.isnan(net[0].weight.grad).any()  # the oracle
     assert (found.where, found.path, name(found), found.kind) == ("backward", "1", "SqrtBackward0", "nan")
-    assert "mask what goes into it" in advice(found)
+    assert "mask its input" in advice(found)
 
 
 def test_what_a_mask_stops_is_not_blamed():
@@ -344,7 +344,7 @@ def test_nan_in_the_batch():
     x = data()
     x[2, 1] = NAN
     found = born(sandwich(nn.ReLU(), nn.Dropout()), x)
-    assert (found.where, found.path, said(found)) == ("the batch", "input", "the batch: input holds 1 NaN of 24 numbers")
+    assert (found.where, found.path, said(found)) == ("the batch", "input", "the batch: input contains 1 NaN among 24 numbers")
 
 
 def test_nan_in_the_loss():
@@ -748,7 +748,9 @@ def test_gradients_and_weights_that_are_parts(alone, way):
     with torch.no_grad():
         net.get_parameter("0.weight").to_local()[0, 0] = NAN  # type: ignore[operator]
     found = birthplace(net, tap)
-    assert (found.where, found.path, found.exact) == ("the weights", "0.weight", True) and "holds 1 NaN of 32 numbers before" in said(found)
+    assert (found.where, found.path, found.exact) == ("the weights", "0.weight", True) and "contains 1 NaN among 32 numbers before" in said(
+        found
+    )
     tap.close()
 
 

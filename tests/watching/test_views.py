@@ -52,16 +52,16 @@ def packed(record, **how):
 @pytest.mark.parametrize(
     ("name", "strong", "rest"),
     [
-        ("waiting", "Waiting for the first step:", "Net has made no training step yet."),
+        ("waiting", "Waiting for the first step:", "Net has not made a training step yet."),
         ("without_steps", "Nothing was seen:", "no training step of Net was seen."),
-        ("net", "Unit 1 of l0 is dead:", f"zero on all of 9,640 inputs. Unit 2 of l0 starves. {FELL}"),
-        ("well", "No problem found:", f"143 of 10,000 steps of Net were looked at. {FELL}"),
+        ("net", "Unit 1 of l0 is dead:", f"zero on all 9,640 inputs. Unit 2 of l0 starves. {FELL}"),
+        ("well", "No problem found:", f"143 of 10,000 steps of Net were measured. {FELL}"),
         (
             "unlogged",
             "No problem found:",
-            "143 of 10,000 steps of Net were looked at. The loss was not seen: w.log(loss=loss) shows it.",
+            "143 of 10,000 steps of Net were measured. The loss was not seen: w.log(loss=loss) shows it.",
         ),
-        ("running", "No problem found so far:", f"143 of 1,200 steps of Net were looked at. {FELL}"),
+        ("running", "No problem found so far:", f"143 of 1,200 steps of Net were measured. {FELL}"),
         (
             "nan",
             "NaN from step 612 on, first in h.2.attn:",
@@ -70,7 +70,7 @@ def packed(record, **how):
         (
             "failed",
             "Not seen from step 812 on:",
-            f"the watch failed and the training went on. ValueError: a reading without a row. {FELL}",
+            f"the watch failed, but training went on. ValueError: a reading without a row. {FELL}",
         ),
         (
             "raised",
@@ -79,7 +79,7 @@ def packed(record, **how):
         ),
         (
             "unowned",
-            "l1.weight gets a gradient, and SGD does not hold it:",
+            "l1.weight gets a gradient, but SGD does not hold it:",
             f"it never moves. {FELL} Stopped after 10,000 steps.",
         ),
     ],
@@ -102,7 +102,7 @@ def test_many_alike_are_counted():
     ungraded = tuple(watches.alert("no gradient", f"l{i}.weight", 5) for i in range(3))
     assert (
         headline.of_watch(replace(MADE["well"], alerts=ungraded))[0]
-        == "l0.weight got no gradient in any step that was looked at, like 2 others."
+        == "l0.weight got no gradient in any step that was measured, like 2 others."
     )
 
 
@@ -111,27 +111,28 @@ def test_what_is_over_comes_last_and_is_told_as_past():
     now = watches.alert("starving", "l0", 400, unit=2)
     record = replace(MADE["well"], alerts=(over, now))
     assert headline.of_watch(record)[0] == "Unit 2 of l0 starves:"
-    assert "step 5 to 90: unit 0 of l0 was dead: zero on all of 2,000 inputs." in text.of_watch(record)
+    assert "step 5 to 90: unit 0 of l0 was dead: zero on all 2,000 inputs." in text.of_watch(record)
     assert layers.accused(record) == {"l0": "careful"}
 
 
 @pytest.mark.parametrize(
     ("kind", "given", "told"),
     [
-        ("dead", {"unit": 1, "inputs": 9}, ("unit 1 of l0 is dead", "zero on all of 9 inputs.")),
-        ("dead", {"unit": 1, "inputs": 9, "over": True}, ("unit 1 of l0 was dead", "zero on all of 9 inputs.")),
-        ("no gradient", {}, ("l0 got no gradient in any step that was looked at", "")),
+        ("dead", {"unit": 1, "inputs": 9}, ("unit 1 of l0 is dead", "zero on all 9 inputs.")),
+        ("dead", {"unit": 1, "inputs": 9, "over": True}, ("unit 1 of l0 was dead", "zero on all 9 inputs.")),
+        ("no gradient", {}, ("l0 got no gradient in any step that was measured", "")),
         ("no gradient", {"over": True, "steps": 5}, ("l0 got no gradient", "l0 got no gradient in the first 5 looks.")),
-        ("nan", {}, ("the output of l0 holds NaN first", "49,152 numbers of 49,152, in the sample of step 1.")),
+        ("nan", {}, ("the output of l0 is the first with NaN", "49,152 numbers of 49,152, in the sample of step 1.")),
         (
             "saturated",
             {"path": ""},
             (
                 "(root) is saturated",
-                "99 % of what the activation function at the model gives lies within 2 % of its ends, where hardly any gradient passes.",
+                "99 % of the outputs of the activation function at the model are within 2 % of its limits, "
+                "where hardly any gradient passes.",
             ),
         ),
-        ("rounding", {}, ("96 % of the elements of l0 (bfloat16) have a gradient and do not move", "the step is lost to rounding.")),
+        ("rounding", {}, ("96 % of the elements of l0 (bfloat16) have a gradient but do not move", "the step is lost to rounding.")),
     ],
 )
 def test_an_alert_names_its_place_once(kind, given, told):
@@ -352,7 +353,7 @@ def test_of_a_huge_model_layers_are_left_out_and_alerts_are_not():
     assert arrays["mean planes"].shape == (4, len(content["series"]), len(arrays["first"]))
     assert len(content["series"]) < len(record.history.series)
     assert [alert["path"] for alert in content["alerts"]] == ["layers.1234"]
-    assert any("layers left out of this output" in remark for remark in content["remarks"])
+    assert any("layers left out to keep this output small" in remark for remark in content["remarks"])
     assert len(html.of_watch(record).encode()) <= 120_000
 
 

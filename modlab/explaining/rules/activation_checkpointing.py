@@ -12,7 +12,7 @@ from modlab.explaining.failure import Cause, Failure, Rule, tuple_of
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
-_WHY = "checkpoint keeps no values of the block in the forward pass, and runs it once more in backward: both runs must do the same."
+_WHY = "checkpoint keeps no values of the block in the forward pass, and runs it again in backward: both runs must do the same."
 _LOOK = Fix(
     "Look at what the block reads besides its inputs: an attribute or a global that changed, training mode, autocast, "
     "what it counts or caches."
@@ -74,7 +74,7 @@ def _metadata(failure: Failure, match: re.Match[str]) -> Cause:
     count = len(re.findall(r"tensor at position \d+:", failure.message))
     more = f" (and {count - 1} more)" if count > 1 else ""
     return Cause(
-        f"{_said(failure)} did not give the same: tensor {match[1]} of those saved was {then}, and is {now} now{more}.",
+        f"{_said(failure)} did not give the same: tensor {match[1]} of those saved was {then}, but is now {now}{more}.",
         _WHY,
         "recomputed otherwise",
         (("forward", then), ("backward", now)),
@@ -93,7 +93,7 @@ def _told(metadata: str) -> str:
 def _number(failure: Failure, match: re.Match[str]) -> Cause:
     then, now = match[1], match[2]
     return Cause(
-        f"{_said(failure)} did not do the same: it saved {then} tensors in the forward pass, and {now} when it ran again.",
+        f"{_said(failure)} did not do the same: it saved {then} tensors in forward, but {now} when it ran again.",
         _WHY,
         f"{then} ≠ {now} tensors",
         (("forward", then), ("backward", now)),
@@ -112,11 +112,11 @@ def _reentrant(failure: Failure, _: re.Match[str]) -> Cause:
     found = written.calls(frame, "checkpoint") if frame is not None else []
     code = found[-1].rewritten(written.with_word(found[-1].call, "use_reentrant", ast.Constant(False))) if found else ""
     return Cause(
-        "checkpoint with use_reentrant=True goes together with loss.backward() alone.",
-        "autograd.grad, and backward with inputs=, need the other way.",
+        "checkpoint with use_reentrant=True works only with loss.backward().",
+        "autograd.grad, and backward with inputs=, need use_reentrant=False.",
         "use_reentrant=True",
         (),
-        (Fix("The other way:", code or "checkpoint(block, x, use_reentrant=False)"),),
+        (Fix("Instead:", code or "checkpoint(block, x, use_reentrant=False)"),),
     )
 
 
@@ -127,11 +127,11 @@ def _arguments(failure: Failure, match: re.Match[str]) -> Cause | None:
         return None
     names = [name.strip() for name in match[1].split(",")]
     return Cause(
-        f"checkpoint with use_reentrant=True hands no named arguments on: {', '.join(names)}.",
+        f"checkpoint with use_reentrant=True does not pass on named arguments: {', '.join(names)}.",
         "",
         "",
         (),
-        (Fix("The other way does:", source_code.rewritten(frame, call, written.with_word(call, "use_reentrant", ast.Constant(False)))),),
+        (Fix("Instead:", source_code.rewritten(frame, call, written.with_word(call, "use_reentrant", ast.Constant(False)))),),
     )
 
 
@@ -152,12 +152,12 @@ def _no_graph(failure: Failure, _: re.Match[str]) -> Cause | None:
         return None
     return Cause(
         "checkpoint with use_reentrant=True cut the graph: none of its inputs requires a gradient.",
-        "The parameters of the block then get none either.",
+        "So the parameters of the block get none either.",
         "no gradient",
         (),
         (
             Fix(
-                "The other way looks at the parameters, too:",
+                "use_reentrant=False looks at the parameters too:",
                 one.rewritten(written.with_word(one.call, "use_reentrant", ast.Constant(False))),
             ),
         ),

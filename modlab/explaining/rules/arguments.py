@@ -90,7 +90,7 @@ def _missing(failure: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-_OWN_FORWARD = Fix("A Sequential passes one value from layer to layer. Several need a forward of your own:", "def forward(self, x, y): ...")
+_OWN_FORWARD = Fix("A Sequential passes one value from layer to layer. For more, write your own forward:", "def forward(self, x, y): ...")
 
 
 def _in_sequential(failure: Failure, call: ModuleFrame) -> bool:
@@ -187,16 +187,14 @@ def _too_many(failure: Failure, match: re.Match[str]) -> Cause | None:
         return _by_name_alone(failure, call, placed, named)
     sequential = type(call.module) is nn.Sequential
     return Cause(
-        f"{failure.subject}'s forward takes {format.plural(len(taken), 'argument')} ({', '.join(taken)}), and was given {given}.",
+        f"{failure.subject}'s forward takes {format.plural(len(taken), 'argument')} ({', '.join(taken)}), but was given {given}.",
         "A Sequential passes one value from layer to layer." if sequential else "",
         f"{format.plural(given, 'argument')}, takes {len(taken)}",
         (("given", ", ".join(described(v) for v in call.args)), ("expected", ", ".join(taken))),
         (
-            Fix("Several inputs need a forward of your own:", "def forward(self, x, y): ...")
+            Fix("For several inputs, write your own forward:", "def forward(self, x, y): ...")
             if sequential
-            else Fix(
-                f"Give it {_and(taken)} alone, or let forward take more." if taken else "It takes none: let forward take what it is given."
-            ),
+            else Fix(f"Give it {_and(taken)} alone, or let forward take more." if taken else "It takes none: let forward accept them."),
         ),
     )
 
@@ -245,7 +243,7 @@ def _without_self(failure: Failure, call: ModuleFrame, names: list[str]) -> Caus
     first = f"its first argument, {names[0]}, is the module itself" if names else "it takes nothing, not even the module itself"
     return Cause(
         f"{failure.subject}'s forward has no self: {first}.",
-        "Python puts the module before what a call is given.",
+        "Python passes the module before the call's arguments.",
         "no self",
         (("given", ", ".join(described(v) for v in call.args or ())), ("expected", ", ".join(names))),
         (Fix("Put it first:", f"def forward({', '.join(['self', *names])}): ..."),),
@@ -263,7 +261,7 @@ def _by_name_alone(failure: Failure, call: ModuleFrame, placed: list[str], named
     whole = expression is not None and len(expression.args) == given and not any(isinstance(a, ast.Starred) for a in expression.args)
     fix = Fix(f"Give {_and(named)} by {'its name' if len(named) == 1 else 'their names'}.")
     if _in_sequential(failure, call):
-        fix = Fix("A Sequential passes its value by place: let forward take it so, before the star:", _placed_first(call.module))
+        fix = Fix("A Sequential passes its value by position: let forward take it that way, before the star:", _placed_first(call.module))
     elif expression is not None and meant and whole:
         arguments = [*map(ast.unparse, expression.args[: len(placed)])]
         arguments += [f"{name}={ast.unparse(node)}" for name, node in zip(meant, expression.args[len(placed) :], strict=True)]
@@ -271,8 +269,8 @@ def _by_name_alone(failure: Failure, call: ModuleFrame, placed: list[str], named
     by_place = f"{_and(placed)} by place, " if placed else ""
     number = format.plural(given, "argument")
     return Cause(
-        f"{failure.subject}'s forward takes {by_place}{_and(named)} by name alone, and was given {number} by place.",
-        f"In its signature {_and(named)} {'stands' if len(named) == 1 else 'stand'} behind a star.",
+        f"{failure.subject}'s forward takes {by_place}{_and(named)} only by name, but was given {number} by position.",
+        f"In its signature {_and(named)} {'comes' if len(named) == 1 else 'come'} after a star.",
         f"{given} by place, takes {len(placed)}",
         (
             ("given", ", ".join(described(v) for v in call.args or ())),
@@ -301,7 +299,7 @@ def _unexpected(failure: Failure, match: re.Match[str]) -> Cause | None:
         f"It takes {', '.join(taken) or 'none'}." + (f" Nearest: {close[0]!r}." if close else ""),
         f"no argument {name!r}",
         (("given", ", ".join(["…"] * bool(call.args) + [f"{k}=" for k in call.kwargs])), ("expected", ", ".join(taken))),
-        (Fix(f"If {close[0]} was meant:", written),) if written else (),
+        (Fix(f"If {close[0]} is what you meant:", written),) if written else (),
     )
 
 
@@ -310,7 +308,7 @@ def _twice(failure: Failure, match: re.Match[str]) -> Cause | None:
         return None
     taken = values.argument_names(type(failure.failing.module)) if failure.failing is not None else ()
     return Cause(
-        f"{failure.subject}'s forward got {match[2]!r} twice: by its place and by its name.",
+        f"{failure.subject}'s forward got {match[2]!r} twice: by position and by name.",
         f"It takes {', '.join(taken)}.",
         f"{match[2]} twice",
         (("expected", ", ".join(taken)),),
@@ -368,8 +366,8 @@ def _no_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
     if changed is not None and call is not None and call.args and type(call.args[0]).__name__ == kind:
         name, where, on = changed
         return Cause(
-            f"{subject} got {_said(kind)} where a tensor belongs: the forward pre-hook {name} on {on} returned it.",
-            f"It stands at {where}; what it got was {described(call.given[0]) if call.given else 'nothing'}.",
+            f"{subject} got {_said(kind)} instead of a tensor: the forward pre-hook {name} on {on} returned it.",
+            f"It is defined at {where}; it got {described(call.given[0]) if call.given else 'nothing'}.",
             f"{kind} ≠ Tensor",
             (("hook", f"{name}, {where}"), ("given", _said(kind, bare=True)), ("expected", "Tensor")),
             (Fix("A forward pre-hook returns None, or the new input (a tuple for several):", "return (x,)"),),
@@ -384,12 +382,12 @@ def _no_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
             name, where = hooks[-1]
             more = f"The forward hook {name} on {place} ({where}) may have returned it."
             fixes = [Fix("A forward hook returns None, or a new output of the same kind:", "return output")]
-            remarks = (f"What a forward hook returns takes the place of {place}'s output.",)
+            remarks = (f"What a forward hook returns replaces {place}'s output.",)
         elif type(module).__name__ in _GIVES:
             more = f"{place} ({type(module).__name__}) gives {_GIVES[type(module).__name__]}."
             fixes = [Fix("Take the first of them:", provenance.taken_apart(failure))]
             if type(failure.calls[-2].module if len(failure.calls) > 1 else None) is nn.Sequential:
-                fixes = [Fix("A Sequential cannot take the first of them; a forward of your own can.")]
+                fixes = [Fix("A Sequential cannot take the first of them; your own forward can.")]
         elif kind == "NoneType" and suspects.returns_nothing(type(module)):
             more = f"{place} ({type(module).__name__}) gave it: its forward has no return."
             fixes = [Fix(f"At the end of {type(module).__name__}'s forward:", "return x")]
@@ -398,7 +396,7 @@ def _no_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
         if hooked:
             more = f"The forward hook {hooked[0][1]} on {hooked[0][0]} ({hooked[0][2]}) may have returned it."
     return Cause(
-        f"{subject} got {_said(kind)} where a tensor belongs ({argument} of {function}).",
+        f"{subject} got {_said(kind)} instead of a tensor ({argument} of {function}).",
         more,
         f"{_said(kind, bare=True)} ≠ Tensor",
         (("given", _said(kind, bare=True)), ("expected", "Tensor")),
@@ -432,7 +430,7 @@ def _of_none(failure: Failure, match: re.Match[str]) -> Cause | None:
             cls = type(module).__name__
             return Cause(
                 f"{node.id} is None: {cls}'s forward has no return.",
-                "What a forward does not return is lost.",
+                "Whatever forward does not return is lost.",
                 "None",
                 ((node.id, "None"), ("expected", "Tensor")),
                 (Fix(f"At the end of {cls}'s forward:", "return x"),),
@@ -452,27 +450,27 @@ def _mended(failure: Failure, kind: str, argument: str, thing: Any) -> list[Fix]
     written = _first_written(failure) if whole else "x"
     if stores.is_module(thing):
         made = f"nn.{kind}" if hasattr(nn, kind) else kind
-        return [Fix(f"A module stands where what it computes belongs; {made}(x) makes one, {made}()(x) calls it:", f"x = {made}()(x)")]
+        return [Fix(f"This is a module, not its output; {made}(x) makes a module, {made}()(x) calls it:", f"x = {made}()(x)")]
     if type(thing) is PackedSequence:
         name = written if written.isidentifier() else "x"
         code = f"{name}, lengths = nn.utils.rnn.pad_packed_sequence({name}, batch_first=True)"
-        return [Fix("A packed batch has no place for each step; make it a padded one again:", code)]
+        return [Fix("A packed batch has no separate steps; pad it again:", code)]
     if type(thing) is dict and thing:
         key = next((k for k, v in thing.items() if issubclass(type(v), Tensor)), next(iter(thing)))
-        return [Fix(f"Take the part that is meant, of {', '.join(map(repr, list(thing)[:6]))}:", f"{written} = {written}[{key!r}]")]
+        return [Fix(f"Take the part you mean, of {', '.join(map(repr, list(thing)[:6]))}:", f"{written} = {written}[{key!r}]")]
     if type(thing) in (list, tuple) and thing and all(issubclass(type(part), Tensor) for part in thing):
         shapes = {shape_of(part) for part in thing}
         fixes = [Fix("If it is a batch of a DataLoader, take it apart first:", f"x, y = {written}\n{code_fixes.name_of_root(failure)}(x)")]
         if not whole or len(thing) != 2:
-            fixes = [Fix("Take the part that is meant:", f"{written} = {written}[0]")]
-        return [*fixes, Fix("Or make one tensor of all:", f"{written} = torch.stack({written})")] if len(shapes) == 1 else fixes
+            fixes = [Fix("Take the part you mean:", f"{written} = {written}[0]")]
+        return [*fixes, Fix("Or make one tensor of all of them:", f"{written} = torch.stack({written})")] if len(shapes) == 1 else fixes
     if thing is None and kind == "NoneType" and _is_written(failure):
-        return [Fix(f"None is written in the call: put the {argument} there.")]
+        return [Fix(f"The call passes None: pass the {argument} instead.")]
     held = failure.local(argument) if thing is None else thing
     if type(held) is list and any(type(part) is str for part in held):
-        return [Fix("Its members are texts, which no tensor holds: give a number for each.")]
+        return [Fix("Its members are strings, which a tensor cannot hold: give a number for each.")]
     if kind == "list" and held is None and (joined := _joined(failure)):
-        return [Fix("Make one tensor of all:", joined)]
+        return [Fix("Make one tensor of all of them:", joined)]
     return [_by_kind(kind, argument, failure if thing is not None else None)]
 
 
@@ -505,7 +503,7 @@ _CHANGES = {
     "list": ("Make a tensor of it:", "torch.tensor({})"),
     "float": ("Make a tensor of it:", "torch.tensor({})"),
     "int": ("Make a tensor of it:", "torch.tensor({})"),
-    "tuple": ("Take the part that is meant:", "{}[0]"),
+    "tuple": ("Take the part you mean:", "{}[0]"),
 }
 
 
@@ -513,7 +511,7 @@ def _by_kind(kind: str, argument: str, failure: Failure | None = None) -> Fix:
     if kind == "NoneType":
         return Fix("Something returned nothing: look for a forward, a hook or a function without return.")
     if kind not in _CHANGES:
-        return Fix(f"Look at what comes as {argument}, and where it is made.")
+        return Fix(f"Look at what {argument} is, and where it is made.")
     prose, change = _CHANGES[kind]
     if failure is not None and change == "torch.tensor({})" and _needs_fractions(failure, argument):
         change = "torch.tensor({}, dtype=torch.float32)"
@@ -553,7 +551,7 @@ def _container(failure: Failure, match: re.Match[str]) -> Cause | None:
     facts = (("class", name), ("children", format.plural(len(held), "module")))
     if issubclass(type(call.module), (nn.ModuleList, nn.ModuleDict)):
         return Cause(
-            f"{failure.subject if failure.failing.path else f'A {name}'} holds modules, and runs none."
+            f"{failure.subject if failure.failing.path else f'A {name}'} holds modules, but does not run them."
             if failure.failing is not None
             else "",
             f"{name} has no forward.",
@@ -568,12 +566,12 @@ def _container(failure: Failure, match: re.Match[str]) -> Cause | None:
         "",
     )
     more = f"It has {typo!r}, which PyTorch does not look for." if typo else "Calling a module runs its forward."
-    fix = Fix("Write it, in the class and not inside of __init__:", "def forward(self, x):\n    return ...")
+    fix = Fix("Write it in the class, not inside __init__:", "def forward(self, x):\n    return ...")
     if typo:
         fix = Fix("Rename it:", f"def forward(self, ...):  # not {typo}")
     elif inside:
-        more = "It is defined inside of __init__, where it is a name of that function alone."
-        fix = Fix("Move it to the left, so that it stands beside __init__:", "def forward(self, x):\n    return ...")
+        more = "It is defined inside __init__, so it is only a local name there."
+        fix = Fix("Unindent it, so that it is beside __init__:", "def forward(self, x):\n    return ...")
     return Cause(
         f"{failure.subject} has no forward: {'it' if failure.subject == name else name} does not say what it computes.",
         more,
@@ -592,10 +590,10 @@ def _by_hand(failure: Failure, call: ModuleFrame, first: str) -> tuple[Fix, ...]
         if user is not None and isinstance(call_of_it, ast.Call):
             chosen = ast.Subscript(call_of_it.func, ast.Constant(first), ast.Load())
             code = source_code.rewritten(user, call_of_it, ast.Call(chosen, call_of_it.args, call_of_it.keywords))
-        return (Fix("Take the one that you mean:", code),)
+        return (Fix("Take the one you mean:", code),)
     return (
         Fix("Run them yourself:", f"for layer in {layers}:\n    x = layer(x)"),
-        Fix("Or take what runs them in order:", "nn.Sequential(*layers)"),
+        Fix("Or use something that runs them in order:", "nn.Sequential(*layers)"),
     )
 
 

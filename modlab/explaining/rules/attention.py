@@ -21,15 +21,15 @@ def _mask(failure: Failure, match: re.Match[str]) -> Cause:
     square = len(given) == len(expected) == 2 and given[0] == given[1] and expected[0] == expected[1]
     fixes = [Fix("A mask that fits and hides nothing:", f"torch.zeros({', '.join(map(str, expected))}, dtype=torch.bool)")]
     if square:
-        fixes.insert(0, Fix("If it hides what comes later:", f"nn.Transformer.generate_square_subsequent_mask({expected[0]})"))
+        fixes.insert(0, Fix("If it hides later positions:", f"nn.Transformer.generate_square_subsequent_mask({expected[0]})"))
     if len(given) == 2 and given == _of_padding(failure):
-        fixes.insert(0, Fix("If it says which tokens are padding, it is another argument: key_padding_mask."))
+        fixes.insert(0, Fix("If it says which tokens are padding, use a different argument: key_padding_mask."))
     if len(given) == 3 == len(expected) and given[1:] == expected[1:] and expected[0] % given[0] == 0:
         code = f"attn_mask = attn_mask.repeat_interleave({expected[0] // given[0]}, 0)"
         fixes.insert(0, Fix(f"Each of the {given[0]} samples needs its mask once for each head:", code))
     layout = "(length of the target, length of the source)" if len(expected) == 2 else "(batch × heads, target, source)"
     return Cause(
-        f"{failure.subject or 'attention'} got an attn_mask of {given} and needs {expected}.",
+        f"{failure.subject or 'attention'} got an attn_mask of {given}, but needs {expected}.",
         f"It is {layout}.",
         f"mask {shown(given)} ≠ {shown(expected)}",
         (("attn_mask", str(given)), ("expected", str(expected))),
@@ -52,12 +52,12 @@ def _padding(failure: Failure, match: re.Match[str]) -> Cause:
     fixes = []
     read = _of_padding(failure)
     if read is not None and shape == read[::-1] and stores.contents(failure.module).get("batch_first") is not True:  # type: ignore[arg-type]
-        said = "The tokens are read as (length, batch, numbers). If their batch comes first, make the layers so:"
+        said = "The tokens are read as (length, batch, features). If their batch comes first, tell the layers:"
         fixes.append(Fix(said, f"nn.{_outer(failure)}(..., batch_first=True)"))
     elif len(shape) == 2 and shape[1 - place] == expected:
         fixes.append(Fix("The batch comes first in it, whatever batch_first says:", _turned(failure, shape)))
     return Cause(
-        f"{failure.subject or 'attention'} got a key_padding_mask with {given} in dimension {place}, and needs {expected}.",
+        f"{failure.subject or 'attention'} got a key_padding_mask with {given} in dimension {place}, but needs {expected}.",
         f"{f'It is {shape}; it' if shape else 'It'} should be {_PADDING}.",
         f"mask: {given} ≠ {expected}",
         (("key_padding_mask", str(shape)), (f"expected in dimension {place}", str(expected))),
@@ -88,10 +88,10 @@ def _causal(failure: Failure, _: re.Match[str]) -> Cause | None:
         return None
     return Cause(
         f"{failure.subject} got is_causal=True and no attn_mask.",
-        "is_causal says of what kind the mask is, and makes none.",
+        "is_causal describes the mask; it does not create one.",
         "no attn_mask",
         (),
-        (Fix("Give the mask, too:", f"attn_mask = nn.Transformer.generate_square_subsequent_mask({length[1]})"),),
+        (Fix("Pass the mask as well:", f"attn_mask = nn.Transformer.generate_square_subsequent_mask({length[1]})"),),
     )
 
 
@@ -105,13 +105,13 @@ def _kind(failure: Failure, match: re.Match[str]) -> Cause:
     mask = _local(failure, name)
     kind = str(mask.dtype).removeprefix("torch.") if mask is not None else "whole numbers"
     return Cause(
-        f"{failure.subject or 'attention'} got a {name} of {kind}, and takes bool or floating-point ones.",
-        "In a bool mask True hides a place; a floating-point one is added to the scores.",
+        f"{failure.subject or 'attention'} got a {name} of {kind}, but takes bool or floating-point ones.",
+        "In a bool mask, True hides a position; a floating-point mask is added to the scores.",
         f"{name}: {kind}",
         ((name, kind),),
         (
-            Fix("If 1 marks what is to be hidden:", f"{name} = {name}.bool()"),
-            Fix("If 1 marks what is to be seen:", f"{name} = {name} == 0"),
+            Fix("If 1 marks what to hide:", f"{name} = {name}.bool()"),
+            Fix("If 1 marks what to show:", f"{name} = {name} == 0"),
         ),
     )
 
@@ -136,7 +136,7 @@ def _width(failure: Failure, _: re.Match[str]) -> Cause | None:
     if type(width) is not int or not odd:
         return None
     return Cause(
-        f"{failure.subject} is {width} wide (d_model), and {odd[0][0]} has {odd[0][1][-1]} numbers a token.",
+        f"{failure.subject} is {width} wide (d_model), and {odd[0][0]} has {odd[0][1][-1]} numbers per token.",
         f"{odd[0][0]} is {odd[0][1]}.",
         f"{odd[0][1][-1]} ≠ d_model {width}",
         tuple((name, described(_local(failure, name))) for name, _ in pairs),
@@ -156,7 +156,7 @@ def _batch_of_each(failure: Failure, _: re.Match[str]) -> Cause | None:
     odd = next((name for name in ("key", "value") if name in batches and batches[name] != batches.get("query")), None)
     if odd is None or "query" not in batches:
         return None
-    layout = "(batch, length, numbers)" if first else "(length, batch, numbers), as it was made without batch_first=True"
+    layout = "(batch, length, numbers)" if first else "(length, batch, numbers), because it was made without batch_first=True"
     return Cause(
         f"{failure.subject} got a query with a batch of {batches['query']} and a {odd} with one of {batches[odd]}.",
         f"It reads {layout}.",

@@ -31,9 +31,7 @@ _LISTS = PAD.replace(
 _WITHOUT = """def given(batch):
     return torch.utils.data.default_collate([sample for sample in batch if sample is not None])
 DataLoader(..., collate_fn=given)"""
-_AS_THEY_ARE = Fix(
-    "Let the dataset give a number or a tensor there, or leave samples as they are, in a list:", "DataLoader(..., collate_fn=list)"
-)
+_AS_THEY_ARE = Fix("Let the dataset return a number or a tensor there, or keep the samples in a list:", "DataLoader(..., collate_fn=list)")
 
 
 class Making(NamedTuple):
@@ -124,7 +122,7 @@ def unequal(failure: Failure, first: tuple[int, ...], number: int, other: tuple[
         return None
     return Cause(
         f"{made.who} cannot make a batch: {made.sample(0)} is {first}, {made.sample(number)} is {other}.",
-        f"{'Its collator' if made.who == 'Trainer' else 'default_collate'} stacks samples, and needs them to be equal in size.",
+        f"{'Its collator' if made.who == 'Trainer' else 'default_collate'} stacks samples, so they must have equal sizes.",
         f"{shown(first)} ≠ {shown(other)}",
         ((made.sample(0), str(first)), (made.sample(number), str(other))),
         _padded(made, first, other),
@@ -134,14 +132,14 @@ def unequal(failure: Failure, first: tuple[int, ...], number: int, other: tuple[
 def _padded(made: Making, first: tuple[int, ...], other: tuple[int, ...]) -> tuple[Fix, ...]:
     """A ``collate_fn`` that pads, for samples of a kind that it does for."""
     if len(first) != len(other):
-        return (Fix("Give them equal shapes in the dataset; their numbers of dimensions differ."),)
+        return (Fix("Give them equal shapes in the dataset; they differ in number of dimensions."),)
     colours = len(first) == 3 and first[0] != other[0] and {first[0], other[0]} <= {*_COLOURS}
     if colours:
         return (Fix("If these are the channels of pictures, read all in one mode, in the dataset: Image.open(path).convert('RGB')."),)
     if made.who == "Trainer":
         more = Fix(
-            "For the tokens of a tokenizer there is one: data_collator=DataCollatorWithPadding(tokenizer), or "
-            "DataCollatorForTokenClassification where each token has a label."
+            "For the tokens of a tokenizer there is a ready-made one: data_collator=DataCollatorWithPadding(tokenizer), or "
+            "DataCollatorForTokenClassification if each token has a label."
         )
         return (Fix(_MENDED, PAD.replace("DataLoader(..., collate_fn=", made.taker)), more)
     code, one = "nn.utils.rnn.pad_sequence({}, batch_first=True)", made.batch[0] if made.batch else None
@@ -162,11 +160,11 @@ def _no_room(failure: Failure, _: re.Match[str]) -> Cause | None:
     where = " in one of their parts" if made.nested else ""
     return Cause(
         f"The DataLoader cannot make a batch: its samples differ in size{where}, and the first one is larger than the others.",
-        "default_collate stacks samples, and needs them to be equal in size.",
+        "default_collate stacks samples, so they must have equal sizes.",
         "samples differ in size",
         (),
         (Fix(f"{_MENDED[:-1]} (pictures with other channels need .convert('RGB') instead):", PAD),),
-        ("How large they are is not in the message; num_workers=0 says it.",),
+        ("The message does not give the sizes; num_workers=0 shows them.",),
     )
 
 
@@ -182,10 +180,10 @@ def _lists(failure: Failure, _: re.Match[str]) -> Cause | None:
         told = f"{made.sample(0)} has {sizes[0]} members, {made.sample(number)} has {sizes[number]}."
     return Cause(
         f"The DataLoader cannot make a batch: {told}",
-        "default_collate joins lists member by member, and needs them to be equally long.",
+        "default_collate joins lists member by member, so they must have equal length.",
         "lists of unequal length",
         (),
-        (Fix("If they hold numbers, make tensors of them, and pad each batch:", _LISTS),),
+        (Fix("If they hold numbers, turn them into tensors and pad each batch:", _LISTS),),
     )
 
 
@@ -196,8 +194,8 @@ def _not_collated(failure: Failure, match: re.Match[str]) -> Cause:
     kind = match[1].rpartition(".")[2]
     what = "None" if kind == "NoneType" else f"an {kind}" if kind[0] in "aeiouAEIOU" else f"a {kind}"
     return Cause(
-        f"The DataLoader cannot make a batch: the dataset gives {what}.",
-        "default_collate joins tensors, arrays, numbers and texts, also in tuples and dicts.",
+        f"The DataLoader cannot make a batch: the dataset returns {what}.",
+        "default_collate joins tensors, arrays, numbers and strings, also in tuples and dicts.",
         f"{what} in a sample",
         (("given", what),),
         (_AS_THEY_ARE,),
@@ -216,7 +214,7 @@ def _no_sample(failure: Failure, _: re.Match[str]) -> Cause | None:
         fix = (Fix("Give a tensor there in every sample, or leave it out of every sample."),)
     return Cause(
         f"The DataLoader cannot make a batch: {which}.",
-        "A __getitem__ without a return, or with one in some cases only, gives None.",
+        "A __getitem__ without a return, or with one only in some cases, returns None.",
         "None in a batch",
         (),
         fix,
@@ -231,10 +229,10 @@ def _no_key(failure: Failure, _: re.Match[str]) -> Cause | None:
     if made is None or key is None:
         return None
     lacking = [i for i, one in enumerate(made.batch or ()) if type(one) is dict and key not in one]
-    which = f"sample {lacking[0]} has not" if lacking else "another one of the batch has not"
+    which = f"sample {lacking[0]} does not" if lacking else "another in the batch does not"
     return Cause(
         f"The DataLoader cannot make a batch: sample 0 has the key {key!r}, {which}.",
-        "default_collate joins dicts key by key, and takes the keys of the first.",
+        "default_collate joins dicts key by key, using the keys of the first.",
         f"no {key!r}",
         (("key", repr(key)),),
         (Fix("Let the dataset give the same keys in every sample."),),
@@ -246,10 +244,10 @@ def _needs_gradient(failure: Failure, _: re.Match[str]) -> Cause | None:
         return None
     return Cause(
         "The DataLoader cannot make a batch in a worker: a tensor of a sample requires a gradient.",
-        "A graph cannot go from one process to another.",
+        "A graph cannot be passed between processes.",
         "requires grad",
         (),
-        (Fix("Let the dataset give what it computes without a graph:", "return x.detach()"),),
+        (Fix("Let the dataset compute it without a graph:", "return x.detach()"),),
     )
 
 

@@ -20,8 +20,8 @@ def _unbound(failure: Failure, _: re.Match[str]) -> Cause | None:
             found = _UNBOUND.search(line.split("#")[0].rstrip())
             if found is not None and number <= frame.line:
                 return Cause(
-                    f"super({found[1]}).__init__() calls no constructor of nn.Module: super with a class alone is bound to nothing.",
-                    "So nn.Module never made the stores in which layers are kept.",
+                    f"super({found[1]}).__init__() calls no constructor of nn.Module: super with only a class is not bound to anything.",
+                    "So nn.Module never created the stores for layers.",
                     "no stores yet",
                     (),
                     (Fix(f"In the constructor of {found[1]}:", f"super().__init__({found[2]})"),),
@@ -42,7 +42,7 @@ def _listed(failure: Failure) -> Cause | None:
         made = ast.List([ast.Starred(one, ast.Load()) for one in given.elts], ast.Load())
     code = ast.unparse(ast.Call(call.func, [made, *call.args[1:]], call.keywords))
     said = "a list that holds an iterator of them" if len(given.elts) == 1 else "a list of iterators"
-    return Cause(f"The optimizer takes parameters, and got {said}.", "", "", (), (Fix("Pass the parameters themselves:", code),))
+    return Cause(f"The optimizer takes parameters, but got {said}.", "", "", (), (Fix("Pass the parameters themselves:", code),))
 
 
 def _names(failure: Failure, match: re.Match[str]) -> Cause | None:
@@ -58,8 +58,8 @@ def _names(failure: Failure, match: re.Match[str]) -> Cause | None:
         more = [*map(ast.unparse, call.args[1:]), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords if k.arg)]
         arguments = ", ".join([f"{ast.unparse(source.value)}.parameters()", *more])
         fixes = (Fix("Pass the parameters themselves:", f"{ast.unparse(call.func)}({arguments})"),)
-    why = "A dict is gone through by its keys, which are names." if source is not None and source.attr == "state_dict" else ""
-    return Cause("The optimizer takes parameters, and got their names (str).", why, "str", (), fixes)
+    why = "Iterating over a dict gives its keys, which are names." if source is not None and source.attr == "state_dict" else ""
+    return Cause("The optimizer takes parameters, but got their names (str).", why, "str", (), fixes)
 
 
 def _tells_names(node: ast.AST) -> ast.Attribute | None:

@@ -62,7 +62,7 @@ def _state_dict(failure: Failure, match: re.Match[str]) -> Cause:
             tuple((key, why[:120]) for key, why in odd[:LISTED]),
         )
     facts = [
-        (f"missing in the {what}: {len(missing):,}", _some(missing)),
+        (f"missing from the {what}: {len(missing):,}", _some(missing)),
         (f"unknown to the model: {len(unexpected):,}", _some(unexpected)),
     ]
     facts += [(f"shape of {key}", f"{what} ({old}), model ({new})") for key, old, new in sizes[:LISTED]]
@@ -77,7 +77,7 @@ def _state_dict(failure: Failure, match: re.Match[str]) -> Cause:
         wrapper = _WRAPPERS.get(prefix[1], "a class around the model")
         if prefix[0] == "model" and not _wraps(failure.module, prefix[1]):
             wrapper = "a class around the model"
-        more = f"in the {what if prefix[0] == 'file' else 'model'}: {wrapper} put it there"
+        more = f"in the {what if prefix[0] == 'file' else 'model'}: {wrapper} added it"
         return Cause(
             f"Only the prefix {prefix[1]!r} differs, {more}.",
             f"{'The name fits' if len(missing) == 1 else f'All {max(len(missing), len(unexpected)):,} names fit'} "
@@ -101,7 +101,7 @@ def _state_dict(failure: Failure, match: re.Match[str]) -> Cause:
     if path:
         place = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
         return Cause(
-            f"The {what} is that of a part of the model: all its {len(given):,} names fit {path}.",
+            f"The {what} belongs to a part of the model: all its {len(given):,} names fit {path}.",
             f"{model} has more than that.",
             "",
             tuple(fact for fact in facts if fact[1]),
@@ -120,10 +120,10 @@ def _changed(loading: _Loading, model: str, changed: tuple[str, list[str], tuple
         fix = Fix("Do the same to this model first, then load:", code)
     else:
         code = f"{loading.made}{parametrizations.merged(loading.state)}{loading.model}.load_state_dict(state)"
-        fix = Fix("Load the weights as they are with their masks:", code)
+        fix = Fix("Load the weights together with their masks:", code)
     return Cause(
-        f"The {loading.what} is of a {word} model, and {model} is not {word}.",
-        f"{names[0]} stands there as {became}.",
+        f"The {loading.what} is from a {word} model, but {model} is not {word}.",
+        f"{names[0]} is stored as {became}.",
         "",
         tuple(fact for fact in facts if fact[1]),
         (fix,),
@@ -135,11 +135,11 @@ def _unchanged(model: str, what: str, unlike: tuple[str, list[str], tuple[str, .
     word, names, patterns, utility = unlike
     what_then = utility.rpartition(".")[2] or "pruning"
     return Cause(
-        f"{model} is {word}, and the {what} is of a model that is not.",
+        f"{model} is {word}, but the {what} is from a model that is not.",
         f"It has {names[0]}, and the model has {patterns[0].format(names[0].rpartition('.')[2])} in its place.",
         "",
         tuple(fact for fact in facts if fact[1]),
-        (Fix(f"Load it into the model as it is made, and apply {what_then} afterwards."),),
+        (Fix(f"Load it into the fresh model, and apply {what_then} afterwards."),),
     )
 
 
@@ -150,8 +150,8 @@ def _spread(loading: _Loading, names: list[str]) -> Cause:
         f"{loading.made}set_model_state_dict({loading.model}, {loading.state}, options=StateDictOptions(full_state_dict=True))"
     )
     return Cause(
-        f"{names[0]} is spread over processes, and the {loading.what} holds it as a whole.",
-        "load_state_dict copies a DTensor from a DTensor alone.",
+        f"{names[0]} is spread over processes, but the {loading.what} holds it whole.",
+        "load_state_dict can copy a DTensor only from a DTensor.",
         "",
         (("DTensor in the model", _some(names)),),
         (Fix("Let torch take each process's part of it; all processes call this:", code),),
@@ -272,19 +272,19 @@ def _names(
     elif pairs and unexpected:
         renamed = ", ".join(f"{old!r}: {new!r}" for new, old in pairs)
         chosen = f"{{names.get(k, k): v for k, v in {loading.state}.items()}}"
-        fixes.append(loading.fix("If they are the same under other names:", chosen, f"names = {{{renamed}}}\n"))
+        fixes.append(loading.fix("If they are the same under different names:", chosen, f"names = {{{renamed}}}\n"))
     fits, all_ = _loadable(failure, missing, sizes)
     more = "With strict=True, the default, every name must fit."
     if fits * _LITTLE < all_:
         more = f"{'None' if not fits else f'Only {fits:,}'} of the model's {all_:,} tensors would be loaded with strict=False."
         if not fixes:
             seen = f"print(list({loading.state})[:3])\nprint(list({loading.model}.state_dict())[:3])"
-            fixes.append(Fix("It seems to be of another model. Names of both:", f"{loading.made}{seen}"))
+            fixes.append(Fix("It seems to be from a different model. Names of both:", f"{loading.made}{seen}"))
     elif not sizes:
         loose = f"{loading.made}print({loading.model}.load_state_dict({loading.state}, strict=False))"
-        fixes.append(Fix(f"To load what fits{f' ({fits:,} of {all_:,} tensors)' if all_ else ''}, and to be told what did not:", loose))
+        fixes.append(Fix(f"To load what fits{f' ({fits:,} of {all_:,} tensors)' if all_ else ''} and list what did not:", loose))
     else:
-        fixes.append(_fitting(failure, loading, "To load what fits in name and shape, and to be told what did not:"))
+        fixes.append(_fitting(failure, loading, "To load what fits in name and shape and list what did not:"))
     return Cause(
         f"{model} and the {what} differ: {' and '.join(words)}.",
         more,
@@ -322,7 +322,7 @@ def _sizes(failure: Failure, loading: _Loading, model: str, sizes: list[tuple[st
         "The names fit, the sizes do not; strict=False does not forgive that.",
         f"{shown(before)} ≠ {shown(after)}",
         tuple((k, f"{loading.what} ({o}), model ({n})") for k, o, n in sizes[:LISTED]),
-        (_fitting(failure, loading, "Build the model with the sizes that it was saved with; else leave those tensors out:"),),
+        (_fitting(failure, loading, "Build the model with the sizes it was saved with; otherwise leave those tensors out:"),),
     )
 
 
@@ -344,7 +344,7 @@ def _prefix(missing: list[str], unexpected: list[str]) -> tuple[str, str] | None
 def _renaming(loading: _Loading, prefix: tuple[str, str]) -> Fix:
     side, text = prefix
     new = f"k.removeprefix({text!r})" if side == "file" else f"{text!r} + k"
-    return loading.fix(f"{'Take it off' if side == 'file' else 'Put it on'}:", f"{{{new}: v for k, v in {loading.state}.items()}}")
+    return loading.fix(f"{'Remove it' if side == 'file' else 'Add it'}:", f"{{{new}: v for k, v in {loading.state}.items()}}")
 
 
 def _is_mapping(given: Any, key: str) -> bool:
@@ -365,10 +365,10 @@ def _not_a_dict(failure: Failure, match: re.Match[str]) -> Cause:
     fix = (
         Fix("Its weights are its state_dict:", f"{name}.load_state_dict({other}.state_dict())")
         if stores.is_module(given)
-        else Fix("A path is read first:", f"{name}.load_state_dict(torch.load(path))")
+        else Fix("Read the file first:", f"{name}.load_state_dict(torch.load(path))")
     )
     return Cause(
-        f"load_state_dict got {format.article(kind)}, and needs a state_dict: names and tensors.",
+        f"load_state_dict got {format.article(kind)}, but needs a state_dict: names and tensors.",
         "",
         "",
         (("given", kind), ("expected", "dict")),
@@ -388,7 +388,7 @@ def _refused(failure: Failure, match: re.Match[str]) -> Cause:
     own = cls.startswith("__main__.") or not cls.startswith(("torch.", "numpy.", "collections.", "builtins."))
     fixes = [
         Fix(
-            "If you made the file yourself or trust who did: reading it then may run code that is stored in it.",
+            "If you made the file yourself or trust whoever did: reading it this way may run code stored in it.",
             f"torch.load({path}, weights_only=False)",
         )
     ]
@@ -396,33 +396,33 @@ def _refused(failure: Failure, match: re.Match[str]) -> Cause:
         fixes.insert(
             0,
             Fix(
-                "Save plain numbers and tensors (float(x), torch.as_tensor(x)); then it needs no trust:",
+                "Save plain numbers and tensors (float(x), torch.as_tensor(x)); then no trust is needed:",
                 "torch.save({'loss': float(loss), ...}, path)",
             ),
         )
     else:
         if what:
-            fixes.append(Fix("Or allow this class alone:", f"with torch.serialization.safe_globals([{short}]):\n    torch.load({path})"))
+            fixes.append(Fix("Or allow only this class:", f"with torch.serialization.safe_globals([{short}]):\n    torch.load({path})"))
         fixes.insert(
             0,
             Fix(
-                "Better save the weights without the class, and build the model anew:",
+                "Better: save the weights without the class, and rebuild the model:",
                 "torch.save(model.state_dict(), path)\nmodel.load_state_dict(torch.load(path))",
             ),
         )
     return Cause(
-        f"The file holds more than weights: {cls}{', a class of yours' if own and what else ''}.",
-        "torch.load reads with weights_only=True, which runs no code that is stored in a file.",
+        f"The file holds more than weights: {cls}{', one of your classes' if own and what else ''}.",
+        "torch.load reads with weights_only=True, which runs no code stored in a file.",
         "",
         (("refused", cls),),
         tuple(fixes),
-        ("What is in the file can be seen without running it: modlab.state(path).",),
+        ("To see what is in the file without running it: modlab.state(path).",),
     )
 
 
 def _no_folder(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
-        f"The folder {match[1].rpartition('/')[2]!r} does not exist, and torch.save makes none.",
+        f"The folder {match[1].rpartition('/')[2]!r} does not exist, and torch.save does not create it.",
         "",
         "",
         (),
@@ -432,11 +432,11 @@ def _no_folder(failure: Failure, match: re.Match[str]) -> Cause:
 
 def _groups(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
-        "The optimizer's state is of other parameters: its groups differ from those of this optimizer.",
-        "Number and order of the parameters must be what they were.",
+        "The optimizer's state is for other parameters: its groups differ from those of this optimizer.",
+        "The number and order of the parameters must be unchanged.",
         "",
         (),
-        (Fix("Build model and optimizer just as they were when it was saved; state is matched by position, not by name."),),
+        (Fix("Build the model and optimizer exactly as they were when it was saved; state is matched by position, not by name."),),
     )
 
 

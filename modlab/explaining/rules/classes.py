@@ -55,8 +55,8 @@ def _made_of_tensors(failure: Failure, _: re.Match[str]) -> Cause | None:
     given = ", ".join(map(ast.unparse, call.args))
     maker = f"{written if '.' in written else name}({'...' if code_fixes.parameters(cls) else ''})"
     return Cause(
-        f"{written}({given}) makes a new {name}, and calls none: {words}.",
-        f"A constructor takes sizes and options; the {name} that it makes takes the tensors.",
+        f"{written}({given}) makes a new {name} instead of calling one: {words}.",
+        f"A constructor takes sizes and options; the {name} it makes takes the tensors.",
         "",
         (("given to the constructor", given),),
         (Fix("Make it first, then call it:", _made_first(frame, call, maker) or f"model = {maker}\nmodel({given})"),),
@@ -108,8 +108,8 @@ def _of_class(failure: Failure, match: re.Match[str]) -> Cause | None:
     written = f"model({given})" if match[1] == "forward" else f"model.{match[1]}({given})"
     needed = code_fixes.parameters(cls)
     return Cause(
-        f"{ast.unparse(call.func)} is called on the class, and not on a model.",
-        f"{cls.__name__} is what models are made by.",
+        f"{ast.unparse(call.func)} is called on the class, not on a model.",
+        f"Models are made from {cls.__name__}.",
         "",
         (("class", cls.__name__), ("method", match[1])),
         (Fix("Make one first:", f"model = {cls.__name__}({'...' if needed else ''})\n{written}"),),

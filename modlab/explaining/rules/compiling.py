@@ -67,7 +67,7 @@ def _unsupported(failure: Failure, match: re.Match[str]) -> Cause | None:
 def _taken_out(kind: str, failure: Failure) -> list[Fix]:
     at = place(failure.message)
     if kind == "Data-dependent branching" and at is not None:
-        return [Fix("Where both ways give tensors of one shape, compute both and choose: torch.where(condition, one, other).")]
+        return [Fix("If both branches give tensors of the same shape, compute both and choose: torch.where(condition, one, other).")]
     return []
 
 
@@ -116,10 +116,10 @@ def _with_backend(failure: Failure, name: str) -> str:
 def _no_compiler(failure: Failure, _: re.Match[str]) -> Cause:
     return Cause(
         "torch.compile found no C++ compiler, which its backend 'inductor' needs on the CPU.",
-        "It writes code, and has it compiled.",
+        "It writes code that must be compiled.",
         "",
         (("backend", "inductor"),),
-        (Fix("Install one (g++ or clang), or take a backend that needs none:", _with_backend(failure, "aot_eager")),),
+        (Fix("Install one (g++ or clang), or use a backend that does not need one:", _with_backend(failure, "aot_eager")),),
     )
 
 
@@ -128,10 +128,10 @@ def _no_backend(failure: Failure, match: re.Match[str]) -> Cause:
     ratio, near = max((SequenceMatcher(None, match[1], one).ratio(), one) for one in known)
     return Cause(
         f"torch.compile knows no backend {match[1]!r}.",
-        "torch._dynamo.list_backends() lists those that there are.",
+        "torch._dynamo.list_backends() lists them all.",
         "",
         (("backend", repr(match[1])),),
-        (Fix(f"If {near!r} was meant:", _with_backend(failure, near)),) if ratio >= _NEAR else (),
+        (Fix(f"If {near!r} is what you meant:", _with_backend(failure, near)),) if ratio >= _NEAR else (),
     )
 
 
@@ -146,7 +146,7 @@ def _no_mode(failure: Failure, match: re.Match[str]) -> Cause:
         f"It knows {', '.join(known)}.",
         "",
         (("mode", repr(match[1])),),
-        (Fix(f"If {near!r} was meant:", code),) if ratio >= _NEAR else (Fix("Take one of them."),),
+        (Fix(f"If {near!r} is what you meant:", code),) if ratio >= _NEAR else (Fix("Use one of them."),),
     )
 
 
@@ -156,10 +156,10 @@ def _too_often(failure: Failure, _: re.Match[str]) -> Cause:
     told = f"The last reason: {reason[1].strip()}." if reason is not None else ""
     return Cause(
         "torch.compile compiled the same code again and again, until its limit (recompile_limit).",
-        told or "Each time something that it had taken for constant was another one: a shape, a number, a flag.",
+        told or "Each time, something it had assumed constant was different: a shape, a number, a flag.",
         "",
         (),
-        (Fix("If shapes differ, let it write code for all of them:", _dynamic(failure)),),
+        (Fix("If shapes differ, let it write code that works for all of them:", _dynamic(failure)),),
     )
 
 
@@ -180,10 +180,10 @@ def _fake(failure: Failure, match: re.Match[str]) -> Cause:
     return _looked_at(
         failure,
         f"An operation failed while torch.compile computed its shape: {own_words(failure.error, words)}",
-        "No module was run yet: it has shapes alone.",
+        "No module has run yet: it only has shapes.",
         "",
         (),
-        (Fix("Call the model itself once, without torch.compile: its own error says more."),),
+        (Fix("Call the model once without torch.compile: its own error says more."),),
     )
 
 
@@ -197,7 +197,7 @@ def _other(failure: Failure, _: re.Match[str]) -> Cause | None:
         f"It says: {failure.words}",
         "",
         (),
-        (Fix("To leave the function out of what is compiled, put @torch.compiler.disable above it."),),
+        (Fix("To keep the function from being compiled, put @torch.compiler.disable above it."),),
     )
 
 

@@ -26,7 +26,7 @@ def _constructor(failure: Failure, module: Module) -> Frame | None:
 
 def _before_super(failure: Failure, match: re.Match[str]) -> Cause | None:
     what = {"parameters": "a parameter", "buffer": "a buffer", "module": "a module"}.get(match[1], "a module")
-    return _too_early(failure, f"assigns {what}", f"there is no store to register {what} in")
+    return _too_early(failure, f"assigns {what}", f"there is nowhere to register {what}")
 
 
 def _too_early(failure: Failure, does: str, lack: str) -> Cause | None:
@@ -42,7 +42,7 @@ def _too_early(failure: Failure, does: str, lack: str) -> Cause | None:
     found = super_init.sites(frame.code, owner, frame.globals)
     fix = Fix("Put it first in the constructor:", _begun_by_super(owner))
     if dataclasses.is_dataclass(owner):
-        fix = Fix("A dataclass's constructor assigns at once. Write it out, without @dataclass:", _written_out(owner))
+        fix = Fix("A dataclass's constructor assigns immediately. Write it yourself, without @dataclass:", _written_out(owner))
     if any(place < frame.offset for place in found):
         other = _between(type(module), owner)
         if other is None:
@@ -138,13 +138,13 @@ def _no_store(failure: Failure, match: re.Match[str]) -> Cause | None:
     module = failure.module
     if module is None or stores.initialized(module):
         return None
-    early = _too_early(failure, f"needs {match[2]}", f"it has no {match[2]}, nor any other store")
+    early = _too_early(failure, f"needs {match[2]}", f"it has no {match[2]} and no other store")
     if early is not None:
         return early
     name = type(module).__name__
     return Cause(
-        f"{name} was never initialised: its constructor does not call super().__init__().",
-        f"So it has no {match[2]}, nor any other store.",
+        f"{name} was never initialized: its constructor does not call super().__init__().",
+        f"So it has no {match[2]} and no other store.",
         "never initialised",
         (("missing", match[2]),),
         (Fix("Put it first in the constructor:", _begun_by_super(type(module))),),
@@ -215,10 +215,10 @@ def _no_attribute(failure: Failure, match: re.Match[str]) -> Cause | None:
         )
     elif wanted in _OF_TENSORS and wanted not in own:
         fixes.append(
-            Fix("Tensors have that, modules have not; each of its parameters can have another:", _OF_TENSORS[wanted].format("model"))
+            Fix("Tensors have that, but modules do not; each of its parameters can have its own:", _OF_TENSORS[wanted].format("model"))
         )
     elif not close and hasattr(Tensor, wanted) and cls.__module__.startswith("torch.nn.modules."):
-        fixes.append(Fix("Tensors have that, and this is a module: call it, and take what it gives."))
+        fixes.append(Fix("Tensors have that, but this is a module: call it and use its output."))
     elif close:
         fixes.append(Fix(f"Nearest: {close[0]}.", _with_attribute(failure, wanted, close[0])))
     subject = failure.subject or cls.__name__
@@ -238,8 +238,8 @@ def _base_arguments(failure: Failure, match: re.Match[str]) -> Cause | None:
         return None
     name = failure.failing.type if failure.failing is not None else "The class"
     return Cause(
-        f"{name} passes arguments on to nn.Module, which takes none.",
-        "super().__init__() is called without them.",
+        f"{name} passes arguments to nn.Module, which takes none.",
+        "Call super().__init__() without them.",
         "",
         (),
         (Fix("", "super().__init__()"),),
@@ -251,7 +251,7 @@ def _skip_init(failure: Failure, _: re.Match[str]) -> Cause:
     name = cls.__name__ if isinstance(cls, type) else "The module"
     return Cause(
         f"{name}'s constructor has no device argument, which skip_init needs.",
-        "It builds the module on the meta device, where nothing is initialised.",
+        "It builds the module on the meta device, where nothing is initialized.",
         "",
         (("class", name),),
         (

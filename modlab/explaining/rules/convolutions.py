@@ -29,24 +29,24 @@ def _channels(failure: Failure, match: re.Match[str]) -> Cause:
         order = order if not unbatched else tuple(place - 1 for place in order)
         fixes.append(
             Fix(
-                f"If the channels stand last: PyTorch wants them before {_SPACE.get(len(order), 'the others')}:",
+                f"If the channels are last: PyTorch expects them before {_SPACE.get(len(order), 'the others')}:",
                 provenance.elsewhere(failure, "{}.permute" + f"{order}"),
             )
         )
     elif unbatched and expected == 1:
-        fixes.append(Fix("If the first size is the batch, put the channel behind it:", provenance.elsewhere(failure, "{}.unsqueeze(1)")))
+        fixes.append(Fix("If the first size is the batch, put the channel after it:", provenance.elsewhere(failure, "{}.unsqueeze(1)")))
     elif unbatched and len(seen) > 1 and seen[1] == expected:
         kind = re.sub(r"(\d)d", lambda m: f"{int(m[1]) - 1}d", failure.failing.type) if failure.failing is not None else ""
         fixes.append(
             Fix(
-                f"If the first size is the batch, one dimension is missing behind the channels{_flatter(kind)}:",
+                f"If the first size is the batch, one dimension is missing after the channels{_flatter(kind)}:",
                 provenance.elsewhere(failure, "{}.unsqueeze(2)"),
             )
         )
     elif given == 1 and expected == 3:
-        fixes.append(Fix("A grey image can stand for its three channels:", f"x = x.expand(-1, {expected}, -1, -1)"))
+        fixes.append(Fix("A grey image can be repeated for three channels:", f"x = x.expand(-1, {expected}, -1, -1)"))
     if unbatched:
-        remarks = (f"With {len(seen)} dimensions the input counts as one without a batch: its first size, {given}, is taken for channels.",)
+        remarks = (f"With {len(seen)} dimensions the input counts as unbatched: its first size, {given}, is taken as channels.",)
     module = failure.module
     grouped = module is None or stores.contents(module).get("groups") != 1
     if (
@@ -67,7 +67,7 @@ def _channels(failure: Failure, match: re.Match[str]) -> Cause:
                 )
             )
     return Cause(
-        f"{subject} got {counted(given, 'channel')} and has weights for {expected}.",
+        f"{subject} got {counted(given, 'channel')}, but has weights for {expected}.",
         f"{failure.stopped}input {seen}, weight {weight}.",
         f"channels {given} ≠ {expected}",
         (("input", str(seen)), ("weight", str(weight)), ("channels given", str(given)), ("channels expected", str(expected))),
@@ -86,7 +86,7 @@ def _certain(seen: tuple[int, ...], expected: int) -> bool:
 
 
 def _flatter(kind: str) -> str:
-    return f" (or the layer is to be a {kind})" if hasattr(nn, kind) else ""
+    return f" (or use a {kind})" if hasattr(nn, kind) else ""
 
 
 def _dimensions(failure: Failure, match: re.Match[str]) -> Cause:
@@ -99,7 +99,7 @@ def _dimensions(failure: Failure, match: re.Match[str]) -> Cause:
         more = ", ".join(["None"] * (plain - 1))
         fixes.append(
             Fix(
-                f"{channels} channels of one number each: put {_SPACE.get(batched, 'the others')} of 1 behind:",
+                f"{channels} channels of one number each: add {_SPACE.get(batched, 'the others')} of 1 after them:",
                 provenance.elsewhere(failure, "{}[..., " + f"{more}]"),
             )
         )
@@ -112,10 +112,10 @@ def _dimensions(failure: Failure, match: re.Match[str]) -> Cause:
         other = f", or use the layer for more dimensions ({wider})" if hasattr(F, wider) else ""
         fixes.append(Fix(f"It has {format.plural(len(taken) - batched, 'dimension')} too many: join or index some{other}."))
     elif len(taken) < plain - 1:
-        fixes.append(Fix(f"It needs all of {layout}; a flat input is folded back by view:", "x = x.view(batch, channels, height, width)"))
+        fixes.append(Fix(f"It needs all of {layout}; view folds a flat input back:", "x = x.view(batch, channels, height, width)"))
     return Cause(
-        f"{failure.subject or function} got {format.plural(len(taken), 'dimension')} and needs {batched}: {layout}.",
-        f"{failure.stopped}input {taken}; the batch alone may be left out.",
+        f"{failure.subject or function} got {format.plural(len(taken), 'dimension')}, but needs {batched}: {layout}.",
+        f"{failure.stopped}input {taken}; only the batch may be left out.",
         f"{format.plural(len(taken), 'dimension')} ≠ {batched}",
         (("input", str(taken)), ("expected", f"{batched} dimensions, or {plain} without the batch")),
         tuple(fixes),
@@ -130,11 +130,11 @@ def _kernel(failure: Failure, match: re.Match[str]) -> Cause:
     size, kernel = tuple_of(match[1]), tuple_of(match[2])
     return Cause(
         f"{failure.subject or 'The convolution'} slides a kernel of {shown(kernel)} over {shown(size)}: nothing is left.",
-        f"{failure.stopped}input {next(iter(failure.taken), size)}, padding counted.",
+        f"{failure.stopped}input {next(iter(failure.taken), size)}, including padding.",
         f"kernel {shown(kernel)} > {shown(size)}",
         (("input with padding", shown(size)), ("kernel", shown(kernel))),
         (
-            Fix("Start with a larger input, or stride and pool less in the layers before."),
+            Fix("Start with a larger input, or use less stride and pooling in earlier layers."),
             Fix("Or pad here:", f"padding={max(k // 2 for k in kernel)}"),
         ),
     )
@@ -160,7 +160,7 @@ def _too_small(failure: Failure, match: re.Match[str]) -> Cause:
         (("input, without the batch", shown(size)), ("output", shown(left))),
         (
             Fix(
-                "Pool one time less, or start with a larger input; whatever the size, this gives one number a channel:",
+                "Pool once less, or start with a larger input; this gives one number per channel for any size:",
                 f"nn.AdaptiveAvgPool{len(size) - 1}d(1)",
             ),
         ),
@@ -174,13 +174,13 @@ def _pool_dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
     if 0 in taken:
         return Cause(f"{failure.subject} got an empty input.", f"{failure.stopped}input {taken}.", "no elements", (("input", str(taken)),))
     return Cause(
-        f"{failure.subject} got {format.plural(len(taken), 'dimension')} and needs {match[2]}: (batch, channels, …).",
-        f"{failure.stopped}input {taken}; the batch alone may be left out.",
+        f"{failure.subject} got {format.plural(len(taken), 'dimension')}, but needs {match[2]}: (batch, channels, …).",
+        f"{failure.stopped}input {taken}; only the batch may be left out.",
         format.plural(len(taken), "dimension"),
         (("input", str(taken)), ("expected", f"{match[1]} or {match[2]} dimensions")),
         (
             Fix(
-                "Put what is missing in front:",
+                "Add the missing dimension in front:",
                 provenance.elsewhere(failure, "{}[None, None]" if len(taken) == int(match[1]) - 1 else "{}[None]"),
             ),
         ),
@@ -190,8 +190,8 @@ def _pool_dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
 def _padding(failure: Failure, match: re.Match[str]) -> Cause:
     padding, taken = tuple_of(match[1]), tuple_of(match[3])
     return Cause(
-        f"{failure.subject or 'The padding'} pads {max(padding)} on each side and got only {taken[int(match[2])]}.",
-        f"{failure.stopped}input {taken}: what is reflected must be inside.",
+        f"{failure.subject or 'The padding'} pads {max(padding)} on each side, but got only {taken[int(match[2])]}.",
+        f"{failure.stopped}input {taken}: reflection cannot reach beyond it.",
         f"padding {max(padding)} ≥ {taken[int(match[2])]}",
         (("padding", str(padding)), ("input", str(taken))),
         (_padded_otherwise(failure, max(padding)),),

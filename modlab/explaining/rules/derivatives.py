@@ -27,11 +27,11 @@ def _where(failure: Failure, name: str) -> str:
 def _number(failure: Failure, match: re.Match[str]) -> Cause:
     expected, got = int(match[2]), int(match[3])
     return Cause(
-        f"{match[1]}.backward returned {counted(got, 'gradient')}, and forward takes {counted(expected, 'argument')}.",
+        f"{match[1]}.backward returned {counted(got, 'gradient')}, but forward takes {counted(expected, 'argument')}.",
         _where(failure, match[1]),
         f"{got} ≠ {expected} gradients",
         (("expected", str(expected)), ("given", str(got))),
-        (Fix("Return one for each argument of forward, in their order; None for what needs none (numbers, flags)."),),
+        (Fix("Return one for each argument of forward, in their order; None for those that need none (numbers, flags)."),),
     )
 
 
@@ -42,7 +42,7 @@ def _shape(failure: Failure, match: re.Match[str]) -> Cause:
         _where(failure, match[1]),
         f"{given} ≠ {wanted}",
         (("given", str(given)), ("expected", str(wanted))),
-        (Fix("A gradient has the shape of what it is the gradient of: what forward summed, backward spreads again."),),
+        (Fix("A gradient has the same shape as its argument: what forward summed, backward must spread again."),),
     )
 
 
@@ -55,15 +55,15 @@ def _old(failure: Failure, _: re.Match[str]) -> Cause:
         if isinstance(made, ast.Call) and not made.args and not made.keywords:
             code = source_code.rewritten(user, call, ast.Call(ast.Attribute(made.func, "apply", ast.Load()), call.args, call.keywords))
     return Cause(
-        "A torch.autograd.Function is not made and called any more: its methods are static, and .apply calls it.",
+        "A torch.autograd.Function is no longer created and called: its methods are static, and .apply calls it.",
         "",
         "",
         (),
         (
             Fix(
-                "Put @staticmethod above forward and backward, and call it so:"
+                "Put @staticmethod above forward and backward, and call it like this:"
                 if code
-                else "Put @staticmethod above forward and backward, and call it by .apply.",
+                else "Put @staticmethod above forward and backward, and call it with .apply.",
                 code,
             ),
         ),

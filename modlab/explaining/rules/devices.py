@@ -38,9 +38,9 @@ def _mixed(failure: Failure, match: re.Match[str]) -> Cause:
             )
         )
     if given and own and given != own:
-        said = f"{failure.subject} got its input on {given} and has its weights on {own}."
+        said = f"{failure.subject} got its input on {given} but has its weights on {own}."
         fixes += [
-            Fix("Send the input where the model is:", f"x = x.to({own!r})"),
+            Fix("Move the input to the model's device:", f"x = x.to({own!r})"),
             Fix("Or the model, once, before the loop:", f"{model}.to({given!r})"),
         ]
     else:
@@ -80,7 +80,7 @@ def _meta(failure: Failure, given: str, own: str) -> Cause:
     model = code_fixes.name_of_root(failure)
     if own == "meta" and given != "meta":
         return Cause(
-            f"{failure.subject} is on the meta device: its weights have shapes and no numbers.",
+            f"{failure.subject} is on the meta device: its weights have shapes but no numbers.",
             f"{failure.stopped}the input is on {given or 'cpu'}.",
             "weights on meta",
             (("input", given), ("weights", own)),
@@ -89,21 +89,21 @@ def _meta(failure: Failure, given: str, own: str) -> Cause:
                     "Give them memory, then values:",
                     f"{model}.to_empty(device={given or 'cpu'!r})\n{model}.load_state_dict(torch.load('weights.pt'))",
                 ),
-                Fix("Or fill them as they are read:", f"{model}.load_state_dict(torch.load('weights.pt'), assign=True)"),
+                Fix("Or fill them while reading:", f"{model}.load_state_dict(torch.load('weights.pt'), assign=True)"),
             ),
         )
     hidden = unregistered.of_module(failure) if given == "meta" else None
     if hidden is not None:
         return Cause(
-            f"{failure.subject} got a tensor on the meta device, and has its weights on {own or 'cpu'}.",
-            f"{failure.stopped}PyTorch does not see {hidden.named}: a move of the model passes it by.",
+            f"{failure.subject} got a tensor on the meta device, but has its weights on {own or 'cpu'}.",
+            f"{failure.stopped}PyTorch does not see {hidden.named}: moving the model does not move it.",
             "input on meta",
             (("input", given), ("weights", own or "cpu")),
             (hidden.fix("Register it, before the model is moved"),),
         )
     if given == "meta":
         return Cause(
-            f"{failure.subject} got a tensor on the meta device, which has a shape and no numbers.",
+            f"{failure.subject} got a tensor on the meta device, which has a shape but no numbers.",
             f"{failure.stopped}its weights are on {own or 'cpu'}.",
             "input on meta",
             (("input", given), ("weights", own or "cpu")),
@@ -114,7 +114,7 @@ def _meta(failure: Failure, given: str, own: str) -> Cause:
         )
     facts = tuple((o.text, _device(o.thing)) for o in failure.tensors[:4])
     return Cause(
-        f"A tensor on the meta device meets one that has numbers{failure.within}.", "Meta tensors have shapes alone.", "meta ≠ cpu", facts
+        f"A tensor on the meta device meets one that has numbers{failure.within}.", "Meta tensors have only shapes.", "meta ≠ cpu", facts
     )
 
 
@@ -126,22 +126,22 @@ def _no_data(failure: Failure, match: re.Match[str]) -> Cause:
         rest = "" if not part else " alone: the rest of the model has its numbers"
         return Cause(
             f"{failure.subject} is on the meta device: there are no numbers to move.",
-            "Its weights have shapes and dtypes alone.",
+            "Its weights have only shapes and dtypes.",
             "no data",
             (("weights", "meta"),),
             (
                 Fix(
-                    f"Give them memory{rest} (the values are then arbitrary), and load or initialise them:",
+                    f"Give them memory{rest} (the values are then arbitrary), and load or initialize them:",
                     f"{model}{part}.to_empty(device={_wanted(failure)!r})",
                 ),
             ),
         )
     name = next((o.text for o in failure.tensors if _device(o.thing) == "meta"), "The tensor")
     return Cause(
-        f"{name} is on the meta device: it has no number to read{failure.within}.",
-        "skip_init and torch.device('meta') run constructors so: what reads a value there fails."
+        f"{name} is on the meta device: it has no numbers to read{failure.within}.",
+        "skip_init and torch.device('meta') run constructors this way: reading a value there fails."
         if failure.module is not None
-        else "It has a shape and a dtype alone.",
+        else "It has only a shape and a dtype.",
         "no number",
         ((name, "meta"),),
         (Fix("Make it on a real device:", "torch.zeros(..., device='cpu')"),),
@@ -173,7 +173,7 @@ def _lazy(failure: Failure, match: re.Match[str]) -> Cause:
         f"{len(names)} parameters are." if len(names) > 1 else "",
         "no shape yet",
         tuple((name, "lazy") for name in names[:8]),
-        (Fix("Run one batch through the model first; then count, initialise, load or share:", f"{model}(torch.zeros(batch, ...))"),),
+        (Fix("Run one batch through the model first; then count, initialize, load or share:", f"{model}(torch.zeros(batch, ...))"),),
     )
 
 
@@ -194,7 +194,7 @@ def _no_cuda(failure: Failure, match: re.Match[str]) -> Cause:
         "",
         "",
         (("device", "cuda"),),
-        (Fix("Take what there is:", "device = 'cuda' if torch.cuda.is_available() else 'cpu'"),),
+        (Fix("Use what is available:", "device = 'cuda' if torch.cuda.is_available() else 'cpu'"),),
     )
 
 
@@ -204,13 +204,13 @@ def _no_driver(failure: Failure, match: re.Match[str]) -> Cause:
         "",
         "",
         (("device", "cuda"),),
-        (Fix("Take what there is:", "device = 'cuda' if torch.cuda.is_available() else 'cpu'"),),
+        (Fix("Use what is available:", "device = 'cuda' if torch.cuda.is_available() else 'cpu'"),),
     )
 
 
 def _saved_elsewhere(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
-        "The file holds tensors of a GPU, and there is none here.",
+        "The file holds tensors from a GPU, but there is none here.",
         "",
         "",
         (("device", "cuda"),),
@@ -221,12 +221,12 @@ def _saved_elsewhere(failure: Failure, match: re.Match[str]) -> Cause:
 def _assertion(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         f"A check on the GPU failed{failure.within}: nearly always an index or a class number out of range.",
-        "The GPU reports late, so the line in the traceback may be a later one; and the process can use it no more.",
+        "The GPU reports late, so the line in the traceback may be a later one, and this process can no longer use it.",
         "a check on the GPU failed",
         (),
         (
-            Fix("Run the same on the CPU, after a restart of the kernel; there the error says what and where:", "model.cpu()(x.cpu())"),
-            Fix("Or have each step waited for, set before torch is imported:", "os.environ['CUDA_LAUNCH_BLOCKING'] = '1'"),
+            Fix("Restart the kernel and run the same on the CPU; there the error says what and where:", "model.cpu()(x.cpu())"),
+            Fix("Or wait for each step; set this before importing torch:", "os.environ['CUDA_LAUNCH_BLOCKING'] = '1'"),
         ),
     )
 
@@ -240,7 +240,7 @@ def _to_numpy(failure: Failure, match: re.Match[str]) -> Cause:
         else Fix("Make it on a real device:", "torch.zeros(..., device='cpu')")
     )
     return Cause(
-        f"{name} is on {device.partition(':')[0]}, and NumPy can read the CPU's memory alone{failure.within}.",
+        f"{name} is on {device.partition(':')[0]}, but NumPy can read only the CPU's memory{failure.within}.",
         "",
         f"on {device}",
         ((name, device),),
@@ -255,12 +255,12 @@ def _types(failure: Failure, match: re.Match[str]) -> Cause | None:
         return None
     model = code_fixes.name_of_root(failure)
     return Cause(
-        f"{failure.subject or 'The layer'} got its input on {sides[0]} and has its weights on {sides[1]}.",
+        f"{failure.subject or 'The layer'} got its input on {sides[0]} but has its weights on {sides[1]}.",
         failure.stopped + "they must be on one device.",
         f"{sides[0]} ≠ {sides[1]}",
         (("input", sides[0]), ("weights", sides[1])),
         (
-            Fix("Send the input where the model is:", f"x = x.to({sides[1]!r})"),
+            Fix("Move the input to the model's device:", f"x = x.to({sides[1]!r})"),
             Fix("Or the model, once, before the loop:", f"{model}.to({sides[0]!r})"),
         ),
     )
@@ -274,7 +274,7 @@ def _no_such(failure: Failure, match: re.Match[str]) -> Cause:
     """``.to('gpu')``: a kind of device that PyTorch does not have."""
     word = match[1]
     kind = word.lower()
-    fix = Fix("Take one of them.")
+    fix = Fix("Use one of them.")
     if kind in _GPUS:
         fix = _with_device(failure, word, "'cuda' if torch.cuda.is_available() else 'cpu'", "A GPU of NVIDIA or AMD is 'cuda'")
     elif close := get_close_matches(kind, _COMMON, 1, 0.75):
@@ -293,7 +293,7 @@ def _no_place(failure: Failure, match: re.Match[str]) -> Cause:
     word = match[1]
     first = f"{word.partition(':')[0]}:0"
     return Cause(
-        f"{word!r} is no device: a number stands behind the colon.",
+        f"{word!r} is not a device: a number must follow the colon.",
         "The first one has number 0.",
         f"no device {word!r}",
         (("given", repr(word)),),

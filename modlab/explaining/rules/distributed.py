@@ -34,8 +34,8 @@ def _unused(failure: Failure, _: re.Match[str]) -> Cause | None:
         "no gradient",
         (("no gradient", shown),),
         (
-            Fix("If that is meant, let it look which are used in each step:", _wrapped_with(failure, "find_unused_parameters")),
-            Fix("Else use them, or freeze those that are not trained: requires_grad_(False), before it is wrapped."),
+            Fix("If that is intended, let it check which are used in each step:", _wrapped_with(failure, "find_unused_parameters")),
+            Fix("Otherwise use them, or freeze the untrained ones with requires_grad_(False) before wrapping."),
         ),
     )
 
@@ -48,7 +48,7 @@ def _twice(failure: Failure, _: re.Match[str]) -> Cause:
     name = trained[int(number[1])] if number is not None and int(number[1]) < len(trained) else "a parameter"
     return Cause(
         f"DistributedDataParallel was told twice in one backward that the gradient of {name} is ready.",
-        "So it is where checkpoint(..., use_reentrant=True) runs it again, or where it is used outside of the wrapped model's forward.",
+        "This happens if checkpoint(..., use_reentrant=True) runs it again, or if it is used outside the wrapped model's forward.",
         "",
         (("ready twice", name),),
         (
@@ -73,11 +73,11 @@ def _nothing_to_train(failure: Failure, _: re.Match[str]) -> Cause:
     plain = call.args[0] if isinstance(call, ast.Call) and call.args else None
     code = source_code.rewritten(frame, call, plain) if frame is not None and call is not None and plain is not None else ""
     return Cause(
-        "DistributedDataParallel got a model without a parameter that is trained: there is no gradient to share.",
+        "DistributedDataParallel got a model without trained parameters: there is no gradient to share.",
         "",
         "",
         (),
-        (Fix("Leave the wrapper out:", code),),
+        (Fix("Leave out the wrapper:", code),),
     )
 
 
@@ -89,18 +89,18 @@ def _no_group(failure: Failure, _: re.Match[str]) -> Cause:
         (),
         (
             Fix("Call it first, once in each process; torchrun says how many there are:", 'torch.distributed.init_process_group("gloo")'),
-            Fix("To try it in one process alone:", _ALONE),
+            Fix("To try it in a single process:", _ALONE),
         ),
     )
 
 
 def _no_environment(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
-        f"init_process_group looks for its rank and its partners in the environment, and {match[1]} is not set.",
-        "torchrun sets them; python alone does not.",
+        f"init_process_group looks for its rank and its partners in the environment, but {match[1]} is not set.",
+        "torchrun sets them; plain python does not.",
         "",
         (("missing", match[1]),),
-        (Fix("Start the script by torchrun --nproc-per-node=2 script.py."), Fix("To try it in one process alone:", _ALONE)),
+        (Fix("Start the script with torchrun --nproc-per-node=2 script.py."), Fix("To try it in a single process:", _ALONE)),
     )
 
 
@@ -112,10 +112,10 @@ def _no_backend(failure: Failure, match: re.Match[str]) -> Cause:
     code = written.exchanged(ast.Expr(call), named, ast.Constant("gloo")) if call is not None and named is not None else ""
     return Cause(
         f"This torch was built without {match[1]}.",
-        "On a CPU processes talk by gloo.",
+        "On a CPU, processes talk through gloo.",
         "",
         (("backend", match[1].lower()),),
-        (Fix("The other backend:", code),),
+        (Fix("Use the other backend:", code),),
     )
 
 
@@ -130,7 +130,7 @@ def _mixed(failure: Failure, match: re.Match[str]) -> Cause:
         (("DTensor", ", ".join(names)),),
         (
             Fix("Spread the other one over the same mesh (Replicate: a copy in each process): distribute_tensor(x, mesh, [Replicate()])."),
-            Fix("Or work on this process's part alone: .to_local()."),
+            Fix("Or work only on this process's part: .to_local()."),
         ),
     )
 

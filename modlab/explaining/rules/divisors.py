@@ -21,7 +21,7 @@ def _groups(failure: Failure, match: re.Match[str]) -> Cause | None:
     fitting = max(n for n in range(1, groups + 1) if taken % n == 0 == given % n)
     return Cause(
         f"{kind} cannot share {counted(wrong, match[1] + '_channel')} evenly among {groups} groups.",
-        "Each group has its part of both the channels that come in and those that go out.",
+        "Each group gets a share of both the input and the output channels.",
         f"{wrong} / {groups}",
         tuple((name, str(size)) for name, size in zip(names, sizes, strict=True)),
         (Fix("A number of groups that divides both:", _made(failure, fitting) or f"nn.{kind}({taken}, {given}, ..., groups={fitting})"),)
@@ -51,7 +51,7 @@ def _shuffle(failure: Failure, match: re.Match[str]) -> Cause:
         (("channels", str(channels)), ("upscale_factor", str(factor))),
         (
             Fix(
-                f"For {counted(channels, 'channel')} behind it the layer before gives {channels * places}:",
+                f"For {counted(channels, 'channel')} after it, the layer before must give {channels * places}:",
                 f"nn.Conv2d(..., {channels * places}, ...)",
             ),
         ),
@@ -91,11 +91,11 @@ def _unshuffle(failure: Failure, match: re.Match[str]) -> Cause:
 def _halved(failure: Failure, match: re.Match[str]) -> Cause:
     dimension, size = int(match[1]), int(match[2])
     return Cause(
-        f"{failure.subject or 'glu'} halves dimension {dimension}, and that has {size}.",
+        f"{failure.subject or 'glu'} halves dimension {dimension}, but that has size {size}.",
         f"{failure.stopped}input {failure.taken[0]}." if failure.taken else "",
         f"{size} / 2",
         (("given", str(size)), ("expected", "an even number")),
-        (Fix("An even number from the layer before:", f"nn.Linear(..., {size + 1})"),),
+        (Fix("Let the layer before give an even number:", f"nn.Linear(..., {size + 1})"),),
     )
 
 

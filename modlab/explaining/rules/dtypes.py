@@ -72,7 +72,7 @@ def _mixed(failure: Failure, match: re.Match[str]) -> Cause | None:
         if found is not None and _is_all(failure, first if _dtype(operand.thing) == second else second):
             return Cause(
                 f"{first} and {second} meet{failure.within}.",
-                f"{operand.text} is no buffer: a change of the model's dtype passed it by.",
+                f"{operand.text} is not a buffer, so changing the model's dtype did not change it.",
                 f"{first} ≠ {second}",
                 ((operand.text, _dtype(operand.thing)),),
                 (found.fix("Register it"),),
@@ -80,10 +80,10 @@ def _mixed(failure: Failure, match: re.Match[str]) -> Cause | None:
     fix = f"{odd.text}.float()" if odd is not None else f"x{_METHODS.get(second, '.float()')}"
     return Cause(
         f"{first} and {second} meet{failure.within}.",
-        f"{', '.join(names)}." if names else "One dtype is needed.",
+        f"{', '.join(names)}." if names else "They must have the same dtype.",
         f"{first} ≠ {second}",
         tuple((o.text, _dtype(o.thing)) for o in failure.tensors[:4]),
-        (Fix("Bring both to one dtype:", fix),),
+        (Fix("Convert both to one dtype:", fix),),
     )
 
 
@@ -106,14 +106,14 @@ def _layer(failure: Failure, given: str, own: str) -> Cause:
     change = "{}" + _METHODS.get(own, f".to(torch.{own})")
     alone = not outer or root is failure.failing or _of_model(failure) <= {own}  # else the layers before need what came in
     line = provenance.outermost(failure, change) if outer else provenance.changed(failure, change)
-    fixes = [Fix(f"Bring the input to the weights' dtype{':' if line else f', {own}.'}", line)] if alone else []
+    fixes = [Fix(f"Convert the input to the weights' dtype{':' if line else f', {own}.'}", line)] if alone else []
     if given.startswith("complex") and not own.startswith("complex"):
         return _complex(failure, given, own, model)
     hidden = unregistered.of_module(failure)
     if hidden is not None and _is_all(failure, given):
         return Cause(
-            f"{failure.subject} got {given} and has {own} weights.",
-            f"{failure.stopped}the model is {given}, but for {hidden.named}, which PyTorch does not see: no change of dtype reaches it.",
+            f"{failure.subject} got {given}, but has {own} weights.",
+            f"{failure.stopped}the model is {given}, except {hidden.named}, which PyTorch does not see: a dtype change does not reach it.",
             f"{given} ≠ {own}",
             (("input", given), ("weights", own)),
             (hidden.fix("Register it, before the model is changed"),),
@@ -125,7 +125,7 @@ def _layer(failure: Failure, given: str, own: str) -> Cause:
     elif given.startswith(("float", "bfloat")) and own != given:
         fixes.append(
             Fix(
-                "Or the model to the input's:" if alone else "Bring the whole model to the input's dtype:",
+                "Or the model to the input's:" if alone else "Convert the whole model to the input's dtype:",
                 f"{model}{_METHODS.get(given, f'.to(torch.{given})')}",
             )
         )
@@ -138,7 +138,7 @@ def _layer(failure: Failure, given: str, own: str) -> Cause:
         fixes.append(Fix("Or let autocast choose:", written))
     remarks = ("NumPy's numbers are float64 unless told otherwise; torch's are float32.",) if given == "float64" else ()
     return Cause(
-        f"{failure.subject} got {given} and has {own} weights.",
+        f"{failure.subject} got {given}, but has {own} weights.",
         f"{failure.stopped}{_origin(failure, given)}",
         f"{given} ≠ {own}",
         (("input", given), ("weights", own)),
@@ -150,13 +150,13 @@ def _layer(failure: Failure, given: str, own: str) -> Cause:
 def _complex(failure: Failure, given: str, own: str, model: str) -> Cause:
     """Complex numbers for real weights: to make them real would drop a part of them."""
     return Cause(
-        f"{failure.subject} got {given} and has {own} weights.",
+        f"{failure.subject} got {given}, but has {own} weights.",
         f"{failure.stopped}{_origin(failure, given)}",
         f"{given} ≠ {own}",
         (("input", given), ("weights", own)),
         (
-            Fix("Let the weights be complex, too:", f"{model}.to(torch.{given})"),
-            Fix("Or take the real and the imaginary part as numbers of their own: torch.view_as_real adds a last dimension of 2."),
+            Fix("Make the weights complex too:", f"{model}.to(torch.{given})"),
+            Fix("Or take the real and the imaginary part as separate numbers: torch.view_as_real adds a last dimension of 2."),
         ),
     )
 
@@ -167,7 +167,7 @@ def _origin(failure: Failure, given: str) -> str:
         taken = [_dtype(a) for a in call.args or () if issubclass(type(a), Tensor)]
         if taken and taken[0] == given:
             where = "what the model was called with is" if call is failure.calls[0] else f"what {call.place} was called with is"
-            return f"{where} {given} already."
+            return f"{where} already {given}."
     return "it became so on the way."
 
 
@@ -175,7 +175,7 @@ def _no_kernel(failure: Failure, match: re.Match[str]) -> Cause:
     dtype = named(match[2])
     name = next((o.text for o in _of_user(failure) if _dtype(o.thing) == dtype), "")
     what = re.sub(r"_(?:cpu|cuda|kernel|impl|lastdim|forward|out|frame)\w*", "", match[1])
-    said = "In float32:" if dtype.startswith("float") else "Floating-point numbers first:"
+    said = "In float32:" if dtype.startswith("float") else "Convert to floating point first:"
     return Cause(
         f"{what} does not exist for {dtype}{failure.within}.",
         "",
@@ -208,7 +208,7 @@ def _mean(failure: Failure, match: re.Match[str]) -> Cause:
     dtype = named(match[2])
     name = failure.tensors[0].text if failure.tensors else "x"
     return Cause(
-        f"{match[1]} of {dtype} would be no whole number{failure.within}.",
+        f"{match[1]} of {dtype} would not be a whole number{failure.within}.",
         "It needs floating-point numbers.",
         f"{match[1]} of {dtype}",
         ((name, dtype),),
@@ -219,12 +219,12 @@ def _mean(failure: Failure, match: re.Match[str]) -> Cause:
 def _gradients(failure: Failure, _: re.Match[str]) -> Cause:
     return Cause(
         "Only floating-point and complex tensors can require gradients.",
-        "This one holds whole numbers or truth values.",
+        "This one holds whole numbers or booleans.",
         "",
         tuple((o.text, _dtype(o.thing)) for o in failure.tensors[:2]),
         (
-            Fix("Make it of floating-point numbers:", "nn.Parameter(torch.ones(3))  # not dtype=torch.long"),
-            Fix("What is not trained belongs in a buffer:", 'self.register_buffer("ids", ids)'),
+            Fix("Use floating-point numbers:", "nn.Parameter(torch.ones(3))  # not dtype=torch.long"),
+            Fix("If it is not trained, make it a buffer:", 'self.register_buffer("ids", ids)'),
         ),
     )
 
@@ -248,7 +248,7 @@ def _put(failure: Failure, match: re.Match[str]) -> Cause:
         "",
         f"{given} into {kept}",
         (("given", given), ("into", kept)),
-        (Fix("Bring the values to its dtype:", f"x[index] = values{_METHODS.get(kept, f'.to(torch.{kept})')}"),),
+        (Fix("Convert the values to its dtype:", f"x[index] = values{_METHODS.get(kept, f'.to(torch.{kept})')}"),),
     )
 
 
@@ -259,8 +259,8 @@ def _to(failure: Failure, match: re.Match[str]) -> Cause:
         "",
         (("asked", named(match[1])),),
         (
-            Fix("To half the memory:", f"{code_fixes.name_of_root(failure)}.to(torch.bfloat16)"),
-            Fix("Whole-number weights are quantization, which torchao does."),
+            Fix("To halve the memory:", f"{code_fixes.name_of_root(failure)}.to(torch.bfloat16)"),
+            Fix("For whole-number weights (quantization), use torchao."),
         ),
     )
 

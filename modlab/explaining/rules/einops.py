@@ -56,12 +56,12 @@ def _fixes(failure: Failure, message: str, pattern: str, sizes: tuple[int, ...])
         names = sorted(re.findall(r"'(\w+)'", unknown[1]))
         axes = [axis for axis in names if "repeat" in message] or names[:-1]  # of two that are one size together, one is enough
         are = "is" if len(axes) == 1 else "are"
-        return [Fix(f"Say how large {' and '.join(axes)} {are}, behind the pattern: {', '.join(f'{axis}=…' for axis in axes)}")]
+        return [Fix(f"Say how large {' and '.join(axes)} {are}, after the pattern: {', '.join(f'{axis}=…' for axis in axes)}")]
     unused = re.search(r"Axis (\w+) is not used in transform", message)
     if unused is not None and call is not None and frame is not None:
         return [
             Fix(
-                f"Leave {unused[1]} out, or name it in the pattern:",
+                f"Leave out {unused[1]}, or name it in the pattern:",
                 source_code.rewritten(frame, call, written.with_word(call, unused[1], None)),
             )
         ]
@@ -77,7 +77,7 @@ def _fixes(failure: Failure, message: str, pattern: str, sizes: tuple[int, ...])
     left = pattern.partition("->")[0]
     if dims is None and "Identifiers" not in message and "identifiers" not in message:
         return []  # its own line says it
-    return [Fix(f"The left side ({left.strip()}) names each of the {len(sizes)} axes that the input has, the right side where they go.")]
+    return [Fix(f"The left side ({left.strip()}) names each of the input's {len(sizes)} axes, the right side says where they go.")]
 
 
 def _dividing(failure: Failure, call: ast.Call | None, size: int, chunk: int) -> list[Fix]:
@@ -111,7 +111,7 @@ def _arrow(failure: Failure, _: re.Match[str]) -> Cause | None:
         return None
     return Cause(
         f"The pattern {pattern!r} of {_called(failure)} has {arrows or 'no'} arrow{'s' if arrows > 1 else ''}.",
-        "Left of it stand the axes that the input has, right of it those of the result.",
+        "On its left are the axes of the input, on its right those of the result.",
         "",
         (("pattern", pattern),),
         (Fix('Write both sides: "b c -> c b".'),),
@@ -133,7 +133,7 @@ def _layer(failure: Failure, _: re.Match[str]) -> Cause | None:
         f'{failure.stopped}input {shape}, "{pattern}".',
         f"{len(shape)} ≠ {len(left)} axes",
         (("pattern", pattern), ("input", str(shape))),
-        (Fix(f"The left side names each axis of what comes in, {len(shape)} of them."),),
+        (Fix(f"The left side names each axis of the input, {len(shape)} of them."),),
     )
 
 

@@ -19,15 +19,15 @@ def _violated(failure: Failure, match: re.Match[str]) -> Cause:
     fixes = _suggested(failure, suggested[1].strip().splitlines()) if suggested is not None else []
     constant = re.search(r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\d+)\)", failure.message)
     if constant is not None:
-        said = f"{constant[1]} is said to vary, and the model works with {constant[2]} alone there."
+        said = f"{constant[1]} is declared dynamic, but the model works only with {constant[2]} there."
         more = (
-            "A size of 1 in the example counts as fixed: take an example with more."
+            "A size of 1 in the example counts as fixed: use a larger example."
             if constant[2] == "1"
-            else ("A layer's width, or a comparison in the code, holds it there.")
+            else ("A layer's width, or a comparison in the code, fixes it.")
         )
         fixes = [*_larger(failure, constant[2]), *_fixed(failure, constant[1])]
     else:
-        said = f"dynamic_shapes says of {names} what the model does not bear out."
+        said = f"dynamic_shapes claims something about {names} that does not hold for the model."
         more = f"torch: {own_words(failure.error, reasons[0])}" if reasons else ""
     return Cause(said, more, "", (("dimensions", names),), tuple(fixes))
 
@@ -46,11 +46,11 @@ def _fixed(failure: Failure, name: str) -> list[Fix]:
     call = written.expression(frame)
     if frame is None or not isinstance(call, ast.Call) or written.word(call, "dynamic_shapes") is None:
         return [Fix("Leave it out of dynamic_shapes.")]
-    return [Fix("Or leave it fixed:", source_code.rewritten(frame, call, written.with_word(call, "dynamic_shapes", None)))]
+    return [Fix("Or keep it fixed:", source_code.rewritten(frame, call, written.with_word(call, "dynamic_shapes", None)))]
 
 
 def _larger(failure: Failure, size: str) -> list[Fix]:
-    return [Fix("Export with an example of 2 or more in that dimension: torch takes 0 and 1 for constants.")] if size == "1" else []
+    return [Fix("Export with an example of 2 or more in that dimension: torch treats 0 and 1 as constants.")] if size == "1" else []
 
 
 def _data_dependent(failure: Failure, match: re.Match[str]) -> Cause:
@@ -62,13 +62,13 @@ def _data_dependent(failure: Failure, match: re.Match[str]) -> Cause:
     who = "torch.export" if any("export" in frame.code.co_filename for frame in failure.frames) else "torch.compile"
     held = f" ({condition}, where u0, u1 … are such values)" if re.search(r"\bu\d", condition) else ""
     return Cause(
-        f"{who} cannot take a way that depends on the values of a tensor{held}.",
-        "It has shapes alone, and no values.",
+        f"{who} cannot take a branch that depends on the values of a tensor{held}.",
+        "It has only shapes, no values.",
         "depends on values",
         (),
         (
-            Fix("Where both ways give tensors of one shape, compute both and choose: torch.where(condition, one, other)."),
-            Fix("Of a size that comes from values, say what holds: torch._check(n > 3) before it."),
+            Fix("If both branches give tensors of the same shape, compute both and choose: torch.where(condition, one, other)."),
+            Fix("For a size computed from values, state what is true before it: torch._check(n > 3)."),
         ),
     )
 
@@ -80,19 +80,19 @@ def _structure(failure: Failure, _: re.Match[str]) -> Cause | None:
     names = re.search(r"must be the arg names (\[.*?\]) of `inputs`, but here they are (\[.*?\])", failure.message)
     if names is None:
         return Cause(
-            "dynamic_shapes does not have the form of the example inputs.",
+            "dynamic_shapes does not have the structure of the example inputs.",
             f"torch: {words}",
             "",
             (),
-            (Fix("It holds one entry for each input, in their order; None where nothing varies."),),
+            (Fix("It needs one entry for each input, in order; None where nothing varies."),),
         )
     wanted, given = (re.findall(r"'(\w+)'", names[i]) for i in (1, 2))
     return Cause(
-        f"dynamic_shapes names {', '.join(given)}, and forward takes {', '.join(wanted)}.",
+        f"dynamic_shapes names {', '.join(given)}, but forward takes {', '.join(wanted)}.",
         "",
         "",
         (("given", ", ".join(given)), ("expected", ", ".join(wanted))),
-        (Fix("The names of forward's arguments:", _renamed(failure, given, wanted)),),
+        (Fix("Use the names of forward's arguments:", _renamed(failure, given, wanted)),),
     )
 
 
@@ -116,11 +116,11 @@ def _no_tuple(failure: Failure, _: re.Match[str]) -> Cause:
         args: list[ast.expr] = [call.args[0], ast.Tuple([call.args[1]], ast.Load()), *call.args[2:]]
         code = source_code.rewritten(frame, call, ast.Call(call.func, args, call.keywords))
     return Cause(
-        "torch.export.export needs the example inputs as a tuple, and got one thing.",
+        "torch.export.export needs the example inputs as a tuple, but got something else.",
         "",
         "",
         (("expected", "tuple"),),
-        (Fix("Also one input stands in a tuple:", code or "torch.export.export(model, (x,))"),),
+        (Fix("Even a single input must be in a tuple:", code or "torch.export.export(model, (x,))"),),
     )
 
 
@@ -145,7 +145,7 @@ def _guard(failure: Failure, match: re.Match[str]) -> Cause | None:
         ((name, str(given) if given is not None else ""), ("guard", f"{name}.size()[{place}] {sign} {size}")),
         (
             Fix(
-                "Give it such an input, or export it with a dimension that varies:",
+                "Give it such an input, or export it with a dynamic dimension:",
                 f'torch.export.export(model, (x,), dynamic_shapes={{{name!r}: {{{place}: torch.export.Dim("n")}}}})',
             ),
         ),
@@ -163,7 +163,7 @@ def _called(failure: Failure, _: re.Match[str]) -> Cause:
     if frame is not None and isinstance(call, ast.Call):
         module = ast.Call(ast.Attribute(call.func, "module", ast.Load()), [], [])
         code = source_code.rewritten(frame, call, ast.Call(module, call.args, call.keywords))
-    return Cause("An ExportedProgram is no function: its module() is the model.", "", "", (), (Fix("", code or "exported.module()(x)"),))
+    return Cause("An ExportedProgram cannot be called: its module() is the model.", "", "", (), (Fix("", code or "exported.module()(x)"),))
 
 
 def _modes(failure: Failure, match: re.Match[str]) -> Cause | None:
@@ -181,24 +181,24 @@ def _modes(failure: Failure, match: re.Match[str]) -> Cause | None:
 def _kind(failure: Failure, match: re.Match[str]) -> Cause:
     name = match[1].rpartition(".")[2]
     return Cause(
-        f"torch.export takes tensors, numbers and texts, in tuples, lists and dicts; it got {format.article(name)}.",
+        f"torch.export takes tensors, numbers and strings, in tuples, lists and dicts, but got {format.article(name)}.",
         "",
         "",
         (("given", name),),
         (
-            Fix("Of a dataclass it takes apart what it was told of:", f"torch.export.register_dataclass({name})"),
-            Fix("Or give forward the tensors that are in it."),
+            Fix("It can unpack a dataclass once it is registered:", f"torch.export.register_dataclass({name})"),
+            Fix("Or give forward the tensors in it."),
         ),
     )
 
 
 def _no_module(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
-        f"torch.export.export takes an nn.Module, and got {format.article(match[1])}.",
+        f"torch.export.export takes an nn.Module, but got {format.article(match[1])}.",
         "",
         "",
         (("given", match[1]),),
-        (Fix("Put the function into the forward of a module."),),
+        (Fix("Put the function into a module's forward."),),
     )
 
 

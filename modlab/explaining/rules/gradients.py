@@ -44,7 +44,7 @@ def _in_place(failure: Failure, match: re.Match[str]) -> Cause:
     if owners:
         owner = owners[0] if len(owners) == 1 else f"A parameter of shape {shape} ({', '.join(owners[:3])}{', …' if owners[3:] else ''})"
         return Cause(
-            f"{owner} was changed after the forward pass, and this backward still needs what it was.",
+            f"{owner} was changed after the forward pass, but this backward still needs its old values.",
             f"Shape {shape}, changed {_times(version - expected)} since: an optimizer's step, or a line that writes to it.",
             "",
             (
@@ -78,12 +78,12 @@ def _in_place(failure: Failure, match: re.Match[str]) -> Cause:
         fixes.append(Fix(f"{modules[0][0]} works in place: let it make a new tensor.", f"nn.{modules[0][1]}(inplace=False)"))
     fixes.append(
         Fix(
-            "To have PyTorch show the forward line whose gradient failed, run it all once more within:",
+            "To have PyTorch show the forward line whose gradient failed, run everything again inside:",
             "with torch.autograd.detect_anomaly():\n    loss = criterion(model(x), y)\n    loss.backward()",
         )
     )
     return Cause(
-        f"{what} was changed in place, and backward needs what it was.",
+        f"{what} was changed in place, but backward needs its old values.",
         f"Shape {shape}, changed {_times(version - expected)} since it was saved.",
         "",
         (("tensor", str(shape)), *((("made by", _plain(function)),) if function else ()), *_suspects(lines), *_suspects(modules)),
@@ -141,39 +141,39 @@ def _twice(failure: Failure, _: re.Match[str]) -> Cause:
     ]
     if buffers:
         return Cause(
-            f"{buffers[0]} drags the graph of the last call along: backward came to a part that is freed already.",
+            f"{buffers[0]} carries the graph of the last call: backward reached a part that is already freed.",
             "It was computed from a tensor that requires grad and kept for the next call.",
             "",
             tuple((buffer, "has a grad_fn") for buffer in buffers[:4]),
-            (Fix("Cut it off where it is updated:", f"self.{buffers[0].rpartition('.')[2]} = (...).detach()"),),
+            (Fix("Detach it where it is updated:", f"self.{buffers[0].rpartition('.')[2]} = (...).detach()"),),
         )
     carried = _carried(failure)
     again = Fix("Compute the loss again before each backward, inside the loop:", "loss = criterion(model(x), y)\nloss.backward()")
     first, second = _losses(failure, name)
     both = (
-        Fix("For two losses on one graph, go back once from their sum:", f"({first} + {second}).backward()"),
+        Fix("For two losses on one graph, call backward once on their sum:", f"({first} + {second}).backward()"),
         Fix("Or keep the graph the first time:", f"{first}.backward(retain_graph=True)"),
     )
     if name in carried:
         fixes = [
             Fix(
-                f"{name} takes along the graph of each round: go back from this round's loss alone, and add up numbers.",
+                f"{name} keeps the graph of each round: call backward only on this round's loss, and add up numbers.",
                 f"loss.backward()\n{name} += loss.item()",
             )
         ]
     elif carried:
         key, thing = next(iter(carried.items()))
         cut = f"{key}.detach()" if issubclass(type(thing), Tensor) else f"tuple(one.detach() for one in {key})"
-        fixes = [Fix(f"{key} is handed on from round to round, with its graph: cut it off after each.", f"{key} = {cut}")]
+        fixes = [Fix(f"{key} is passed from round to round with its graph: detach it after each.", f"{key} = {cut}")]
     else:
         cut = next(iter(_kept(failure)), "state")
-        keep = Fix("What is kept for the next step (a hidden state, a running sum) must be cut off:", f"{cut} = {cut}.detach()")
+        keep = Fix("Whatever you keep for the next step (a hidden state, a running sum) must be detached:", f"{cut} = {cut}.detach()")
         fixes = [*both, again, *([keep] if cut != "state" else [])] if _backwards(failure) > 1 else [again, keep, *both]
     return Cause(
         f"backward ran a second time through the same graph, from {name or 'the loss'}: the first time freed it.",
-        "Each forward pass makes a graph for one backward.",
+        "Each forward pass builds a graph for one backward.",
         "",
-        tuple((key, "handed on from round to round") for key in carried),
+        tuple((key, "passed from round to round") for key in carried),
         tuple(fixes),
     )
 
@@ -226,26 +226,24 @@ def _no_graph(failure: Failure, _: re.Match[str]) -> Cause:
     fixes: list[Fix] = []
     if models and tensors and not trainable:
         why = f"All parameters of {models[0][0]} are frozen."
-        fixes.append(Fix("Let them be trained:", f"{models[0][0]}.requires_grad_(True)"))
+        fixes.append(Fix("Let them train:", f"{models[0][0]}.requires_grad_(True)"))
     elif _of_gradient(failure):
-        why = "A gradient has a graph of its own only with create_graph=True."
-        fixes.append(Fix("To differentiate a gradient once more:", "torch.autograd.grad(y, x, create_graph=True)"))
+        why = "A gradient has its own graph only with create_graph=True."
+        fixes.append(Fix("To differentiate a gradient again:", "torch.autograd.grad(y, x, create_graph=True)"))
     elif cut is not None and not cut.model:
         why = f"The graph ends at {cut.where}: {format.cut(cut.line, 120)}."
         what = cut.by or "no_grad, detach, item, numpy, argmax, a comparison"
         fixes.append(Fix(f"Leave out what cuts it off there ({what}), or do that after backward."))
         lines = []
     elif cut is not None:
-        why = f"The graph ends inside of what {cut.where} calls: {format.cut(cut.line, 120)}."
+        why = f"The graph ends inside what {cut.where} calls: {format.cut(cut.line, 120)}."
         fixes.append(Fix("Leave out what cuts it off (no_grad, detach, item, numpy, argmax), or do that after backward."))
     elif models:
         why = "Nothing that it was computed from requires a gradient, or it was computed under no_grad."
-        fixes.append(
-            Fix("Compute the loss from the model's output, outside of torch.no_grad():", f"loss = criterion({models[0][0]}(x), y)")
-        )
+        fixes.append(Fix("Compute the loss from the model's output, outside torch.no_grad():", f"loss = criterion({models[0][0]}(x), y)"))
     else:
-        why = "Nothing that it was computed from requires a gradient, or the way there was cut."
-        fixes.append(Fix("Say which tensor's gradient is wanted, before the computation:", "x.requires_grad_()"))
+        why = "Nothing that it was computed from requires a gradient, or the graph was cut on the way."
+        fixes.append(Fix("Say which tensor's gradient you want, before the computation:", "x.requires_grad_()"))
     if models:
         facts.append((f"{models[0][0]}: parameters with gradient", str(trainable)))
     return Cause(
@@ -272,9 +270,9 @@ def _number(failure: Failure, match: re.Match[str]) -> Cause | None:
     owner = expression if isinstance(expression, ast.Attribute) else expression.func
     name = ast.unparse(owner.value) if isinstance(owner, ast.Attribute) else "loss"
     lines = suspects.lines(failure, suspects.DETACHED)
-    fix = Fix("Go back from the tensor, and take its number afterwards:", "loss.backward()\nhistory.append(loss.item())")
+    fix = Fix("Call backward on the tensor, and take its number afterwards:", "loss.backward()\nhistory.append(loss.item())")
     return Cause(
-        f"{name} is a plain {match[1].rpartition('.')[2]}, and has no graph to go back through.",
+        f"{name} is a plain {match[1].rpartition('.')[2]}, which has no graph to go back through.",
         "item, tolist and NumPy give numbers without a graph.",
         "",
         ((name, match[1]), *_suspects(lines)),
@@ -296,10 +294,10 @@ def _flag(failure: Failure, _: re.Match[str]) -> Cause | None:
     name = ast.unparse(owner)
     return Cause(
         f"{name} is computed from what is trained, so its requires_grad cannot be set{failure.within}.",
-        "Only a tensor made by hand, such as a parameter, has it as a choice.",
+        "You can choose it only for a tensor made directly, such as a parameter.",
         "",
         (),
-        (Fix("To go on without its graph:", f"{name} = {name}.detach()"),),
+        (Fix("To continue without its graph:", f"{name} = {name}.detach()"),),
     )
 
 
@@ -369,7 +367,7 @@ def _unused(failure: Failure, match: re.Match[str]) -> Cause:
         "It was not used, or was detached on the way.",
         "",
         ((name, described(wanted)),) if wanted is not None else (),
-        (Fix("If that is meant, None then stands for its gradient:", line),),
+        (Fix("If that is intended, its gradient is then None:", line),),
     )
 
 
@@ -387,14 +385,14 @@ def _leaf(failure: Failure, match: re.Match[str]) -> Cause:
     name = operand.text if operand is not None else "A parameter"
     statement = source_code.statement_of(failure.user) if failure.user is not None else None
     line = ast.unparse(statement) if isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr)) else ""
-    fixes = [Fix("To set or initialise it, outside of the graph:", "with torch.no_grad():\n    " + line if line else "")]
+    fixes = [Fix("To set or initialize it outside the graph:", "with torch.no_grad():\n    " + line if line else "")]
     fixes += [Fix("To compute with it, make a new tensor:", made) for made in [_anew(statement)] if made]
-    fixes += [Fix("nn.init's functions do the first themselves:", made) for made in [_initialised(statement)] if made]
+    fixes += [Fix("nn.init's functions already do that:", made) for made in [_initialised(statement)] if made]
     of = f"A view of {name[0].lower() + name[1:] if operand is None else name}" if match[1] else name
     return Cause(
-        f"{of} is trained, and is changed in place where gradients are recorded{failure.within}.",
-        "The gradient of what it was would be lost.",
-        "in place on what is trained",
+        f"{of} is trained, but is changed in place where gradients are recorded{failure.within}.",
+        "The gradient of its old values would be lost.",
+        "in place on a trained tensor",
         tuple((o.text, described(o.thing)) for o in failure.tensors[:2]),
         tuple(fixes),
     )
@@ -436,7 +434,7 @@ def _numpy(failure: Failure, match: re.Match[str]) -> Cause:
         "Its gradient would end there unnoticed.",
         "requires grad",
         ((name, f"{described(failure.tensors[0].thing)}, requires grad"),) if failure.tensors else (),
-        (Fix("Say that it ends here:", f"{code}.detach().cpu().numpy()"), Fix("Or compute under torch.no_grad() what needs no graph.")),
+        (Fix("End the graph here:", f"{code}.detach().cpu().numpy()"), Fix("Or compute what needs no graph under torch.no_grad().")),
     )
 
 
@@ -449,14 +447,14 @@ def _backward_hook_view(failure: Failure, match: re.Match[str]) -> Cause:
     found = None if itself or failure.hook else _hooked_giver(failure)
     facts: tuple[tuple[str, str], ...] = ()
     if itself:
-        said, facts = f"{where}, and its own full backward hook has made that a view.", ((f"{subject}", "full backward hook"),)
+        said, facts = f"{where}, which its own full backward hook has turned into a view.", ((f"{subject}", "full backward hook"),)
     elif found is not None:
         said, facts = (
-            f"{where}, and that is the output of {found[0]} with its full backward hook.",
+            f"{where}, which is the output of {found[0]} with its full backward hook.",
             ((f"{found[0]} ({found[1]})" if "(" not in found[0] else found[0], "full backward hook"),),
         )
     else:
-        said = f"{where}, and a full backward hook has made that a view."
+        said = f"{where}, which a full backward hook has turned into a view."
     fixes = []
     if own and failure.failing is not None:
         fixes.append(Fix(f"Let {subject} make a new tensor:", f"nn.{failure.failing.type}(inplace=False)"))
@@ -471,7 +469,7 @@ def _backward_hook_view(failure: Failure, match: re.Match[str]) -> Cause:
     )
     return Cause(
         said,
-        "Such a hook wraps what goes in and what comes out in views, which must stay as they are.",
+        "Such a hook wraps inputs and outputs in views, which must not change.",
         "in place on a hooked tensor",
         facts,
         tuple(fixes),
@@ -510,8 +508,8 @@ def _changed(frame: Frame) -> str:
 def _inference(failure: Failure, _: re.Match[str]) -> Cause:
     name = next((o.text for o in failure.tensors if o.thing.is_inference()), "A tensor")
     return Cause(
-        f"{name} was made in inference mode and has no version to go back to{failure.within}.",
-        "Such tensors can take no part in training, and are not changed outside.",
+        f"{name} was made in inference mode and has no version to return to{failure.within}.",
+        "Such tensors cannot be used in training, or changed outside inference mode.",
         "made in inference mode",
         ((name, "inference tensor"),) if name != "A tensor" else (),
         (
@@ -538,7 +536,7 @@ def _deepcopy(failure: Failure, _: re.Match[str]) -> Cause:
         f"{what[:1].upper()}{what[1:]} is part of a graph, and a graph cannot be copied."
         if kind
         else f"{what} is part of a graph, and a graph cannot be copied.",
-        "deepcopy takes what was made by hand, not what was computed.",
+        "deepcopy copies tensors made directly, not computed ones.",
         "",
         ((name, f"computed by {said}"),) if name else (),
         (kept,),

@@ -161,15 +161,15 @@ def raised_in(failure: Failure) -> Cause | None:
     error = f"{type(failure.error).__name__}: {format.cut(failure.message.splitlines()[0] if failure.message else '', 120)}"
     if missing:
         return Cause(
-            f"The {kind} {name} on {on} got None for a gradient, and used it as a tensor.",
-            f"{on}'s input requires no gradient, as in the first layer of any net; then there is none.",
+            f"The {kind} {name} on {on} got None as a gradient, but used it as a tensor.",
+            f"{on}'s input requires no gradient, as in the first layer of any net, so there is none.",
             f"{kind} {name} raised",
             (("hook", f"{name}, {where}"), ("raised", error)),
-            (Fix("Leave None as it is:", "return tuple(None if g is None else ... for g in grad_inputs)"),),
+            (Fix("Leave None unchanged:", "return tuple(None if g is None else ... for g in grad_inputs)"),),
         )
     return Cause(
         f"The {kind} {name} on {on} raised the {type(failure.error).__name__}: {format.cut(failure.message, 200).rstrip('.')}.",
-        f"It stands at {where}.",
+        f"It is defined at {where}.",
         f"{kind} {name} raised",
         (("hook", f"{name}, {where}"), ("raised", error)),
         (),
@@ -185,7 +185,7 @@ def changed_arguments(failure: Failure, hooks: list[Named], before: int, after: 
     name, where = hooks[-1]
     return Cause(
         f"The forward pre-hook {name} on {failure.subject} made {after} arguments of {before}.",
-        f"It stands at {where}; forward takes {', '.join(taken)}.",
+        f"It is defined at {where}; forward takes {', '.join(taken)}.",
         f"{after} arguments from pre-hook {name}",
         (("hook", f"{name}, {where}"), ("arguments before", str(before)), ("arguments after", str(after))),
         (_RETURNS["forward pre-hook"],),
@@ -200,7 +200,7 @@ def _with_kwargs(failure: Failure, match: re.Match[str]) -> Cause | None:
     name, where = named(hook)
     return Cause(
         f"The {kind} {name} on {place(failure, module)} returned {format.cut(match[1], 60)}, and should return None or (args, kwargs).",
-        f"It stands at {where}, and was registered with_kwargs=True.",
+        f"It is defined at {where}, and was registered with_kwargs=True.",
         f"{kind} {name} returned {format.cut(match[1], 40)}",
         (("hook", f"{name}, {where}"), ("returned", format.cut(match[1], 200))),
         (Fix("Both, the first as a tuple:", "return (x,), kwargs"),),
@@ -216,7 +216,7 @@ def _wrong_number(failure: Failure, match: re.Match[str]) -> Cause | None:
     given, expected = match[1], match[2]
     return Cause(
         f"The {kind} {name} on {place(failure, module)} returned {format.plural(int(given), 'gradient')} for {expected}.",
-        f"It stands at {where}.",
+        f"It is defined at {where}.",
         f"{given} ≠ {expected} gradients",
         (("hook", f"{name}, {where}"), ("returned", given), ("expected", expected)),
         (_RETURNS.get(kind, _RETURNS["backward hook"]),),
@@ -235,7 +235,7 @@ def _no_length(failure: Failure, match: re.Match[str]) -> Cause | None:
     name, where = named(hook)
     return Cause(
         f"The {kind} {name} on {place(failure, module)} returned a bare {match[1]}, and should return a tuple of gradients.",
-        f"It stands at {where}.",
+        f"It is defined at {where}.",
         f"{kind} {name} returned {match[1]}",
         (("hook", f"{name}, {where}"), ("returned", match[1]), ("expected", "None, or a tuple")),
         (_RETURNS[kind],),
@@ -258,9 +258,9 @@ def _signature(failure: Failure, match: re.Match[str]) -> Cause | None:
         "full backward pre-hook": "(module, grad_outputs)",
     }.get(kind, "what this kind gets")
     return Cause(
-        f"The {kind} {name} on {place(failure, module)} is called with {wanted}, and takes something else.",
-        f"It stands at {where}.",
-        f"{kind} {name} cannot be called so",
+        f"The {kind} {name} on {place(failure, module)} is called with {wanted}, but takes something else.",
+        f"It is defined at {where}.",
+        f"{kind} {name} cannot be called this way",
         (("hook", f"{name}, {where}"), ("called with", wanted), ("raised", format.cut(message_of(failure.error), 200))),
         (
             Fix(
@@ -307,26 +307,26 @@ def _of_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
     if wrong == "hook" and len(modules) == 1:
         path, cls, name, where = modules[0]
         return Cause(
-            f"The backward hook {name} on {path or cls} returned a gradient of another shape than it got.",
-            f"It stands at {where}.",
+            f"The backward hook {name} on {path or cls} returned a gradient of a different shape than it got.",
+            f"It is defined at {where}.",
             "",
             (("hook", f"{name}, {where}"), ("on", path or cls)),
-            (Fix("A gradient has the shape of what it is the gradient of:", "return tuple(torch.zeros_like(g) for g in grad_inputs)"),),
+            (Fix("A gradient has the same shape as its tensor:", "return tuple(torch.zeros_like(g) for g in grad_inputs)"),),
         )
     fitting = [one for one in hooked if one[1].rpartition(".")[2] == wrong.rpartition(".")[2]]
-    said, fix = "returned a gradient of another shape than it got", Fix("It has the shape of the tensor:", "return torch.zeros_like(grad)")
+    said, fix = "returned a gradient of a different shape than it got", Fix("Use the tensor's shape:", "return torch.zeros_like(grad)")
     if wrong == "hook" or len(fitting) != 1:
         listed = [f"{on}: {name} ({where})" for on, name, where in fitting] or [f"{p or c}: {n} ({w})" for p, c, n, w in modules]
         return Cause(
             f"A hook on a tensor {said}.",
-            f"In sight are {', '.join(listed[:4])}." if listed else "",
+            f"Possible ones: {', '.join(listed[:4])}." if listed else "",
             "",
             tuple(("hook", one) for one in listed[:8]),
             (fix,),
         )
     tensor, name, where = fitting[0]
     return Cause(
-        f"The hook {name} on {tensor} {said}.", f"It stands at {where}.", "", (("hook", f"{name}, {where}"), ("on", tensor)), (fix,)
+        f"The hook {name} on {tensor} {said}.", f"It is defined at {where}.", "", (("hook", f"{name}, {where}"), ("on", tensor)), (fix,)
     )
 
 
@@ -342,9 +342,9 @@ def _some_hook(failure: Failure, wrong: str, hooked: list[tuple[str, str, str]])
     every = [*((f"the tensor {on}", name, where) for on, name, where in hooked), *modules]
     fix = Fix("A hook of backward returns None, or a gradient of the same shape (that of a module: a tuple of them).")
     listed = [f"{name} on {on} ({where})" for on, name, where in every[:4]]
-    told = f"{'The one in sight is' if len(listed) == 1 else 'In sight are'} {', '.join(listed)}." if listed else ""
+    told = f"{'The only possible one is' if len(listed) == 1 else 'Possible ones are'} {', '.join(listed)}." if listed else ""
     return Cause(
-        f"A hook returned {format.article(wrong)}, which is no gradient.",
+        f"A hook returned {format.article(wrong)}, which is not a gradient.",
         told,
         "",
         tuple(("hook", one) for one in listed),
@@ -371,11 +371,11 @@ def _tensor_hooks(failure: Failure) -> list[tuple[str, str, str]]:
 def _both_kinds(failure: Failure, _: re.Match[str]) -> Cause:
     old = of_kind(failure.module, "_backward_hooks") if failure.module is not None else []
     return Cause(
-        f"{failure.subject} has a backward hook of the other kind already.",
-        "A module takes full backward hooks or legacy ones, not both.",
+        f"{failure.subject} already has a backward hook of the other kind.",
+        "A module can have full backward hooks or legacy ones, not both.",
         "",
         tuple(("there already", f"{name}, {where}") for name, where in old),
-        (Fix("Take the full kind for both:", "layer.register_full_backward_hook(hook)"),),
+        (Fix("Use the full kind for both:", "layer.register_full_backward_hook(hook)"),),
     )
 
 

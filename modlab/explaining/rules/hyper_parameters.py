@@ -34,12 +34,12 @@ def _negative(failure: Failure, match: re.Match[str]) -> Cause | None:
     node = next((word.value for word in call.keywords if word.arg == name), None)
     if node is None and name == "lr" and len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args):
         node = call.args[1]
-    fix = Fix("Give one that is 0 or more.")
+    fix = Fix("Use a value of 0 or more.")
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
         fix = Fix("Without the sign:", source_code.rewritten(frame, node, node.operand))
     elif node is not None:
         fix = Fix(f"Look at what it is computed from: {ast.unparse(node)} is {match[2]}.")
-    more = "A step goes against the gradient by itself; to climb there is maximize=True." if name == "lr" else ""
+    more = "A step already goes against the gradient; to climb, use maximize=True." if name == "lr" else ""
     return Cause(
         f"{ast.unparse(call.func)} got {name}={match[2]}, which cannot be negative.",
         more,
@@ -62,11 +62,11 @@ def _no_optimizer(failure: Failure, match: re.Match[str]) -> Cause | None:
     known = {
         id(thing): word for word, thing in list(frame.names.items()) if issubclass(type(thing), Optimizer) and not word.startswith("_")
     }
-    fix = Fix("Make the optimizer first, and pass that on.")
+    fix = Fix("Create the optimizer first, and pass it.")
     if len(known) == 1:
         fix = Fix("Pass the optimizer:", source_code.rewritten(frame, node, ast.Name(next(iter(known.values())))))
     return Cause(
-        f"{name} takes an optimizer, and got {ast.unparse(node)}, {what}.",
+        f"{name} takes an optimizer, but got {ast.unparse(node)}, {what}.",
         "It changes the learning rate, which the optimizer holds.",
         "",
         (("given", match[1]), ("expected", "a torch.optim.Optimizer")),

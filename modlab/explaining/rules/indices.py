@@ -42,11 +42,11 @@ def _mask(failure: Failure, match: re.Match[str]) -> Cause | None:
             made = ast.Subscript(node.value, ast.Tuple([*around, parts[0]], ast.Load()), ast.Load())
             fixes = [Fix(f"It fits dimension {fitting[0]}:", source_code.rewritten(frame, node, made))]
     return Cause(
-        f"{f'{text} is a mask of' if text else 'The mask is'} {mask}, and {name} is {shape}{failure.within}.",
+        f"{f'{text} is a mask of' if text else 'The mask is'} {mask}, but {name} is {shape}{failure.within}.",
         f"From dimension {place} on, the sizes must be equal.",
         f"mask {mask} ≠ {shape}",
         ((text or "the mask", str(mask)), (name, str(shape))),
-        tuple(fixes) or (Fix("A mask has the sizes of the dimensions that it chooses from."),),
+        tuple(fixes) or (Fix("A mask has the sizes of the dimensions it selects from."),),
     )
 
 
@@ -63,11 +63,11 @@ def _kind(failure: Failure, _: re.Match[str]) -> Cause | None:
     text, kind = ast.unparse(part), str(thing.dtype).removeprefix("torch.")
     made = ast.Call(ast.Attribute(part, "long", ast.Load()), [], [])
     return Cause(
-        f"{text} is {kind}, and chooses from {ast.unparse(node.value)}{failure.within}.",
-        "Places are whole numbers, and masks are bool.",
+        f"{text} is {kind}, but indexes {ast.unparse(node.value)}{failure.within}.",
+        "Indices are whole numbers, and masks are bool.",
         f"{kind} ≠ int64",
         ((text, kind),),
-        (Fix("If they are whole numbers all the same:", source_code.rewritten(frame, part, made)),),
+        (Fix("If they are whole numbers anyway:", source_code.rewritten(frame, part, made)),),
     )
 
 
@@ -82,7 +82,7 @@ def _many(failure: Failure, match: re.Match[str]) -> Cause:
         f"It is {shape}." if shape is not None else "",
         f"{len(parts)} indices for {count}",
         ((name, str(shape)),) if shape is not None else (),
-        (Fix("Look at what it is before:", f"print({name}.shape)"),),
+        (Fix("Check its shape first:", f"print({name}.shape)"),),
     )
 
 
@@ -107,7 +107,7 @@ def _best(failure: Failure, _: re.Match[str]) -> Cause | None:
         f"It is {shape}.",
         f"{count} of {shape[place]}",
         ((name, str(shape)),),
-        (Fix("As many as there are:", source_code.rewritten(user, nodes["k"], least)),),
+        (Fix("As many as it has:", source_code.rewritten(user, nodes["k"], least)),),
     )
 
 

@@ -49,10 +49,10 @@ def _attribute(failure: Failure, match: re.Match[str]) -> Cause | None:
     name = ast.unparse(node.value)
     return Cause(
         f"{name} is a dict, and {wanted!r} is a key of it{failure.within}.",
-        "A dict gives its values by keys, and not as attributes.",
+        "A dict gives its values by key, not as attributes.",
         f"{wanted!r} is a key",
         (("keys", _listed(held)),),
-        (Fix("Ask for the key:", source_code.rewritten(frame, node, _subscript(node.value, wanted))),),
+        (Fix("Use the key:", source_code.rewritten(frame, node, _subscript(node.value, wanted))),),
     )
 
 
@@ -75,9 +75,9 @@ def _lacking(failure: Failure, frame: Frame, node: ast.Subscript | ast.Attribute
     name = ast.unparse(node.value)
     ratios = sorted(((SequenceMatcher(None, wanted, key).ratio(), key) for key in held if type(key) is str), reverse=True)
     near = ratios[0][1] if ratios and ratios[0][0] >= _NEAR and (len(ratios) < 2 or ratios[1][0] < ratios[0][0]) else ""
-    fix = Fix("Take one of them.")
+    fix = Fix("Use one of them.")
     if near:
-        fix = Fix(f"If {near!r} was meant:", source_code.rewritten(frame, node, _subscript(node.value, near)))
+        fix = Fix(f"If {near!r} is what you meant:", source_code.rewritten(frame, node, _subscript(node.value, near)))
     return Cause(
         f"{name} has no {wanted!r}{failure.within}.",
         f"It is a dict with {_listed(held)}.",
@@ -99,10 +99,10 @@ def _by_place(failure: Failure, match: re.Match[str]) -> Cause | None:
     name, kind = ast.unparse(node.value), type(held).__name__
     return Cause(
         f"{name} is a {kind} of {len(held)}, and has no {key!r}{failure.within}.",
-        "Its parts have places, and no names.",
+        "Its parts have positions, not names.",
         f"{kind}, no dict",
         tuple((f"{name}[{i}]", described(part)) for i, part in enumerate(held[:_LISTED])),
-        (Fix(f"Take it by its place, as the dataset gives it: {name}[0] is the first."),),
+        (Fix(f"Take it by position, as the dataset returns it: {name}[0] is the first."),),
     )
 
 
@@ -132,12 +132,12 @@ def _number(failure: Failure, match: re.Match[str]) -> Cause | None:
     operand = name if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({name})"
     module = suspects.assigned_from(frame, name) if name.isidentifier() else None
     kept = module is not None and stores.contents(module).get("reduction") == "none"
-    more = f"{type(module).__name__} was made with reduction='none': it gives one loss for each." if kept else ""
+    more = f"{type(module).__name__} was made with reduction='none': it gives one loss for each element." if kept else ""
     words = f"It is {shape}." if shape is not None else ""
     reduced = source_code.rewritten(frame, node, ast.parse(change.format(f"{operand}.mean()"), mode="eval").body)
     numbers = "none" if count == 0 else counted(count, "number") if count is not None else "several numbers"
     return Cause(
-        f"{wrapped.rpartition('.')[2]} reads one number, and {name} has {numbers}{failure.within}.",
+        f"{wrapped.rpartition('.')[2]} reads one number, but {name} has {numbers}{failure.within}.",
         " ".join(filter(None, (words, more))),
         f"{numbers} ≠ 1",
         ((name, str(shape)),) if shape is not None else (),
@@ -157,13 +157,13 @@ def _truth(failure: Failure, match: re.Match[str]) -> Cause | None:
     whole = text if isinstance(test, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
     shapes = [(one.text, str(shape_of(one.thing))) for one in operands.tensors(operands.of_frame(frame))]
     return Cause(
-        f"{text} is a tensor of several truth values, and one is needed{failure.within}.",
-        "Each number is compared for itself.",
+        f"{text} is a tensor of several booleans, but one is needed{failure.within}.",
+        "Each number is compared separately.",
         "several truth values",
         tuple(shapes[:4]),
         (
-            Fix("If one that is true is enough:", f"{whole}.any()"),
-            Fix("If all must be:", f"{whole}.all()"),
+            Fix("If one true value is enough:", f"{whole}.any()"),
+            Fix("If all must be true:", f"{whole}.all()"),
             Fix("To choose for each number: torch.where(condition, a, b)."),
         ),
     )

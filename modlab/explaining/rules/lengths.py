@@ -40,11 +40,11 @@ def _time(failure: Failure, match: re.Match[str]) -> Cause | None:
         return None
     most, got = int(match[1]), int(match[2])
     return Cause(
-        f"input_lengths has {got}, and log_probs has {counted(most, 'step')}.",
+        f"input_lengths has {got}, but log_probs has {counted(most, 'step')}.",
         f"log_probs is {shape}, read as (time, batch, classes).",
         f"length {got} > {most}",
         (("log_probs", str(shape)),),
-        _turned(failure) if shape[1] >= got else (Fix("The lengths are those of log_probs, behind all strides and pools of the model."),),
+        _turned(failure) if shape[1] >= got else (Fix("The lengths are those of log_probs, after all strides and pools of the model."),),
     )
 
 
@@ -56,7 +56,7 @@ def _turned(failure: Failure) -> tuple[Fix, ...]:
 def _targets(failure: Failure, match: re.Match[str]) -> Cause:
     wanted, got = int(match[1]), int(match[2])
     return Cause(
-        f"target_lengths has {wanted}, and targets has {counted(got, 'column')}.",
+        f"target_lengths has {wanted}, but targets has {counted(got, 'column')}.",
         f"targets is {shape_of(failure.local('targets'))}.",
         f"length {wanted} > {got}",
         (("targets", str(shape_of(failure.local("targets")))),),
@@ -95,7 +95,7 @@ def _keys(failure: Failure, match: re.Match[str]) -> Cause | None:
     made = re.sub(rf"{name}=\d+", f"{name}={shape[-1]}", made) if name in made else ""
     owner, line = provenance.made_anew(failure, made)
     return Cause(
-        f"{call.label} got {which}s of {counted(shape[-1], 'number')}, and was made for {weight[1]} ({name}={weight[1]}).",
+        f"{call.label} got {which}s of {counted(shape[-1], 'number')}, but was made for {weight[1]} ({name}={weight[1]}).",
         f"{failure.stopped}{which} {shape}.",
         f"{shape[-1]} ≠ {name} {weight[1]}",
         ((which, str(shape)), (name, str(weight[1]))),
@@ -110,7 +110,7 @@ def _unlike(failure: Failure, match: re.Match[str]) -> Cause:
         "",
         f"{shown(key)} ≠ {shown(value)}",
         (("key", str(key)), ("value", str(value))),
-        (Fix("Both come from the same tokens; their widths alone may differ (kdim, vdim)."),),
+        (Fix("Both come from the same tokens; only their widths may differ (kdim, vdim)."),),
     )
 
 

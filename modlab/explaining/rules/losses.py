@@ -121,15 +121,15 @@ def _classes(failure: Failure, match: re.Match[str]) -> Cause:
     if ends is not None and ends[0] == 1 and ends[1] == count:
         fixes.append(Fix("The classes seem to be counted from 1; PyTorch counts from 0:", f"{name} = {name} - 1"))
     elif ignored:
-        fixes.append(Fix(f"If {target} means that there is no class, say so:", f"nn.CrossEntropyLoss(ignore_index={target})"))
+        fixes.append(Fix(f"If {target} means no class, say so:", f"nn.CrossEntropyLoss(ignore_index={target})"))
     if count == 1:
-        fixes.append(Fix("For yes and no with one score, take the loss for that:", "nn.BCEWithLogitsLoss()  # targets like the scores"))
+        fixes.append(Fix("For yes or no with one score, use the loss for that:", "nn.BCEWithLogitsLoss()  # targets like the scores"))
     if ends is not None and ends[0] >= 0 and count is not None and ends[1] >= count and not ignored:
         fixes.append(
             Fix(f"{'Or give' if fixes else 'Give'} the last layer one output for each class:", f"nn.Linear(..., {int(ends[1]) + 1})")
         )
     return Cause(
-        f"The target holds class {target}, and the model gives scores for "
+        f"The target holds class {target}, but the model gives scores for "
         f"{'fewer classes' if count is None else counted(count, 'class', 'classes')}.",
         (f"Valid are 0 to {count - 1}." if count > 1 else "Only 0 is valid.") if count else "",
         f"class {target} of {count}",
@@ -140,7 +140,7 @@ def _classes(failure: Failure, match: re.Match[str]) -> Cause:
 
 def _batch(failure: Failure, match: re.Match[str]) -> Cause:
     given, target = int(match[1]), int(match[2])
-    hints = [Fix("Both must come from the same batch: a view(-1, ...) before may have mixed the batch with other dimensions.")]
+    hints = [Fix("Both must come from the same batch: an earlier view(-1, ...) may have mixed the batch with other dimensions.")]
     return Cause(
         f"The loss got {given} predictions for {target} targets.",
         _shapes_said(failure),
@@ -155,11 +155,11 @@ def _long(failure: Failure, match: re.Match[str]) -> Cause:
     dtype = _dtype(target) if issubclass(type(target), Tensor) else match[1].lower()
     fixes = [Fix("Class numbers are whole numbers of 64 bits:", _changed(failure, 1, "{}.long()"))]
     if issubclass(type(target), Tensor) and _fractions(target):
-        fixes = [Fix("Those here have fractions, so they are no class numbers: look at what comes as target.")]
+        fixes = [Fix("These have fractions, so they are not class numbers: look at the target.")]
     if shape_of(given) is not None and shape_of(given) == shape_of(target):
-        fixes.append(Fix("For numbers instead of classes there is nn.MSELoss, for yes and no nn.BCEWithLogitsLoss."))
+        fixes.append(Fix("For numbers instead of classes, use nn.MSELoss; for yes or no, nn.BCEWithLogitsLoss."))
     return Cause(
-        f"The target holds class numbers of dtype {dtype}, and the loss needs int64.", "", f"{dtype} ≠ int64", _facts(failure), tuple(fixes)
+        f"The target holds class numbers of dtype {dtype}, but the loss needs int64.", "", f"{dtype} ≠ int64", _facts(failure), tuple(fixes)
     )
 
 
@@ -174,7 +174,7 @@ def _multi(failure: Failure, match: re.Match[str]) -> Cause | None:
     floating = issubclass(type(target), Tensor) and target.is_floating_point()
     if floating and len(shapes[1]) == len(shapes[0]) == 2 and shapes[1][1] not in (1, shapes[0][1]):
         return Cause(
-            f"The target has {shapes[1][1]} columns, and the model gives scores for {shapes[0][1]} classes.",
+            f"The target has {shapes[1][1]} columns, but the model gives scores for {shapes[0][1]} classes.",
             _shapes_said(failure),
             f"{shapes[1][1]} ≠ {shapes[0][1]} classes",
             _facts(failure),
@@ -183,11 +183,11 @@ def _multi(failure: Failure, match: re.Match[str]) -> Cause | None:
     if len(shapes[1]) == 2 and shapes[1][1] == 1:
         fix = Fix("Leave out the dimension of 1:", _changed(failure, 1, "{}.squeeze(1)"))
     elif floating:
-        fix = Fix("Probabilities need the shape of the input; class numbers are one a sample:", _changed(failure, 1, "{}.argmax(dim=1)"))
+        fix = Fix("Probabilities need the shape of the input; class numbers are one per sample:", _changed(failure, 1, "{}.argmax(dim=1)"))
     else:
-        fix = Fix("One class a sample:", f"{name} = {name}.argmax(dim=1)  # if it is one-hot")
+        fix = Fix("One class per sample:", f"{name} = {name}.argmax(dim=1)  # if it is one-hot")
     return Cause(
-        f"The target is {shapes[1]} and should be ({shapes[0][0] if shapes[0] else 'batch'},): one class number a sample.",
+        f"The target is {shapes[1]} and should be ({shapes[0][0] if shapes[0] else 'batch'},): one class number per sample.",
         f"The input is {shapes[0]}.",
         f"target {shown(shapes[1])}",
         _facts(failure),
@@ -208,7 +208,7 @@ def _of_pairs(failure: Failure) -> Cause | None:
         f"Each input is {given}.",
         f"target {shown(shape)}",
         (("input1", str(given)), ("input2", str(shape_of(failure.local("input2")))), ("target", str(shape))),
-        (Fix("Leave out the dimension of 1:", code),) if code else (Fix("One number a pair: 1 where both belong together, else -1."),),
+        (Fix("Leave out the dimension of 1:", code),) if code else (Fix("One number per pair: 1 if both belong together, otherwise -1."),),
     )
 
 
@@ -223,18 +223,18 @@ def _one_hot_target(failure: Failure, match: re.Match[str]) -> Cause:
             "It needs one score for each class, (batch, classes).",
             f"no classes in {shown(shape)}",
             _facts(failure),
-            (Fix("For yes and no with one score, take the loss for that:", binary),)
+            (Fix("For yes or no with one score, use the loss for that:", binary),)
             if function != "loss" and _is_binary(failure)
             else (Fix("Let the last layer give one score for each class."),),
         )
     return Cause(
-        f"The target has the shape of the scores, so it holds probabilities; those cannot be {_dtypes(match[1])}.",
-        "A class number is one a sample.",
+        f"The target has the shape of the scores, so it holds probabilities, which cannot be {_dtypes(match[1])}.",
+        "Class numbers are one per sample.",
         f"{_dtypes(match[1])} ≠ float",
         _facts(failure),
         (
-            Fix("If it is one-hot, class numbers say the same in less:", f"{name} = {name}.argmax(dim=1)"),
-            Fix("Or make probabilities of it:", f"{name} = {name}.float()"),
+            Fix("If it is one-hot, class numbers say the same more simply:", f"{name} = {name}.argmax(dim=1)"),
+            Fix("Or turn it into probabilities:", f"{name} = {name}.float()"),
         ),
     )
 
@@ -258,7 +258,7 @@ def _spatial(failure: Failure, match: re.Match[str]) -> Cause | None:
         code = f"{name} = {name}.squeeze(1)" if target[1] == 1 else f"{name} = {name}.argmax(dim=1)  # if it is one-hot"
         fix = Fix("Leave out the dimension of channels:", code)
     return Cause(
-        f"The target is {target} and should be {wanted}: one class number a place.",
+        f"The target is {target} and should be {wanted}: one class number per position.",
         f"The input is {given}.",
         f"target {shown(target)}",
         _facts(failure),
@@ -291,7 +291,7 @@ def _target_range(failure: Failure, _: re.Match[str]) -> Cause:
         "Each is the probability of a yes.",
         "outside 0 to 1",
         _facts(failure),
-        (Fix("For classes 0, 1, 2, … there is another loss:", "loss = nn.CrossEntropyLoss()"),) if ends is not None and ends[1] > 1 else (),
+        (Fix("For classes 0, 1, 2, … use a different loss:", "loss = nn.CrossEntropyLoss()"),) if ends is not None and ends[1] > 1 else (),
     )
 
 
@@ -302,8 +302,8 @@ def _places(failure: Failure, match: re.Match[str]) -> Cause:
     fixes = []
     if len(shape) == 3 and shape[:2] == got:
         flat = f"{function}({name}.flatten(0, 1), {other}.flatten(){more})"
-        fixes.append(Fix(f"The {shape[2]} classes stand last. Make one row of each prediction:", flat))
-        fixes.append(Fix("Or put the classes in place 1:", f"{function}({name}.transpose(1, 2), {other}{more})"))
+        fixes.append(Fix(f"The {shape[2]} classes are last. Turn each prediction into a row:", flat))
+        fixes.append(Fix("Or move the classes to dimension 1:", f"{function}({name}.transpose(1, 2), {other}{more})"))
     return Cause(
         f"The target is {got} and should be {expected}.",
         f"The input {shape} is read as (batch, classes, …): {shape[1]} classes." if len(shape) > 1 else "",
@@ -316,16 +316,16 @@ def _places(failure: Failure, match: re.Match[str]) -> Cause:
 def _weights(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         f"The loss got {match[2]} class weights for {match[1]} classes.",
-        "It needs one a class, or none.",
+        "It needs one per class, or none.",
         f"{match[2]} ≠ {match[1]}",
         (*_facts(failure), ("weight", f"({match[2]},)")),
-        (Fix("One weight a class:", f"nn.CrossEntropyLoss(weight=torch.ones({match[1]}))"),),
+        (Fix("One weight per class:", f"nn.CrossEntropyLoss(weight=torch.ones({match[1]}))"),),
     )
 
 
 def _same_size(failure: Failure, match: re.Match[str]) -> Cause:
     target, given = tuple_of(match[1]), tuple_of(match[2])
-    fixes = [Fix("Both need one shape.")]
+    fixes = [Fix("Both need the same shape.")]
     if len(given) == len(target) + 1 and given[-1] == 1 and given[:-1] == target:
         fixes = [
             Fix("Leave out the last dimension of the predictions:", _changed(failure, 0, "{}.squeeze(-1)")),
@@ -334,11 +334,11 @@ def _same_size(failure: Failure, match: re.Match[str]) -> Cause:
     elif len(given) == 2 and given[1] > 1 and target == given[:1] and _are_classes(failure, given[1]):
         function, first, second, _ = _written(failure)
         code = f"F.cross_entropy({first}, {second}.long())" if function != "loss" else ""
-        fixes = [Fix(f"For one class of {given[1]} a sample there is another loss:", code)]
+        fixes = [Fix(f"For one class of {given[1]} per sample, use a different loss:", code)]
     elif len(target) == len(given) + 1 and target[-1] == 1 and target[:-1] == given:
         fixes = [Fix("Leave out the last dimension of the targets:", _changed(failure, 1, "{}.squeeze(-1)"))]
     elif len(given) == 2 and target[:1] == given[:1] and prod(target[1:]) == given[1]:
-        fixes = [Fix("Make one row of each target:", _changed(failure, 1, "{}.flatten(1)"))]
+        fixes = [Fix("Turn each target into a row:", _changed(failure, 1, "{}.flatten(1)"))]
     return Cause(
         f"The predictions are {given} and the targets {target}.",
         "The loss compares them one by one.",
@@ -362,12 +362,12 @@ def _mean_square(failure: Failure, match: re.Match[str]) -> Cause | None:
     given, target = (shape_of(tensor) or () for tensor in _pair(failure))
     if not operands.conflict([("input", given), ("target", target)], (int(match[1]), int(match[2])), int(match[3])):
         return None
-    fix = Fix("Both need one shape: look at the size of the last layer.")
+    fix = Fix("Both need the same shape: look at the size of the last layer.")
     if given[1:] == target[1:] and given[:1] != target[:1]:
         fix = Fix("Both must come from the same batch.")
     elif len(target) < len(given) == 2 and given[0] == target[0]:
         fix = Fix(
-            f"For one prediction a sample give the last layer one output instead of {given[1]}, and drop that dimension:",
+            f"For one prediction per sample, give the last layer one output instead of {given[1]}, and drop that dimension:",
             f"{_names(failure)[0]}.squeeze(-1)",
         )
     return Cause(
@@ -392,14 +392,14 @@ def _probabilities(failure: Failure, _: re.Match[str]) -> Cause:
         code = source_code.rewritten(user, call, made)
     name = "BCELoss" if module else "binary_cross_entropy"
     return Cause(
-        f"{name} needs probabilities between 0 and 1, and the predictions hold NaN."
+        f"{name} needs probabilities between 0 and 1, but the predictions contain NaN."
         if nan
         else f"{name} needs probabilities between 0 and 1; {where}.",
-        "" if nan else "Scores of a linear layer are no probabilities yet.",
+        "" if nan else "Scores of a linear layer are not probabilities.",
         "outside 0 to 1",
         _facts(failure),
         (
-            Fix("Take the loss that turns scores into probabilities itself:", code),
+            Fix("Use the loss that turns scores into probabilities itself:", code),
             Fix("Or do it at the end of forward:", "return torch.sigmoid(x)"),
         ),
     )
@@ -411,7 +411,7 @@ def _float_target(failure: Failure, match: re.Match[str]) -> Cause | None:
     target = _pair(failure)[1]
     dtype = _dtype(target) if issubclass(type(target), Tensor) else "int64"
     return Cause(
-        f"The target is of dtype {dtype}, and this loss needs floating-point numbers.",
+        f"The target is of dtype {dtype}, but this loss needs floating-point numbers.",
         "0 and 1 are probabilities here, not class numbers.",
         f"{dtype} ≠ float",
         _facts(failure),
@@ -421,7 +421,7 @@ def _float_target(failure: Failure, match: re.Match[str]) -> Cause | None:
 
 def _one_target(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
-        f"The predictions are one sample without a batch, and there are {match[1]} targets.",
+        f"The predictions are one sample without a batch, but there are {match[1]} targets.",
         "",
         f"1 ≠ {match[1]}",
         _facts(failure),
@@ -442,16 +442,16 @@ def _embedding(failure: Failure, match: re.Match[str]) -> Cause | None:
     indices = failure.local("input")
     ends = _ends(indices)
     rows = shape[0]
-    asked = "an index that it does not have" if ends is None else f"index {int(ends[0] if ends[0] < 0 else ends[1])}"
+    asked = "an index it does not have" if ends is None else f"index {int(ends[0] if ends[0] < 0 else ends[1])}"
     fixes = []
     if ends is not None and ends[0] < 0:
         padding = stores.contents(module).get("padding_idx") if module is not None else None
-        said = "Negative indices are no places counted from the end here. If they mean padding, "
+        said = "Negative indices do not count from the end here. If they mean padding, "
         if type(padding) is int:
             fixes.append(Fix(said + "take its row:", f"ids = ids.masked_fill(ids < 0, {padding})"))
         else:
             made = f"nn.Embedding({rows + 1}, {shape[1]}, padding_idx={rows})"
-            fixes.append(Fix(said + "give that a row of its own:", f"{made}\nids = ids.masked_fill(ids < 0, {rows})"))
+            fixes.append(Fix(said + "give that its own row:", f"{made}\nids = ids.masked_fill(ids < 0, {rows})"))
     elif ends is not None:
         call = failure.failing
         owner, line = (
@@ -460,11 +460,11 @@ def _embedding(failure: Failure, match: re.Match[str]) -> Cause | None:
             else ("", "")
         )
         made = line or ("" if call is not None and call.path else f"nn.Embedding({int(ends[1]) + 1}, {shape[1]})")
-        said = f"One row for each index that can come{f', in {owner}' if line and owner else ''}"
+        said = f"One row for each possible index{f', in {owner}' if line and owner else ''}"
         fixes.append(Fix(f"{said}:" if made else f"{said}: {int(ends[1]) + 1} rows.", made))
-        fixes.append(Fix("Or look for where the index comes from: a vocabulary larger than the table, or labels counted from 1."))
+        fixes.append(Fix("Or find out where the index comes from: a vocabulary larger than the table, or labels counted from 1."))
     return Cause(
-        f"{failure.subject or 'The embedding'} has {counted(rows, 'row')} and was asked for {asked}.",
+        f"{failure.subject or 'The embedding'} has {counted(rows, 'row')}, but was asked for {asked}.",
         f"Valid are 0 to {rows - 1}; weight {shape}.",
         f"{asked} of {rows} rows" if ends is not None else f"no such row of {rows}",
         (("weight", str(shape)), *((("indices", f"{shape_of(indices)}, {ends[0]:g} to {ends[1]:g}"),) if ends else ())),
@@ -475,11 +475,11 @@ def _embedding(failure: Failure, match: re.Match[str]) -> Cause | None:
 def _embedding_dtype(failure: Failure, match: re.Match[str]) -> Cause:
     given = failure.local("input")
     dtype = _dtype(given) if issubclass(type(given), Tensor) else match[1].lower()
-    fix = Fix("If they are whole numbers all the same:", provenance.elsewhere(failure, "{}.long()"))
+    fix = Fix("If they are whole numbers anyway:", provenance.elsewhere(failure, "{}.long()"))
     if _fractions(given):
-        fix = Fix("They are no whole numbers: measured values go through a linear layer, not through a table.", "nn.Linear(...)")
+        fix = Fix("They are not whole numbers: use a linear layer for measured values, not a table.", "nn.Linear(...)")
     return Cause(
-        f"{failure.subject or 'The embedding'} got numbers of dtype {dtype}, and needs whole ones: they are rows of a table.",
+        f"{failure.subject or 'The embedding'} got numbers of dtype {dtype}, but needs whole ones: they are rows of a table.",
         "",
         f"{dtype} ≠ int64",
         (("dtype", dtype),),
@@ -503,7 +503,7 @@ def _one_hot(failure: Failure, _: re.Match[str]) -> Cause:
     if ends and user is not None and isinstance(call, ast.Call) and call.args and not isinstance(call.args[0], ast.Starred):
         code = source_code.rewritten(user, call, ast.Call(call.func, [call.args[0], ast.Constant(int(ends[1]) + 1)], []))
     return Cause(
-        f"one_hot got class{most or 'es'} and has too few columns{failure.within}.",
+        f"one_hot got class{most or 'es'} but has too few columns{failure.within}.",
         "Classes are counted from 0.",
         "class ≥ num_classes",
         (),

@@ -43,12 +43,10 @@ def _out(failure: Failure, match: re.Match[str]) -> Cause:
         name, number = collected
         facts.insert(0, (name, f"{number:,} tensors, each with its graph"))
         fixes.append(
-            Fix(
-                f"{name} keeps {number:,} tensors with all that they were computed from; keep their numbers:", f"{name}.append(loss.item())"
-            )
+            Fix(f"{name} keeps {number:,} tensors with everything they came from; keep only their numbers:", f"{name}.append(loss.item())")
         )
     if asked and asked > (1 << 42):
-        fixes.append(Fix(f"{format.size(asked)} is more than any machine has: one of the sizes is not what was meant."))
+        fixes.append(Fix(f"{format.size(asked)} is more than any machine has: one of the sizes is not what you meant."))
     elif failure.calls and not any(frame.function == "backward" for frame in failure.frames) and not torch.is_grad_enabled():
         fixes.append(Fix("Smaller batches need less:", "DataLoader(..., batch_size=...)"))
     else:
@@ -58,8 +56,8 @@ def _out(failure: Failure, match: re.Match[str]) -> Cause:
                 "DataLoader(..., batch_size=...)",
             )
         )
-        fixes.append(Fix("Where nothing is trained, keep no activations:", "with torch.no_grad():"))
-        fixes.append(Fix("Or compute them again in backward:", "x = torch.utils.checkpoint.checkpoint(self.block, x, use_reentrant=False)"))
+        fixes.append(Fix("When not training, keep no activations:", "with torch.no_grad():"))
+        fixes.append(Fix("Or recompute them in backward:", "x = torch.utils.checkpoint.checkpoint(self.block, x, use_reentrant=False)"))
     amount = f" for {format.size(asked)}" if asked else ""
     where = f" while {failure.subject} ran" if failure.calls else ""
     more = (

@@ -36,7 +36,7 @@ def _returned(failure: Failure, _: re.Match[str]) -> Cause | None:
         code = f"return {last}" if isinstance(forward.body[-1], ast.Expr) else "return x"
         return Cause(
             f"{cls.__name__}'s forward gives None: it has no return.",
-            "What it computes is lost when it ends.",
+            "Its result is lost when it ends.",
             "None",
             (),
             (Fix(f"At the end of forward, in {cls.__name__}:", code if len(code) < 100 else "return x"),),
@@ -79,7 +79,7 @@ def _no_gradient(failure: Failure, match: re.Match[str]) -> Cause | None:
             (Fix("Before it is used:", f"{name}.requires_grad_()"),),
         )
     return Cause(
-        f"{name}.grad is None: no backward has reached {name} since it was made, or since its gradient was cleared.",
+        f"{name}.grad is None: no backward has reached {name} since it was created, or since its gradient was cleared.",
         "zero_grad sets gradients to None, too." if match[1] != "zero_" else "",
         "no gradient",
         (("attribute", match[1]),),
@@ -102,13 +102,13 @@ def _hook(failure: Failure, _: re.Match[str]) -> Cause | None:
         return None
     root = code_fixes.name_of_root(failure)
     return Cause(
-        f"A {_HOOKS[store]} of {call.label} is None, and cannot be called.",
-        "torch takes None when it is registered, and stops when it is run.",
+        f"A {_HOOKS[store]} of {call.label} is None, which cannot be called.",
+        "torch accepts None when you register it, but fails when it runs.",
         "hook is None",
         (),
         (
-            Fix("Take it out:", f"modlab.hooks({root}).remove(function='NoneType')"),
-            Fix("And register the function itself, not what calling it gives:", f"{_REGISTER[store]}(hook)  # not hook(...)"),
+            Fix("Remove it:", f"modlab.hooks({root}).remove(function='NoneType')"),
+            Fix("And register the function itself, not its result:", f"{_REGISTER[store]}(hook)  # not hook(...)"),
         ),
     )
 
@@ -129,11 +129,11 @@ def _spread(failure: Failure, _: re.Match[str]) -> Cause | None:
     name = ast.unparse(call.args[0]) if call is not None and call.args else "batch"
     code = f"{code_fixes.name_of_root(failure)}(**{name})"
     return Cause(
-        f"{root.type} got {format.article(type(root.args[0]).__name__)} as {parameters[0]}, and its members are arguments of their own.",
+        f"{root.type} got {format.article(type(root.args[0]).__name__)} as {parameters[0]}, but its members are separate arguments.",
         f"It holds {', '.join(keys[:4])}.",
         f"{parameters[0]} is {format.article(type(root.args[0]).__name__)}",
         (("forward takes", ", ".join(parameters[:6])),),
-        (Fix("Two stars give each under its own name:", code),),
+        (Fix("Two stars pass each under its own name:", code),),
     )
 
 

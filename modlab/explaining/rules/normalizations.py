@@ -15,8 +15,8 @@ def _channels(failure: Failure, match: re.Match[str]) -> Cause:
     given, expected = int(match["given"]), int(match["expected"])
     taken = failure.taken[0] if failure.taken else ()
     return Cause(
-        f"{failure.subject or 'The normalisation'} got {counted(given, 'channel')} and {_holds(failure)} {expected}.",
-        f"{failure.stopped}input {taken}: channels stand in place 1." if taken else "",
+        f"{failure.subject or 'The normalisation'} got {counted(given, 'channel')}, but {_holds(failure)} {expected}.",
+        f"{failure.stopped}input {taken}: channels are in dimension 1." if taken else "",
         f"channels {given} ≠ {expected}",
         (("input", str(taken)), ("channels given", str(given)), ("channels expected", str(expected))),
         _resized(failure, expected, given, "channel", taken),
@@ -39,7 +39,7 @@ def _resized(failure: Failure, expected: int, given: int, word: str, taken: tupl
         order.insert(1, place)
         fixes.append(
             Fix(
-                f"If the {word}s stand in place {place}, put them into place 1:",
+                f"If the {word}s are in dimension {place}, move them to dimension 1:",
                 provenance.elsewhere(failure, "{}.permute(" + f"{', '.join(map(str, order))})"),
             )
         )
@@ -64,7 +64,7 @@ def _dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
     channels = stores.contents(failure.module).get("num_features")
     fixes = []
     if fitting and other != name and channels in (None, *taken[1:2]):
-        fixes.append(Fix(f"For {len(taken)} dimensions there is:", f"nn.{other}"))
+        fixes.append(Fix(f"For {len(taken)} dimensions, use:", f"nn.{other}"))
     elif len(taken) > 1 and expected == str(len(taken) + 1) and channels == taken[0]:
         outer = failure.root.args[0] if failure.root is not None and failure.root.args else None
         alone = len(shape_of(outer) or ()) == len(taken)
@@ -73,7 +73,7 @@ def _dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
     if len(taken) == 1:
         fixes.append(Fix("Put the batch in front:", "x = x.unsqueeze(0)"))
     return Cause(
-        f"{failure.subject} got {format.plural(int(given), 'dimension')} and needs {expected}.",
+        f"{failure.subject} got {format.plural(int(given), 'dimension')}, but needs {expected}.",
         f"{failure.stopped}input {taken}; {name} wants (batch, channels{', …' if '4' in expected or '5' in expected else ''}).",
         f"{format.plural(int(given), 'dimension')} ≠ {expected}",
         (("input", str(taken)), ("expected", f"{expected} dimensions")),
@@ -86,8 +86,8 @@ def _single(failure: Failure, match: re.Match[str]) -> Cause:
     spatial = match[1] == "spatial element"
     what = "one value of each channel"
     fixes = (
-        Fix("To use the model, not to train it:", f"{code_fixes.name_of_root(failure)}.eval()"),
-        Fix("While training, leave out a last batch of one:", "DataLoader(..., drop_last=True)"),
+        Fix("To use the model without training it:", f"{code_fixes.name_of_root(failure)}.eval()"),
+        Fix("While training, drop a last batch of one:", "DataLoader(..., drop_last=True)"),
         Fix(f"{'Normalise' if spatial else 'Or normalise'} over the channels instead, which needs no batch: nn.GroupNorm or nn.LayerNorm."),
     )
     return Cause(
@@ -108,15 +108,15 @@ def _last_sizes(failure: Failure, match: re.Match[str]) -> Cause:
         if expected[0] in taken[1:-1]:
             place = taken.index(expected[0], 1)
             line = provenance.elsewhere(failure, "{}.transpose(" + f"{place}, -1)")
-            fixes = (Fix(f"The size {expected[0]} stands in place {place}: put it last.", line),)
+            fixes = (Fix(f"The size {expected[0]} is in dimension {place}: put it last.", line),)
             if place == 1 and len(taken) > 2:
-                fixes += (Fix("Or take the layer that normalises over channels where they stand:", f"nn.GroupNorm(1, {expected[0]})"),)
+                fixes += (Fix("Or use the layer that normalizes over channels where they are:", f"nn.GroupNorm(1, {expected[0]})"),)
     elif len(given) == len(expected) > 1 and failure.module is not None and type(failure.module).__name__ == "LayerNorm":
         made = code_fixes.layer_norm(failure.module, f"[{', '.join(map(str, given))}]")
         owner, line = provenance.made_anew(failure, made)
         fixes = (Fix(f"Let {failure.subject} take {shown(given)}{f', in {owner}' if owner else ''}:", line),) if line else ()
     return Cause(
-        f"{failure.subject or 'The normalisation'} got a last size of {shown(given)} and {_holds(failure)} {shown(expected)}.",
+        f"{failure.subject or 'The normalisation'} got a last size of {shown(given)}, but {_holds(failure)} {shown(expected)}.",
         f"{failure.stopped}input {taken}.",
         f"last size {shown(given)} ≠ {shown(expected)}",
         (("input", str(taken)), ("normalized_shape", str(expected))),

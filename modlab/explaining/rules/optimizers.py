@@ -44,8 +44,8 @@ def _empty(failure: Failure, _: re.Match[str]) -> Cause | None:
     found = _model(failure)
     if found is None:
         return Cause(
-            "The optimizer got no parameter at all.",
-            "An iterator that was used before is empty, too.",
+            "The optimizer got no parameters.",
+            "An iterator that was already used is empty too.",
             "",
             (),
             (Fix("Pass a fresh one, of a model that has parameters:", "torch.optim.SGD(model.parameters(), lr=0.1)"),),
@@ -58,15 +58,15 @@ def _empty(failure: Failure, _: re.Match[str]) -> Cause | None:
     if frozen:
         return Cause(
             f"The optimizer got an empty list: all {format.plural(own, 'parameter')} of {name} are frozen.",
-            "A filter for what requires a gradient lets none through.",
+            "A filter for requires_grad lets none through.",
             "",
             ((f"{name}: parameters that require a gradient", "0"),),
-            (Fix("Let those be trained that are meant, before the optimizer is made:", f"{name}.requires_grad_(True)"),),
+            (Fix("Make the ones you want trainable before creating the optimizer:", f"{name}.requires_grad_(True)"),),
         )
     if own:
         return Cause(
             f"The optimizer got an empty list, though {name} has {format.plural(own, 'parameter')}.",
-            "The iterator was used up before, or a filter let none through.",
+            "The iterator was already used up, or a filter let none through.",
             "",
             ((f"{name}: parameters", str(own)),),
             (Fix("Make a list once, if it is needed twice:", f"parameters = list({name}.parameters())"),),
@@ -96,7 +96,7 @@ def _empty(failure: Failure, _: re.Match[str]) -> Cause | None:
         )
     made = suspects.lines(failure, re.compile(r"nn\.(?:Linear|Conv\d?d?|Embedding|LSTM|GRU|Parameter)\("))
     more = (
-        "Layers made inside forward are new at each call, and nobody owns them."
+        "Layers created inside forward are new at each call, and no module owns them."
         if made
         else f"It has {format.plural(len(modules) - 1, 'module')}, none of which has any."
         if len(modules) > 1
@@ -107,7 +107,7 @@ def _empty(failure: Failure, _: re.Match[str]) -> Cause | None:
         more,
         "",
         (("model", name), ("modules", str(len(modules))), *made),
-        (Fix("Make the layers in the constructor, as attributes:", "self.layer = nn.Linear(...)"),),
+        (Fix("Create the layers in the constructor, as attributes:", "self.layer = nn.Linear(...)"),),
     )
 
 
@@ -130,7 +130,7 @@ def _iterable(failure: Failure, match: re.Match[str]) -> Cause | None:
     name = next((n for n, m in failure.models if m is given), "model")
     fix = Fix("Pass its parameters:", f"{name}.parameters()") if stores.is_module(given) else Fix("Put it into a list:", "[weight]")
     return Cause(
-        f"The optimizer takes parameters, and got the {what} itself.",
+        f"The optimizer takes parameters, but got the {what} itself.",
         "",
         "",
         (("given", what), ("expected", "an iterable of tensors")),
@@ -143,13 +143,13 @@ def _several_groups(failure: Failure, _: re.Match[str]) -> Cause | None:
         None
         if _optimizer(failure) is None
         else Cause(
-            "A parameter is in two groups of the optimizer, which would step it twice.",
+            "A parameter is in two groups of the optimizer, which would update it twice.",
             "",
             "",
             (),
             (
                 Fix(
-                    "Keep what has a group of its own out of the others:",
+                    "Keep parameters with their own group out of the others:",
                     "special = {id(p) for p in head.parameters()}\nrest = [p for p in model.parameters() if id(p) not in special]",
                 ),
             ),
@@ -162,11 +162,11 @@ def _non_leaf(failure: Failure, _: re.Match[str]) -> Cause | None:
         None
         if _optimizer(failure) is None
         else Cause(
-            "The optimizer got a tensor that is computed from others: only those themselves can be trained.",
+            "The optimizer got a tensor that is computed from others: only those can be trained.",
             "nn.Parameter(...).to(device) and w * 0.1 are such tensors.",
             "",
             (),
-            (Fix("Compute first, then make the parameter:", "nn.Parameter(torch.randn(3, device=device))"),),
+            (Fix("Compute first, then create the parameter:", "nn.Parameter(torch.randn(3, device=device))"),),
         )
     )
 

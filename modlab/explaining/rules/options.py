@@ -67,7 +67,7 @@ def _unexpected(failure: Failure, match: re.Match[str]) -> Cause | None:
     if close:
         call = copy.deepcopy(making.call)
         next(word for word in call.keywords if word.arg == wanted).arg = close
-        fixes = (Fix(f"If {close} was meant:", _short(call)),)
+        fixes = (Fix(f"If you meant {close}:", _short(call)),)
     return Cause(
         f"{making.name} has no argument {wanted!r}.",
         f"It takes {', '.join(taken)}." + (f" Nearest: {close!r}." if close else ""),
@@ -134,21 +134,21 @@ def _no_number(failure: Failure, match: re.Match[str]) -> Cause | None:
     name, value, node, making = odd[0]
     written = ast.unparse(node)
     if type(value) is float:
-        said, more = f"{making.name} got {name}={value!r}, and needs a whole number.", "A size counts something."
+        said, more = f"{making.name} got {name}={value!r}, but needs a whole number.", "A size counts something."
         fixes = _whole(making, node, value)
     elif type(value) is str and value.strip().isdigit():
-        said, more = f"{making.name} got {name}={value!r}, a text, and needs a whole number.", ""
+        said, more = f"{making.name} got {name}={value!r}, a text, but needs a whole number.", ""
         fixes = [Fix("", _with(making, node, ast.Constant(int(value)) if isinstance(node, ast.Constant) else _call("int", node)))]
     elif value is None:
-        said, more = f"{making.name} got {name}=None, and needs a whole number.", ""
+        said, more = f"{making.name} got {name}=None, but needs a whole number.", ""
         look = "" if isinstance(node, ast.Constant) else f" Look at where {written} is set."
         fixes = [Fix(f"Give the size.{look}")]
     elif type(value) in (tuple, list) and len(value) == 1 and type(value[0]) is int:
-        said, more = f"{making.name} got {name}={value!r}, {format.article(type(value).__name__)}, and needs a whole number.", ""
+        said, more = f"{making.name} got {name}={value!r}, {format.article(type(value).__name__)}, but needs a whole number.", ""
         member = ast.Subscript(node, ast.Constant(0), ast.Load())
         fixes = [Fix("Take the number in it:", _with(making, node, member))]
     else:
-        said, more, fixes = f"{making.name} got {name}={value!r}, and needs a whole number.", "", []
+        said, more, fixes = f"{making.name} got {name}={value!r}, but needs a whole number.", "", []
     kind = "None" if value is None else type(value).__name__
     return Cause(said, more, f"{name} is {kind}", ((name, repr(value)), ("expected", "int")), tuple(fixes))
 
@@ -161,7 +161,7 @@ def _whole(making: _Making, node: ast.expr, value: float) -> list[Fix]:
     if not math.isfinite(value):
         return []
     if not value.is_integer():
-        return [Fix("A size is a whole number: say which is meant.")]
+        return [Fix("A size is a whole number: say which one you mean.")]
     return [Fix("", _with(making, node, ast.Constant(int(value)) if isinstance(node, ast.Constant) else _call("int", node)))]
 
 
@@ -183,12 +183,12 @@ def _negative(failure: Failure, match: re.Match[str]) -> Cause | None:
         return None
     name, value, node, making = odd[0]
     lazy = _lazy(making, node) if name == "in_features" and isinstance(node, ast.UnaryOp) else ""
-    fixes = [Fix("-1 is a size to be found only in view and reshape. A lazy layer takes it from its first input:", lazy)] if lazy else []
+    fixes = [Fix("Only view and reshape can infer a size from -1. A lazy layer takes it from its first input:", lazy)] if lazy else []
     if not fixes:
         plain = isinstance(node, (ast.UnaryOp, ast.Constant))
         fixes = [Fix("Give the size." if plain else f"Look at what it is computed from: {ast.unparse(node)} is {value}.")]
     return Cause(
-        f"{making.name} got {name}={value}, and a size cannot be negative.",
+        f"{making.name} got {name}={value}, but a size cannot be negative.",
         "",
         f"{name} {value} < 0",
         ((name, str(value)),),
@@ -241,9 +241,9 @@ def _word(failure: Failure, match: re.Match[str]) -> Cause | None:
     if making is None or not listed or not isinstance(node, ast.Constant) or node.value != given:
         return None
     close = _nearest(given, listed)
-    fix = Fix(f"Nearest: {close!r}.", _with(making, node, ast.Constant(close))) if close else Fix("Take one of them.")
+    fix = Fix(f"Nearest: {close!r}.", _with(making, node, ast.Constant(close))) if close else Fix("Use one of them.")
     return Cause(
-        f"{making.name} got {match['name']}={given!r}, and knows {', '.join(map(repr, listed))}.",
+        f"{making.name} got {match['name']}={given!r}, but accepts {', '.join(map(repr, listed))}.",
         "",
         f"no {match['name']} {given!r}",
         ((match["name"], repr(given)), ("expected", ", ".join(map(repr, listed)))),
@@ -258,13 +258,13 @@ def _probability(failure: Failure, match: re.Match[str]) -> Cause | None:
     value = float(match[1])
     node = making.call.args[0] if making.call.args else next((w.value for w in making.call.keywords if w.arg == "p"), None)
     literal = isinstance(node, ast.Constant) and node.value == value
-    fixes = [Fix("If it is percent:", _with(making, node, ast.Constant(value / 100)))] if literal and node and 1 < value < 100 else []
+    fixes = [Fix("If it is a percentage:", _with(making, node, ast.Constant(value / 100)))] if literal and node and 1 < value < 100 else []
     return Cause(
-        f"{making.name} got a probability of {match[1]}, and takes one between 0 and 1.",
-        "It is the share of numbers that are dropped.",
+        f"{making.name} got a probability of {match[1]}, but takes one between 0 and 1.",
+        "It is the fraction of numbers that are dropped.",
         f"p = {match[1]}",
         (("p", match[1]),),
-        tuple(fixes) or (Fix("Give a share: 0.1 drops one in ten."),),
+        tuple(fixes) or (Fix("Give a fraction: 0.1 drops one in ten."),),
     )
 
 
@@ -273,13 +273,13 @@ def _padding_index(failure: Failure, _: re.Match[str]) -> Cause | None:
     if making is None or type(rows) is not int or type(index) is not int or -rows <= index < rows:
         return None
     node = making.call.args[0] if making.call.args else None
-    fixes = [Fix("With a row of its own for the padding:", _with(making, node, ast.Constant(index + 1)))] if node and index == rows else []
+    fixes = [Fix("With a separate row for the padding:", _with(making, node, ast.Constant(index + 1)))] if node and index == rows else []
     return Cause(
-        f"{making.name} has {rows} rows, and padding_idx={index} is none of them.",
+        f"{making.name} has {rows} rows, but padding_idx={index} is not one of them.",
         f"Rows are 0 to {rows - 1}.",
         f"row {index} of {rows}",
         (("num_embeddings", str(rows)), ("padding_idx", str(index))),
-        tuple(fixes) or (Fix(f"Take a row: padding_idx={rows - 1}."),),
+        tuple(fixes) or (Fix(f"Use a valid row: padding_idx={rows - 1}."),),
     )
 
 

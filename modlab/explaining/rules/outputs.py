@@ -180,7 +180,7 @@ def _with_labels(frame: Frame, call: written.Written, name: str) -> Fix:
         first = ast.Subscript(spread, ast.Constant("input_ids"), ast.Load())
     if causal and first is not None and not isinstance(first, ast.Starred):
         return Fix(
-            "It shifts them by itself, so the labels are the input (-100 where there is padding):",
+            "It shifts them itself, so the labels are the input (-100 where there is padding):",
             call.rewritten(written.with_word(call.call, "labels", first)),
         )
     own = next((one for one in _TARGETS if issubclass(type(frame.names.get(one)), Tensor)), "labels")
@@ -204,7 +204,7 @@ def _not_first(failure: Failure, _: re.Match[str]) -> Cause | None:
         return None
     name = type(given.model).__name__
     return Cause(
-        f"{ast.unparse(of)} is no loss: {name} was called {told}, and then the first of what it gives are the scores.",
+        f"{ast.unparse(of)} is not a loss: {name} was called {told}, so its first output is the scores.",
         _computes(name),
         "no loss",
         (),
@@ -252,11 +252,11 @@ def _no_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
         text = ast.unparse(given.node)
         new = ast.Attribute(given.node, field, ast.Load())
         return Cause(
-            f"{text} is {format.article(cls.__name__)}, and no tensor{failure.within}.",
+            f"{text} is {format.article(cls.__name__)}, not a tensor{failure.within}.",
             f"It holds {', '.join(fields[:_SHOWN])}.",
             f"{cls.__name__} ≠ Tensor",
             (("given", cls.__name__), ("expected", "Tensor")),
-            (Fix("Take the tensor that is meant:", source_code.rewritten(frame, given.node, new)),) if field else (),
+            (Fix("Take the tensor you mean:", source_code.rewritten(frame, given.node, new)),) if field else (),
         )
     return None
 
@@ -286,14 +286,14 @@ def _no_field(failure: Failure, match: re.Match[str]) -> Cause | None:
         fields = given.keys or tuple(field.name for field in dataclasses.fields(cls))
         headless = wanted in ("loss", "logits") and given.model is not None
         name = type(given.model).__name__ if headless else ast.unparse(given.node)
-        said = f"{name} has no head, so what it gives has no {wanted}." if headless else f"{name} has no {wanted!r} ({cls.__name__})."
+        said = f"{name} has no head, so its output has no {wanted}." if headless else f"{name} has no {wanted!r} ({cls.__name__})."
         fixes = tuple(_with_head(given.model, frame)) if headless and given.model is not None else ()
         return Cause(
             said,
             f"It holds {', '.join(fields[:_SHOWN])}.",
             f"no {wanted!r}",
             (("asked for", wanted),),
-            fixes or (Fix("Take one of them."),),
+            fixes or (Fix("Use one of them."),),
         )
     return None
 

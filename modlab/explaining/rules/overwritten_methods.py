@@ -28,13 +28,13 @@ def _covered(failure: Failure, match: re.Match[str]) -> Cause | None:
         return None
     place = ast.unparse(call.func.value) if frame.is_users else code_fixes.name_of_module(failure, module)
     written = repr(value) if type(value) in (bool, int, float, str) else f"a {type(value).__name__}"
-    mode = f"It changes no mode: {place}.train(False) or {place}.eval() does." if name in ("train", "eval") else ""
+    mode = f"It does not change the mode: {place}.train(False) or {place}.eval() does." if name in ("train", "eval") else ""
     return Cause(
-        f"{place}.{name} is {written}, and no method any more.",
+        f"{place}.{name} is {written}, no longer a method.",
         f"It was assigned. {mode}".strip(),
         f"{name} is {written}",
         ((f"{place}.{name}", written), ("expected", "the method")),
-        (Fix("Take it away, then the method is there again:", f"del {place}.{name}"),),
+        (Fix("Delete it, and the method is back:", f"del {place}.{name}"),),
     )
 
 

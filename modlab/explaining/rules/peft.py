@@ -115,11 +115,11 @@ def _unset(failure: Failure, _: re.Match[str]) -> Cause | None:
         return None
     names = _adaptable(model)
     return Cause(
-        f"The configuration names no target_modules, and peft knows none for {type(model).__name__}.",
+        f"The configuration names no target_modules, and peft has no default for {type(model).__name__}.",
         f"Its linear layers are called {', '.join(names[:_LISTED])}{', …' if len(names) > _LISTED else ''}.",
         "",
         (),
-        (Fix("Name those that are to be adapted:", _retargeted(failure, names)),) if names else (),
+        (Fix("Name those to adapt:", _retargeted(failure, names)),) if names else (),
     )
 
 
@@ -138,7 +138,7 @@ def _unsupported(failure: Failure, match: re.Match[str]) -> Cause | None:
         "It adapts linear layers, embeddings, convolutions and attentions.",
         "",
         (("given", kind),),
-        (Fix("Name those that it can adapt:", _retargeted(failure, kept or names)),) if kept or names else (),
+        (Fix("Name those it can adapt:", _retargeted(failure, kept or names)),) if kept or names else (),
     )
 
 
@@ -152,13 +152,13 @@ def _task(failure: Failure, match: re.Match[str]) -> Cause | None:
         f"It knows {', '.join(known)}.",
         "",
         (("task_type", repr(given)),),
-        (Fix(f"If {near} was meant:", line),) if near else (Fix("Take one of them, or leave it out."),),
+        (Fix(f"If you meant {near}:", line),) if near else (Fix("Use one of them, or leave it out."),),
     )
 
 
 def _rank(failure: Failure, match: re.Match[str]) -> Cause | None:
     return Cause(
-        f"LoRA's rank r is {match[1]}, and must be a whole number above 0.",
+        f"LoRA's rank r is {match[1]}, but must be a whole number above 0.",
         "It is the width of the two matrices that are added.",
         "",
         (("r", match[1]),),
@@ -186,11 +186,11 @@ def _no_language_model(failure: Failure, match: re.Match[str]) -> Cause | None:
     name, task = type(own).__name__, getattr(wrapper.names.get("peft_config"), "task_type", None)
     task = getattr(task, "value", task)
     return Cause(
-        f"task_type={task!r} needs a model of transformers, and {name} is none: it has no {match[2]}.",
+        f"task_type={task!r} needs a transformers model, but {name} is not one: it has no {match[2]}.",
         f"{type(wrapper.names['self']).__name__} asks it for that.",
         "",
         (("asked for", match[2]),),
-        (Fix("For a model of one's own leave task_type out:", _reconfigured(failure.own, {"task_type": None})),)
+        (Fix("For your own model, leave out task_type:", _reconfigured(failure.own, {"task_type": None})),)
         if match[2] == "prepare_inputs_for_generation"
         else (),
     )

@@ -69,7 +69,7 @@ def _numbers(given: int, shape: _Shape) -> str:
 def _layer(failure: Failure, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> Cause:
     input_name, weight_name = [_of_itself(failure, factor.text) for factor in factors] or ["input", "weight"]
     return Cause(
-        f"{failure.subject} got {_numbers(given, left)} and has weights for {expected}.",
+        f"{failure.subject} got {_numbers(given, left)}, but has weights for {expected}.",
         f"{failure.stopped}{input_name} {left}, {weight_name} {weight}.",
         f"({shown(left)}) @ ({shown(_inner_first(weight, expected))}): inner sizes {given} ≠ {expected}",
         (
@@ -95,7 +95,7 @@ def _inner_first(weight: _Shape, expected: int) -> _Shape:
 
 
 def _flat(failure: Failure, left: _Shape) -> tuple[str, ...]:
-    return ("The message of torch shows the input with all leading sizes multiplied into one.",) if len(left) > 2 else ()
+    return ("torch's message shows the input with all leading sizes multiplied into one.",) if len(left) > 2 else ()
 
 
 def _flattened(failure: Failure, given: int, expected: int, left: _Shape) -> tuple[str, ...]:
@@ -107,8 +107,8 @@ def _flattened(failure: Failure, given: int, expected: int, left: _Shape) -> tup
     told = f"The {given} are what is left of each {shown(whole[1:])} input when it is flattened"
     side = isqrt(expected // max(whole[1], 1))
     if prod(whole[1:]) == given and len(whole) == 4 and whole[1] * side * side == expected:
-        return (f"{told}: the model fits inputs of {whole[1]}×{side}×{side}, so the input may have another size than meant.",)
-    return (f"{told}: the input may have another size than meant.",)
+        return (f"{told}: the model fits inputs of {whole[1]}×{side}×{side}, so the input may not have the size you meant.",)
+    return (f"{told}: the input may not have the size you meant.",)
 
 
 def _hooked(failure: Failure) -> tuple[str, ...]:
@@ -127,8 +127,8 @@ def _layer_fixes(failure: Failure, factors: list[Operand], given: int, expected:
         assert isinstance(expression, ast.Call)
         name = ast.unparse(expression.args[1])
         return [
-            Fix("F.linear wants the weight as (out, in), and this one is (in, out): turn it.", f"{name} = nn.Parameter({name}.T)"),
-            Fix("Or multiply without it, where nothing is turned:", f"{ast.unparse(expression.args[0])} @ {name}"),
+            Fix("F.linear needs the weight as (out, in), but this one is (in, out): transpose it.", f"{name} = nn.Parameter({name}.T)"),
+            Fix("Or multiply directly, without transposing:", f"{ast.unparse(expression.args[0])} @ {name}"),
         ]
     whole = shape_of(root.args[0]) if root.args else None
     alone = whole is not None and (whole == left or (whole[0] != left[0] and not (whole[0] == 1 and len(whole) > 3)))  # no batch yet
@@ -136,7 +136,7 @@ def _layer_fixes(failure: Failure, factors: list[Operand], given: int, expected:
         said = f"Its {shown(left)} are {expected} numbers in all. If that is one sample, the batch is missing: put it in front."
         fixes.append(Fix(said, provenance.outermost(failure, "{}.reshape(1, -1)" if whole == left else "{}.unsqueeze(0)")))
     if len(left) == 1 and whole and len(whole) > 1 and whole[0] > 1 and given == whole[0] * expected:
-        said = f"These are {whole[0]} samples of {expected} in one row: torch.flatten(x, 1) keeps the batch. Here, a row for each again:"
+        said = f"These are {whole[0]} samples of {expected} in one row: torch.flatten(x, 1) keeps the batch. To get a row for each again:"
         return [Fix(said, provenance.changed(failure, "{}.reshape(-1, " + f"{expected})"))]
     if len(left) > 2 and expected == prod(left[1:]):
         said = f"Make each of the {left[0]} inputs one row of {expected} numbers first:"
@@ -144,7 +144,7 @@ def _layer_fixes(failure: Failure, factors: list[Operand], given: int, expected:
     if len(left) > 2 and expected in left[1:-1]:
         place = left.index(expected, 1)
         line = provenance.changed(failure, "{}.transpose(" + f"{place}, -1)")
-        fixes.append(Fix(f"The size {expected} stands in place {place}: put it last.", line))
+        fixes.append(Fix(f"The size {expected} is in dimension {place}: put it last.", line))
     first = call.args[0] if call.args else None
     of_first = not factors or factors[0].thing is first
     passed = _is_parameter(failure)
@@ -158,7 +158,7 @@ def _layer_fixes(failure: Failure, factors: list[Operand], given: int, expected:
         taken = next((shape_of(thing) for thing in (*(root.args or ()), *root.kwargs.values()) if shape_of(thing) is not None), None)
         line = code_fixes.written_call(failure, shape=(*taken[:-1], expected)) if taken and taken[-1] == given else ""
         if line:
-            fixes.append(Fix(f"Give it {counted(expected, 'number')}{'' if len(taken or ()) < 2 else ' a row'}:", line))
+            fixes.append(Fix(f"Give it {counted(expected, 'number')}{'' if len(taken or ()) < 2 else ' per row'}:", line))
     if provenance.ran_before(failure):
         return fixes or [Fix(provenance.ran_before(failure))]
     owner, line = code_fixes.renewed(failure, call, code_fixes.constructor(call.module, expected, given))
@@ -259,9 +259,9 @@ def _batches(failure: Failure, match: re.Match[str]) -> Cause:
     if len(shapes) == 2 and not (shapes[0][-1:] == (expected[1],) and shapes[1][-2:-1] == (got[1],)):
         shapes = []  # not what the message is about
     what = "the inner sizes" if inner else "the numbers of matrices"
-    fixes = [Fix("For (b, n, m) @ (b, m, p) the b must be equal, and the m.")]
+    fixes = [Fix("For (b, n, m) @ (b, m, p), both b and both m must be equal.")]
     if len(shapes) == 2 and inner and shapes[0][-1] == shapes[1][-1]:
-        fixes = [Fix(f"Turned round, {second} fits:", f"{first} @ {second}.transpose(-2, -1)")]
+        fixes = [Fix(f"Transposed, {second} fits:", f"{first} @ {second}.transpose(-2, -1)")]
     return Cause(
         f"{first} @ {second}: {what} {a} and {b} differ{failure.within}.",
         f"{first} is {shapes[0]}, {second} is {shapes[1]}." if len(shapes) == 2 else "",
@@ -290,17 +290,17 @@ def _attention(failure: Failure, a: int, b: int) -> Cause:
     said = f"scaled_dot_product_attention: the inner sizes {a} and {b} differ{failure.within}."
     query, key = (shapes[0], shapes[1]) if len(shapes) > 1 else (None, None)
     if query and key and query[-1] != key[-1]:
-        said = f"The query {names[0]} has {query[-1]} numbers a head, and the key {names[1]} has {key[-1]}{failure.within}."
+        said = f"The query {names[0]} has {query[-1]} numbers per head, but the key {names[1]} has {key[-1]}{failure.within}."
     elif query and key:
         said = f"The key {names[1]} and the value {names[2] if len(names) > 2 else ''} differ in length: {a} and {b}{failure.within}."
     return Cause(
         said,
-        "Query and key need one size a head, key and value one length.",
+        "Query and key need the same size per head, key and value the same length.",
         f"{a} ≠ {b}",
         facts,
         (
             Fix(
-                f"Make both of one size a head: project {names[0]} or {names[1]}."
+                f"Give both the same size per head: project {names[0]} or {names[1]}."
                 if query and key and query[-1] != key[-1]
                 else "Look at the last size of query and key, and at the last but one of key and value."
             ),
@@ -332,11 +332,11 @@ def _not_a_matrix(failure: Failure, match: re.Match[str]) -> Cause | None:
     if odd is None or f"{function}(" not in (failure.user.segment() if failure.user is not None else ""):
         return None
     return Cause(
-        f"{function} takes two tensors of {wanted} dimensions, and {odd[0]} has {len(odd[1])}{failure.within}.",
+        f"{function} takes two tensors of {wanted} dimensions, but {odd[0]} has {len(odd[1])}{failure.within}.",
         " ".join(f"{name} is {shape}." for name, shape in pairs),
         f"{format.plural(len(odd[1]), 'dimension')} ≠ {wanted}",
         tuple((name, str(shape)) for name, shape in pairs),
-        (Fix("matmul takes any number of them, and multiplies the last two:", f"{pairs[0][0]} @ {pairs[-1][0]}"),),
+        (Fix("matmul takes any number of dimensions, and multiplies the last two:", f"{pairs[0][0]} @ {pairs[-1][0]}"),),
     )
 
 
@@ -348,7 +348,7 @@ def _letters(failure: Failure, match: re.Match[str]) -> Cause:
         "Each dimension has one letter.",
         f"{letters} letters ≠ {dimensions} dimensions",
         tuple((one.text, str(shape_of(one.thing))) for one in failure.tensors),
-        (Fix("Look at it, and write one letter for each; ... stands for any number of them:", f"print({name}.shape)"),)
+        (Fix("Write one letter for each dimension; ... stands for any number of them:", f"print({name}.shape)"),)
         if name.isidentifier()
         else (),
     )
@@ -360,7 +360,7 @@ def _einsum(failure: Failure, match: re.Match[str]) -> Cause:
     name = texts[operand] if operand < len(texts) else f"operand {operand}"
     return Cause(
         f"einsum: {letter} is {before} in one operand and {size} in {name}.",
-        "Each letter stands for one size, wherever it occurs.",
+        "Each letter stands for one size everywhere.",
         f"{letter}: {before} ≠ {size}",
         tuple((one.text, str(shape_of(one.thing))) for one in failure.tensors),
     )
@@ -377,7 +377,7 @@ def _declared(failure: Failure, match: re.Match[str]) -> Cause | None:
     owner, line = provenance.made_anew(failure, code_fixes.constructor(failure.failing.module, expected, given))
     if above is not None and code_fixes.is_torchs(above) and marks.category(type(above)) != "container":
         cls = type(above).__name__  # one of torch's own blocks: its parts have their sizes from it
-        fixes.append(Fix(f"All layers of a {cls} have the width that it was made with:", f"nn.{cls}(d_model={given}, nhead=...)"))
+        fixes.append(Fix(f"All layers of a {cls} have the width it was made with:", f"nn.{cls}(d_model={given}, nhead=...)"))
     elif line:
         fixes.append(Fix(f"Let {failure.subject} take {given}{_in(owner)}:", line))
     elif provenance.ran_before(failure):
@@ -387,12 +387,12 @@ def _declared(failure: Failure, match: re.Match[str]) -> Cause | None:
         fixes.insert(
             0,
             Fix(
-                f"If the {expected} in place {taken.index(expected)} are meant, put them last:",
+                f"If you mean the {expected} in dimension {taken.index(expected)}, put them last:",
                 f"x = x.transpose({taken.index(expected)}, -1)",
             ),
         )
     return Cause(
-        f"{failure.subject} got {_numbers(given, taken)} and has weights for {expected}.",
+        f"{failure.subject} got {_numbers(given, taken)}, but has weights for {expected}.",
         f"{failure.stopped}input {taken}.",
         f"last size {given} ≠ {expected}",
         (("numbers given", str(given)), ("numbers expected", str(expected))),
@@ -415,9 +415,9 @@ def _hidden_state(failure: Failure, match: re.Match[str]) -> Cause | None:
         line = (
             code_fixes.assignment(failure, failure.failing.path, made)[1] if failure.failing is not None and failure.failing.path else made
         )
-        fixes.insert(0, Fix(f"This {name} reads its input as {said} batch_first{more}. If that is meant:", line))
+        fixes.insert(0, Fix(f"This {name} reads its input as {said} batch_first{more}. If that is intended:", line))
     return Cause(
-        f"{failure.subject} got a {match[1] or 'hidden'} state of shape {got} and needs {expected}.",
+        f"{failure.subject} got a {match[1] or 'hidden'} state of shape {got}, but needs {expected}.",
         f"It is {layout}; the batch is that of the input.",
         f"state {shown(got)} ≠ {shown(expected)}",
         (("given", str(got)), ("expected", str(expected))),
@@ -427,7 +427,7 @@ def _hidden_state(failure: Failure, match: re.Match[str]) -> Cause | None:
 
 def _bilinear(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
-        f"{failure.subject or 'bilinear'} got {match[2]} numbers in {match[1]} and has weights for {match[3]}.",
+        f"{failure.subject or 'bilinear'} got {match[2]} numbers in {match[1]}, but has weights for {match[3]}.",
         "",
         f"{match[1]}: {match[2]} ≠ {match[3]}",
         ((match[1], match[2]), ("expected", match[3])),
@@ -440,7 +440,7 @@ def _without_one(failure: Failure, taken: _Shape) -> tuple[Fix, ...]:
     if len(taken) != 4 or len(places) != 1:
         return (Fix("Join two of them first: a recurrent layer reads one sequence of rows for each sample."),) if len(taken) > 3 else ()
     change = "{}.squeeze(" + f"{places[0]})"
-    return (Fix(f"Leave out the dimension of 1 in place {places[0]}:", provenance.elsewhere(failure, change)),)
+    return (Fix(f"Remove dimension {places[0]}, whose size is 1:", provenance.elsewhere(failure, change)),)
 
 
 def _dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
@@ -448,7 +448,7 @@ def _dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
         return None
     given = int(match[2])
     return Cause(
-        f"{failure.subject} got {format.plural(given, 'dimension')} and needs 3: (length, batch, features), or 2 without a batch.",
+        f"{failure.subject} got {format.plural(given, 'dimension')}, but needs 3: (length, batch, features), or 2 without a batch.",
         f"{failure.stopped}input {failure.taken[0]}.",
         f"{format.plural(given, 'dimension')} ≠ 2 or 3",
         (("input", str(failure.taken[0])), ("expected", "2 or 3 dimensions")),
@@ -466,14 +466,14 @@ def _slopes(failure: Failure, match: re.Match[str]) -> Cause:
         last = expected in taken[2:]  # where channels may be meant: one for all fits any order
         owner, line = provenance.made_anew(failure, _prelu(module, expected, 1 if last else given))
         if line:
-            which = "one slope for all, wherever the channels stand" if last else "a slope for each channel"
+            which = "one slope for all, wherever the channels are" if last else "a slope for each channel"
             fixes.append(Fix(f"Let {failure.subject} have {which}{f', in {owner}' if owner else ''}:", line))
         elif provenance.ran_before(failure):
             fixes.append(Fix(provenance.ran_before(failure)))
     subject, end = (failure.subject, "") if module is not None else ("prelu", failure.within)
     return Cause(
-        f"{subject} got {counted(given, 'channel')} and has slopes for {expected}{end}.",
-        f"{failure.stopped}input {taken}{'; channels stand in place 1' if len(taken) > 1 else ''}." if taken else "",
+        f"{subject} got {counted(given, 'channel')}, but has slopes for {expected}{end}.",
+        f"{failure.stopped}input {taken}{'; channels are in dimension 1' if len(taken) > 1 else ''}." if taken else "",
         f"channels {given} ≠ {expected}",
         (("input", str(taken)), ("channels given", str(given)), ("slopes", str(expected))),
         tuple(fixes),

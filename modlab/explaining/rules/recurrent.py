@@ -56,7 +56,7 @@ def _number_of_states(failure: Failure, _: re.Match[str]) -> Cause | None:
     text = ast.unparse(node) if node is not None else "h"
     if kind in _TWO and issubclass(type(given), Tensor):
         return Cause(
-            f"{failure.subject} got one tensor as its state, and needs two: (h, c).",
+            f"{failure.subject} got one tensor as its state, but needs two: (h, c).",
             f"{failure.stopped}the state is {shape_of(given)}.",
             "one state, not (h, c)",
             (("given", str(shape_of(given))), ("expected", "(h, c)")),
@@ -64,8 +64,8 @@ def _number_of_states(failure: Failure, _: re.Match[str]) -> Cause | None:
         )
     if kind not in _TWO and type(given) in (tuple, list):
         return Cause(
-            f"{failure.subject} got {format.plural(len(given), 'state')} in a {type(given).__name__}, and needs one tensor: h.",
-            "An LSTM alone has two, (h, c).",
+            f"{failure.subject} got {format.plural(len(given), 'state')} in a {type(given).__name__}, but needs one tensor: h.",
+            "Only an LSTM has two, (h, c).",
             f"{type(given).__name__}, not h",
             (("given", ", ".join(str(shape_of(part)) for part in given)), ("expected", "h")),
             (Fix("The first of them:", _again(failure, node, f"{text}[0]")),)
@@ -104,11 +104,11 @@ def _dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
         if len(names) == len(parts):
             with_layer = [f"{name}.unsqueeze(0)" for name in names]
             new = f"({', '.join(with_layer)})" if isinstance(node, ast.Tuple) else with_layer[0]
-            fixes.append(Fix("For the one layer put a 1 in front:", _again(failure, node, new)))
+            fixes.append(Fix("For one layer, put a 1 in front:", _again(failure, node, new)))
     fixes.append(Fix("A state that fits:", f"({zeros}, {zeros})" if kind in _TWO else zeros))
     listed = " and ".join(map(str, dict.fromkeys(shapes)))
     return Cause(
-        f"{failure.subject} got a state of shape {listed} and needs {needed}.",
+        f"{failure.subject} got a state of shape {listed}, but needs {needed}.",
         f"It is {layout}; the batch is that of the input.",
         f"state {listed}",
         (("given", listed), ("expected", str(needed))),
@@ -124,7 +124,7 @@ def _cell(failure: Failure, match: re.Match[str]) -> Cause | None:
     needed = (failure.taken[0][0], expected) if batch else (expected,)
     if match["what"] != "size":
         needed = (expected, stores.contents(call.module).get("hidden_size", 0))
-    said = f"{failure.subject} got a state of {counted(given, 'number')} and keeps {expected}."
+    said = f"{failure.subject} got a state of {counted(given, 'number')}, but keeps {expected}."
     if match["what"] != "size":
         said = f"{failure.subject} got an input with a batch of {expected} and a state with one of {given}."
     zeros = f"torch.zeros{needed if len(needed) > 1 else f'({needed[0]})'}"
@@ -151,8 +151,8 @@ def _unsorted(failure: Failure, _: re.Match[str]) -> Cause | None:
     if call is None or any(word.arg in (None, "enforce_sorted") for word in call.keywords):
         return None
     return Cause(
-        "pack_padded_sequence got lengths that do not fall from the longest to the shortest.",
-        "Unless told otherwise it takes the batch to be sorted by length.",
+        "pack_padded_sequence got lengths that are not sorted from longest to shortest.",
+        "By default it expects the batch to be sorted by length.",
         "not sorted",
         (),
         (Fix("Let it sort them itself:", f"{ast.unparse(call)[:-1]}, enforce_sorted=False)"),),
@@ -165,10 +165,10 @@ def _empty(failure: Failure, _: re.Match[str]) -> Cause | None:
         return None
     return Cause(
         "pack_padded_sequence got a sequence of length 0.",
-        "A packed batch has no place for one.",
+        "A packed batch cannot contain one.",
         "length 0",
         (),
-        (Fix("Leave the empty sequences out of the batch, and out of its lengths, before."),),
+        (Fix("First remove empty sequences from the batch and its lengths."),),
     )
 
 
@@ -186,7 +186,7 @@ def _lengths(failure: Failure, match: re.Match[str]) -> Cause | None:
         words = [ast.unparse(word) for word in call.keywords if word is not first]
         words.append(f"batch_first={not is_first}")
         code = f"{ast.unparse(call.func)}({', '.join([*map(ast.unparse, call.args), *words])})"
-        fixes = [Fix(f"The batch of {given} stands {'first' if not is_first else 'second'}:", code)]
+        fixes = [Fix(f"The batch of {given} is {'first' if not is_first else 'second'}:", code)]
     layout = "(batch, length, …)" if is_first else "(length, batch, …)"
     return Cause(
         f"pack_padded_sequence got {format.plural(given, 'length')} for a batch of {batch}.",

@@ -35,13 +35,13 @@ def _again(failure: Failure) -> Cause | None:
         return _held(failure, owned)
     names = list(dict.fromkeys(_named(frame) for frame in own))
     last, getting = own[-1], names[0].endswith(".__getattr__") and len(names) == 1
-    end = Fix("Leave that call out, or return before it under a condition that comes true.")
+    end = Fix("Remove that call, or return before it once a condition is met.")
     return Cause(
         f"{names[0]} calls {'itself' if len(names) < 2 else names[1] + ', and so on to itself,'} until Python's stack is full.",
         f"The call stands in `{last.source}`, {last.where}." if last.source else f"The call stands at {last.where}.",
         "calls itself",
         (("one round", " → ".join(names[:_NAMES])),) if len(names) > 1 else (),
-        (Fix("Ask the class above for what is not there:", f"super().__getattr__({last.code.co_varnames[1]})") if getting else end,),
+        (Fix("Ask the parent class for missing attributes:", f"super().__getattr__({last.code.co_varnames[1]})") if getting else end,),
     )
 
 
@@ -69,7 +69,7 @@ def _nested(failure: Failure) -> Cause | None:
         return None
     limit = sys.getrecursionlimit()
     return Cause(
-        f"The modules are nested too deep for Python's stack, which has room for {limit} calls.",
+        f"The modules are nested too deeply for Python's stack, which has room for {limit} calls.",
         "Each level of them takes several.",
         "the stack is full",
         (("limit", str(limit)),),
@@ -86,14 +86,14 @@ def _held(failure: Failure, owned: list[Frame]) -> Cause | None:
         return None
     module, name = pairs[-1]
     owner, function = type(module).__name__, owned[0].function
-    what = "the module itself" if module is head else f"the {type(head).__name__} that it is inside of"
+    what = "the module itself" if module is head else f"the {type(head).__name__} that contains it"
     taken = name in getattr(getattr(type(module).__init__, "__code__", None), "co_varnames", ())
     return Cause(
-        f"{owner}.{name} is {what}, so .{function} goes round until Python's stack is full.",
-        "A module that is assigned to an attribute becomes a child.",
+        f"{owner}.{name} is {what}, so .{function} loops until Python's stack is full.",
+        "A module assigned to an attribute becomes a child.",
         "goes round",
         (),
-        (Fix(f"Keep it where it is no child, in {owner}:", f"object.__setattr__(self, {name!r}, {name})" if taken else ""),),
+        (Fix(f"Keep it without making it a child, in {owner}:", f"object.__setattr__(self, {name!r}, {name})" if taken else ""),),
     )
 
 

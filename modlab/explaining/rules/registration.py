@@ -34,10 +34,10 @@ def _not_a_module(failure: Failure, match: re.Match[str]) -> Cause:
             "softmax": "nn.Softmax(dim=-1)",
             "flatten": "nn.Flatten()",
         }
-        said, fix = f"the function {short}", Fix("Take the module that does the same:", known.get(short, "class Step(nn.Module): ..."))
+        said, fix = f"the function {short}", Fix("Use the module that does the same:", known.get(short, "class Step(nn.Module): ..."))
     else:
         said, fix = format.article(short), Fix("It takes instances of nn.Module only.")
-    return Cause(f"{holder} takes modules, and got {said}.", "", "", (("given", said), ("expected", "an nn.Module")), (fix,))
+    return Cause(f"{holder} takes modules, but got {said}.", "", "", (("given", said), ("expected", "an nn.Module")), (fix,))
 
 
 def _taken(failure: Failure, match: re.Match[str]) -> Cause | None:
@@ -53,11 +53,11 @@ def _taken(failure: Failure, match: re.Match[str]) -> Cause | None:
     elif _is_of_class(module, name):
         why, own = f"every {cls} has it as a method or attribute", False
     else:
-        why, own = f"it is {kind} already" if kind else "it was assigned before, as a plain attribute", True
+        why, own = f"it is already {kind}" if kind else "it was already assigned as a plain attribute", True
     if own and not kind and not mapping and failure.inner is not None:
-        fix = Fix("Register it at once, and do not assign it first:", f'self.{failure.inner.function}("{name}", ...)')
+        fix = Fix("Register it directly, without assigning it first:", f'self.{failure.inner.function}("{name}", ...)')
     else:
-        fix = _other_name(failure, name, f"{name}_", f"Take another {'key' if mapping else 'name'}")
+        fix = _other_name(failure, name, f"{name}_", f"Use a different {'key' if mapping else 'name'}")
     return Cause(
         f"{failure.subject} has {name!r} already: nothing can be registered under that name.",
         f"{why[0].upper()}{why[1:]}.",
@@ -96,10 +96,10 @@ def _dotted(failure: Failure, match: re.Match[str]) -> Cause | None:
         return None
     return Cause(
         f"A {match[1]}'s name cannot hold a dot: {name!r}.",
-        "The dots of a path separate a module from what it holds.",
+        "Dots in a path separate a module from its contents.",
         "",
         (("name", name),),
-        (_other_name(failure, name, name.replace(".", "_"), "Take another sign"),),
+        (_other_name(failure, name, name.replace(".", "_"), "Use a different character"),),
     )
 
 
@@ -108,10 +108,10 @@ def _empty_name(failure: Failure, match: re.Match[str]) -> Cause | None:
         return None
     return Cause(
         f"A {match[1]}'s name cannot be empty.",
-        f"It is what {failure.subject} calls it by, and a part of its path.",
+        f"{failure.subject} uses it as a key and as part of its path.",
         "",
         (("name", '""'),),
-        (Fix("Give it a name of one letter or more."),),
+        (Fix("Give it a name with at least one letter."),),
     )
 
 
@@ -119,10 +119,10 @@ def _no_text(failure: Failure, match: re.Match[str]) -> Cause | None:
     name = failure.local("name")
     if failure.module is None or type(name).__name__ != match[2].rpartition(".")[2]:
         return None
-    fix = _other_name(failure, name, str(name), "Write it as a text") if type(name) is int else Fix("Give it a text.")
+    fix = _other_name(failure, name, str(name), "Write it as a string") if type(name) is int else Fix("Give it a string.")
     return Cause(
-        f"A {match[1]}'s name is a text, and this one is of type {match[2]}.",
-        "It becomes a part of a path.",
+        f"A {match[1]}'s name must be a string, but this one has type {match[2]}.",
+        "It becomes part of a path.",
         "",
         (("name", repr(name) if type(name) in (int, float, bool, type(None)) else match[2]), ("expected", "str")),
         (fix,),
@@ -140,12 +140,12 @@ def _cannot_assign(failure: Failure, match: re.Match[str]) -> Cause:
     if kind == "parameter" and tensor:
         fix = Fix("Make it one:", f"{target or f'self.{name}'} = nn.Parameter({value or 'tensor'})")
     elif name.isidentifier() and re.fullmatch(r"\w+(?:\.\w+)*", target):
-        fix = Fix("Take the name back first:", f"del {target}\n{target} = {value}")
+        fix = Fix("Free the name first:", f"del {target}\n{target} = {value}")
     else:
-        fix = Fix(f"Give it {holds}, or take another name.")
+        fix = Fix(f"Give it {holds}, or use a different name.")
     return Cause(
         f"{name!r} is reserved for {holds} in {subject}, and cannot take a {given}.",
-        "A name that was registered keeps its kind.",
+        "A registered name keeps its kind.",
         "",
         (("given", given), ("expected", kind)),
         (fix,),

@@ -36,7 +36,7 @@ def _mode(failure: Failure, match: re.Match[str]) -> Cause | None:
         fixes.reverse()
     name = failure.subject or "interpolate"
     return Cause(
-        f"{name} got {given} dimensions, and mode={mode!r} takes {needed}: {_LAYOUTS[needed]}.",
+        f"{name} got {given} dimensions, but mode={mode!r} takes {needed}: {_LAYOUTS[needed]}.",
         f"{failure.stopped}input {shape}.",
         f"{given} dimensions ≠ {needed}",
         (("input", str(shape)), ("mode", mode)),
@@ -87,13 +87,13 @@ def _offsets(failure: Failure, _: re.Match[str]) -> Cause | None:
         return None
     shape = failure.taken[0]
     return Cause(
-        f"{failure.subject} got one row of indices, and not where its bags begin (offsets).",
+        f"{failure.subject} got one row of indices, but not where its bags begin (offsets).",
         f"{failure.stopped}input {shape}.",
         "no offsets",
         (("input", str(shape)), ("expected", "(batch, indices), or indices and offsets")),
         (
             Fix("If all of them are one bag, put the batch in front:", provenance.changed(failure, "{}.unsqueeze(0)")),
-            Fix("For bags of unequal length say at which place each begins: offsets=torch.tensor([0, ...])"),
+            Fix("For bags of unequal length, say where each begins: offsets=torch.tensor([0, ...])"),
         ),
     )
 
@@ -103,11 +103,11 @@ def _no_offsets(failure: Failure, _: re.Match[str]) -> Cause | None:
     if call is None or call.type != "EmbeddingBag" or not failure.taken:
         return None
     return Cause(
-        f"{failure.subject} got a table of indices, and offsets beside it.",
+        f"{failure.subject} got a table of indices and also offsets.",
         f"{failure.stopped}input {failure.taken[0]}; each row of it is a bag.",
         "offsets with 2 dimensions",
         (("input", str(failure.taken[0])),),
-        (Fix("Leave the offsets out; or give one row of indices, in which they are places."),),
+        (Fix("Leave out the offsets, or give one row of indices for them to point into."),),
     )
 
 

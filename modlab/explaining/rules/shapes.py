@@ -57,10 +57,10 @@ def _cat(failure: Failure, match: re.Match[str]) -> Cause:
         ]
         if other and other != [place]:
             fixes.append(Fix("Along another dimension they fit:", f"torch.cat([{', '.join(n for n, _ in pairs[:4])}], dim={other[0]})"))
-    fixes.append(Fix(f"All sizes but that of dimension {place} must be equal: crop, pad or project one of them first."))
+    fixes.append(Fix(f"All sizes except dimension {place} must be equal: crop, pad or project one of them first."))
     return Cause(
         f"cat along dimension {place}: {name} has {given} where {first} has {expected}{failure.within}.",
-        "Only the size of the dimension along which they are joined may differ.",
+        "Only the dimension along which they are joined may differ.",
         f"{given} ≠ {expected}, beside dimension {place}",
         _facts(pairs),
         tuple(fixes),
@@ -83,7 +83,7 @@ def _stack(failure: Failure, match: re.Match[str]) -> Cause:
     first, number, other = tuple_of(match[1]), int(match[3]), tuple_of(match[2])
     pairs = _joined(failure)
     name = pairs[number][0] if number < len(pairs) else f"number {number}"
-    fixes = [Fix("To join along a dimension that there is, cat:", _cat_instead(failure))] if first and first[1:] == other[1:] else []
+    fixes = [Fix("To join along an existing dimension, cat:", _cat_instead(failure))] if first and first[1:] == other[1:] else []
     fixes.append(Fix("Crop, pad or project them to one shape first."))
     return Cause(
         f"stack: {name} is {other} and the first is {first}{failure.within}.",
@@ -105,10 +105,10 @@ def _cat_instead(failure: Failure) -> str:
 def _nothing_to_join(failure: Failure, _: re.Match[str]) -> Cause:
     return Cause(
         f"cat or stack got an empty list{failure.within}.",
-        "It has nothing to join: the loop that filled it never ran.",
+        "It has nothing to join: the loop that should fill it never ran.",
         "empty list",
         (),
-        (Fix("Look at what it was made from, or leave the call out where there is nothing:", "x = torch.cat(parts) if parts else ..."),),
+        (Fix("Check what it was made from, or skip the call if there is nothing:", "x = torch.cat(parts) if parts else ..."),),
     )
 
 
@@ -120,7 +120,7 @@ def _scalars(failure: Failure, _: re.Match[str]) -> Cause:
         made = ast.Call(ast.Attribute(call.func.value, "stack", ast.Load()), call.args, call.keywords)
         code = source_code.rewritten(user, call, made)
     return Cause(
-        f"cat got single numbers{failure.within}, and joins along a dimension that there is.",
+        f"cat got single numbers{failure.within}, but joins along an existing dimension.",
         "A tensor of shape () has none.",
         "no dimension",
         _facts(_joined(failure)[:4]),
@@ -137,9 +137,7 @@ def _broadcast(failure: Failure, match: re.Match[str]) -> Cause:
     if len(pairs) == 2:
         (_, left), (_, right) = pairs
         if len(left) > len(right) and right and right == left[: len(right)]:
-            fixes.append(
-                Fix("Shapes are compared from the right. If it is meant to stand on the left:", _spread(names[1], len(left) - len(right)))
-            )
+            fixes.append(Fix("Shapes are compared from the right. If it should be on the left:", _spread(names[1], len(left) - len(right))))
         elif len(left) == len(right) == 2 and left == right[::-1]:
             fixes.append(Fix("Transposed it fits:", f"{names[1]}.T"))
         owned = _own_parameter(failure, pairs)
@@ -202,7 +200,7 @@ def _view(failure: Failure, match: re.Match[str]) -> Cause:
     taken = shape_of(operand.thing) if operand is not None else None
     name = operand.text if operand is not None else _receiver(failure)
     known = prod(size for size in wanted if size != -1)
-    why = f"{count} is no multiple of {known}" if -1 in wanted else f"{shown(wanted)} is {known}" if len(wanted) > 1 else ""
+    why = f"{count} is not a multiple of {known}" if -1 in wanted else f"{shown(wanted)} is {known}" if len(wanted) > 1 else ""
     fixes = []
     each = prod(taken[1:]) if taken else 0
     if taken and len(wanted) == 2 and wanted[0] != -1 and wanted[1] in (each, -1):
@@ -215,7 +213,7 @@ def _view(failure: Failure, match: re.Match[str]) -> Cause:
         )
     if not fixes:
         look = f"print({name}.shape)" if name else ""
-        fixes.append(Fix(f"The sizes must multiply to {count}; look at what it is:", look))
+        fixes.append(Fix(f"The sizes must multiply to {count}; look at its shape:", look))
     return Cause(
         f"{name or 'The tensor'} has {count} numbers, which do not make {shown(wanted).replace('-1', '?')}{failure.within}.",
         "; ".join(filter(None, (f"It is {taken}" if taken is not None else "", why))) + ("." if why or taken is not None else ""),
@@ -235,16 +233,14 @@ def _flattened(failure: Failure, name: str, rows: int, each: int, wanted: int) -
     )
     if any(layer.in_features == each for _, layer in layers):
         return [Fix(f"That would mix up the batch; to keep its rows, ({rows}, {each}):", flat)]
-    told = Fix(
-        f"Each of the {rows} is {each} numbers where {wanted} were meant: the model's input may have another size than it is made for."
-    )
+    told = Fix(f"Each of the {rows} is {each} numbers instead of {wanted}: the model's input may not have the size it is made for.")
     fitting = [one for one in layers if one[1].in_features == wanted]
     if len(fitting) != 1:
         return [told]
     path, layer = fitting[0]
     owner, line = code_fixes.assignment(failure, path, code_fixes.constructor(layer, wanted, each))
     both = f"{flat}    # here\n{line}" + (f"    # in {owner}" if owner else "")
-    return [told, Fix(f"Or make a row of each, and let {path} take so many:", both)] if line else [told]
+    return [told, Fix(f"Or make a row of each, and let {path} take that many:", both)] if line else [told]
 
 
 def _method(failure: Failure) -> str:
@@ -275,11 +271,11 @@ def _instead(failure: Failure, code: str) -> str:
 def _strides(failure: Failure, _: re.Match[str]) -> Cause:
     name = failure.tensors[0].text if failure.tensors else "x"
     return Cause(
-        f"{name} is not contiguous, and view copies nothing{failure.within}.",
-        "After a transpose or permute its numbers lie in another order than its shape says.",
+        f"{name} is not contiguous, and view cannot copy{failure.within}.",
+        "After a transpose or permute, its numbers are in a different order in memory.",
         "not contiguous",
         (),
-        (Fix("Let it copy where it must:", _reshaped(failure) or f"{name}.reshape(...)"),),
+        (Fix("Let it copy if it must:", _reshaped(failure) or f"{name}.reshape(...)"),),
     )
 
 
@@ -312,10 +308,10 @@ def _no_places(failure: Failure, match: re.Match[str]) -> Cause | None:
     made = ast.Call(call.func, whole, call.keywords)
     return Cause(
         f"{match[1].rstrip('_')}: {index.text} is {dtype}, and needs int64{failure.within}.",
-        "It holds places in the other tensor, which are whole numbers.",
+        "It holds positions in the other tensor, which are whole numbers.",
         f"{dtype} ≠ int64",
         ((index.text, f"{shape_of(index.thing)} {dtype}"),),
-        (Fix("If they are whole numbers all the same:", source_code.rewritten(user, call, made)),),
+        (Fix("If they are whole numbers anyway:", source_code.rewritten(user, call, made)),),
     )
 
 
@@ -340,8 +336,8 @@ def _gathered(failure: Failure, _: re.Match[str]) -> Cause | None:
         fixes.append(Fix(f"Give it dimension {place} with a size of 1:", source_code.rewritten(user, call, made)))
     it = f" {ast.unparse(call.func.value)} is {shape}." if shape is not None else ""
     return Cause(
-        f"{call.func.attr}: {name} has {len(index_shape)} dimension{'' if len(index_shape) == 1 else 's'}, and needs as many as what"
-        f" it chooses from{failure.within}.",
+        f"{call.func.attr}: {name} has {len(index_shape)} dimension{'' if len(index_shape) == 1 else 's'}, but needs as many as the"
+        f" tensor it indexes{failure.within}.",
         f"{name} is {index_shape}.{it}",
         "numbers of dimensions differ",
         ((name, str(index_shape)),),
@@ -374,8 +370,8 @@ def _expand_fewer(failure: Failure, match: re.Match[str]) -> Cause:
     taken, wanted = tuple_of(match[1]), tuple_of(match[2])
     name = failure.tensors[0].text if failure.tensors else "The tensor"
     return Cause(
-        f"{name} has {len(taken)} dimensions, and expand names {len(wanted)}{failure.within}.",
-        f"It is {taken}; expand can only add some.",
+        f"{name} has {len(taken)} dimensions, but expand names {len(wanted)}{failure.within}.",
+        f"It is {taken}; expand can only add dimensions.",
         f"{len(taken)} > {len(wanted)} dimensions",
         ((name, str(taken)), ("wanted", str(wanted))),
         (Fix("Name them all; -1 leaves a size as it is."),),
@@ -391,12 +387,12 @@ def _index(failure: Failure, match: re.Match[str]) -> Cause:
     where = whole[-1].text if whole else _index_written(expression) or "indices"
     last = f"{name if failure.tensors else 'x'}[{', '.join([':'] * int(place) + ['-1'])}]"
     return Cause(
-        f"{name} has {size} in dimension {place}, and {index} was asked for{failure.within}.",
+        f"{name} has {size} in dimension {place}, but {index} was asked for{failure.within}.",
         f"Valid are 0 to {size - 1}; counting starts at 0.",
         f"index {index} of {size}",
         (("index", str(index)), (f"size of dimension {place}", str(size))),
         (
-            Fix("Look for where it comes from:", f"print({where}.min(), {where}.max())")
+            Fix("Find out where it comes from:", f"print({where}.min(), {where}.max())")
             if by_tensor
             else Fix("The last one, however many there are:", last),
         ),
@@ -411,7 +407,7 @@ def _dimension(failure: Failure, match: re.Match[str]) -> Cause:
     much = f"{high + 1} dimension{'s' if high else ''}"
     verb = "got" if failure.taken else "has"
     return Cause(
-        f"{subject} {verb} {much}, and dimension {asked} was asked for.",
+        f"{subject} {verb} {much}, but dimension {asked} was asked for.",
         f"{f'Its shape is {taken}; v' if taken is not None else 'V'}alid are {low} to {high}.",
         f"dimension {asked} of {high + 1}",
         (("shape", str(taken)), ("dimension", str(asked))),
@@ -425,7 +421,7 @@ def _dimension(failure: Failure, match: re.Match[str]) -> Cause:
 def _permutation(failure: Failure, match: re.Match[str]) -> Cause:
     name = failure.tensors[0].text if failure.tensors else "The tensor"
     return Cause(
-        f"{name} has {match[1]} dimensions, and permute names {match[2]}{failure.within}.",
+        f"{name} has {match[1]} dimensions, but permute names {match[2]}{failure.within}.",
         "permute names each dimension once.",
         f"{match[1]} ≠ {match[2]} dimensions",
         tuple((o.text, described(o.thing)) for o in failure.tensors[:1]),

@@ -35,7 +35,7 @@ def _missing(failure: Failure, match: re.Match[str]) -> Cause | None:
         f"It was called as {written}." if len(written) < 100 else "",
         f"{_listed(lacking)} missing",
         (("takes", ", ".join(needed)),),
-        (Fix("Give what is missing:", f"{written[:-1]}{more})"),),
+        (Fix("Pass what is missing:", f"{written[:-1]}{more})"),),
     )
 
 

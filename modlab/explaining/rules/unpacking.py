@@ -40,11 +40,11 @@ def _unpacked(failure: Failure, match: re.Match[str]) -> Cause | None:
     if len(shape) == len(targets) - 1:
         more = (Fix("If the batch is missing, put it in front:", f"{name} = {name}.unsqueeze(0)"),)
     elif len(shape) > len(targets):
-        more = (Fix("Take the first sizes alone, or name them all:", f"{names} = {name}.shape[:{len(targets)}]"),)
+        more = (Fix("Take only the first sizes, or name them all:", f"{names} = {name}.shape[:{len(targets)}]"),)
     else:
-        more = (Fix("Look at what it is before:", f"print({name}.shape)"),)
+        more = (Fix("Check its shape first:", f"print({name}.shape)"),)
     return Cause(
-        f"{name} has {format.plural(len(shape), 'dimension')}, and its sizes are to be {len(targets)}: {names}.",
+        f"{name} has {format.plural(len(shape), 'dimension')}, but its sizes are unpacked into {len(targets)}: {names}.",
         f"It is {shape}.",
         f"{format.plural(len(shape), 'dimension')} ≠ {len(targets)}",
         ((name, str(shape)), ("names", names)),
@@ -60,17 +60,17 @@ def _parted(node: ast.expr, names: list[str], wanted: int) -> Cause | None:
         return None
     text, more = ast.unparse(node), "split takes the size of a part, chunk their number." if node.func.attr in ("split", "chunk") else ""
     return Cause(
-        f"{text} does not give {wanted} parts, and {wanted} names are to take them: {', '.join(names)}.",
+        f"{text} does not give {wanted} parts for the {wanted} names: {', '.join(names)}.",
         more,
         f"≠ {wanted} parts",
         (("names", ", ".join(names)),),
-        (Fix("See how many there are:", f"print(len({text}))"),),
+        (Fix("Check how many there are:", f"print(len({text}))"),),
     )
 
 
 def _rows(name: str, names: str, wanted: int, shape: tuple[int, ...]) -> Cause:
     return Cause(
-        f"{name} has {counted(shape[0], 'row')}, and they are to be {wanted}: {names}.",
+        f"{name} has {counted(shape[0], 'row')}, but they are unpacked into {wanted}: {names}.",
         f"It is {shape}; a tensor is unpacked by its rows.",
         f"{counted(shape[0], 'row')} ≠ {wanted}",
         ((name, str(shape)), ("names", names)),
@@ -117,8 +117,8 @@ def _of_tuple(failure: Failure, _: re.Match[str]) -> Cause | None:
     if isinstance(expression, ast.Subscript):
         first = ast.Subscript(part, expression.slice, ast.Load())
     return Cause(
-        f"{name} is what {kind} gave: a tuple of {len(thing)}, and no tensor.",
-        f"In it are {parts}.",
+        f"{name} is the output of {kind}: a tuple of {len(thing)}, not a tensor.",
+        f"It contains {parts}.",
         f"tuple of {len(thing)} ≠ tensor",
         ((name, f"({parts})"),),
         (Fix("Take its first part:", source_code.rewritten(frame, expression, first)),),

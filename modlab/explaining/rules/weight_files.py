@@ -12,7 +12,7 @@ from modlab.records.explanation import Fix
 
 HEAD = 256  # bytes at the beginning that are looked at
 _TEXT = 40  # characters of them that are told
-_AGAIN = "Get the file anew, and look at what came:"
+_AGAIN = "Get the file again, and check what you got:"
 _PRINTABLE = frozenset(range(0x20, 0x7F)) | {0x09, 0x0A, 0x0D}
 
 
@@ -46,8 +46,8 @@ def of_no_checkpoint(failure: Failure) -> Cause:
     found = _content(head, written(path)) if head is not None else None
     if found is None:
         look = f"print(open({written(path)}, 'rb').read(80))"
-        return Cause("This is no file of torch.save.", "It begins with other bytes.", "", (), (Fix(_AGAIN, look),))
-    return Cause(f"This is no checkpoint: the file {found.what}.", "torch.load reads what torch.save has written.", "", (), found.fixes)
+        return Cause("This is not a torch.save file.", "It begins with different bytes.", "", (), (Fix(_AGAIN, look),))
+    return Cause(f"This is not a checkpoint: the file {found.what}.", "torch.load reads what torch.save wrote.", "", (), found.fixes)
 
 
 def _head(path: str) -> bytes | None:
@@ -64,21 +64,21 @@ def _content(head: bytes, path: str) -> _Content | None:
     look = (Fix(_AGAIN, f"print(open({path}, 'rb').read(80))"),)
     markup = head.lstrip().lower()
     if not head:
-        return _Content("is empty", (Fix("Save it, or get it, once more: what was written last was nothing."),))
+        return _Content("is empty", (Fix("Save or download it again: the file is empty."),))
     if head.startswith(b"version https://git-lfs"):
-        return _Content("is a pointer of Git LFS, and the weights are not here yet", (Fix("Get what it points at:", "!git lfs pull"),))
+        return _Content("is a pointer of Git LFS, and the weights are not here yet", (Fix("Get what it points to:", "!git lfs pull"),))
     if markup.startswith((b"<!doctype html", b"<html")):
         return _Content(
             "is a web page (HTML)",
-            (Fix("The address leads to a page, an error or a login, and not to the file: take the link of the download itself."), *look),
+            (Fix("The address leads to a page, an error or a login, not to the file: use the link of the download itself."), *look),
         )
     if markup.startswith(b"<?xml"):
-        return _Content("is XML, as servers write it in place of a file that they do not give", look)
+        return _Content("is XML, which servers send instead of a file they refuse", look)
     if head[8:10] == b'{"' and 0 < int.from_bytes(head[:8], "little") < 1 << 40:
-        return _Content("is of the kind safetensors", (Fix("", f"import safetensors.torch\nsafetensors.torch.load_file({path})"),))
+        return _Content("is a safetensors file", (Fix("", f"import safetensors.torch\nsafetensors.torch.load_file({path})"),))
     if head.startswith(b"\x1f\x8b"):
         code = f"import gzip, io\nwith gzip.open({path}) as file:\n    torch.load(io.BytesIO(file.read()))"
-        return _Content("is packed (gzip)", (Fix("Unpack it first:", code),))
+        return _Content("is compressed (gzip)", (Fix("Unpack it first:", code),))
     for start, what in (
         (b"\x89HDF", "is HDF5, as Keras writes it"),
         (b"GGUF", "is GGUF, as llama.cpp reads it"),
@@ -88,7 +88,7 @@ def _content(head: bytes, path: str) -> _Content | None:
             return _Content(what, ())
     if _PRINTABLE.issuperset(head):
         begins = format.cut(" ".join(head.decode("ascii").split()), _TEXT)
-        return _Content(f"holds text, and begins with {begins!r}", look)
+        return _Content(f"contains text, and begins with {begins!r}", look)
     return None
 
 
@@ -111,12 +111,12 @@ def _cut_off(failure: Failure, _: re.Match[str]) -> Cause | None:
     size = (("size", format.size(os.path.getsize(path))),) if head is not None else ()
     return Cause(
         "The file is cut off: its end is missing.",
-        "A download that broke off, a full disk, or a save that was interrupted.",
+        "An interrupted download, a full disk, or an interrupted save.",
         "",
         size,
         (
             Fix(
-                "Get it, or save it, once more. So that a save cannot break off half-way:",
+                "Download or save it again. To keep a save from being cut off:",
                 "torch.save(model.state_dict(), path + '.new')\nos.replace(path + '.new', path)",
             ),
         ),
@@ -133,8 +133,8 @@ def _other_archive(failure: Failure, _: re.Match[str]) -> Cause | None:
     if not _reads(failure):
         return None
     return Cause(
-        "This is no checkpoint: the file is a zip archive of something else.",
-        "torch.load reads what torch.save has written.",
+        "This is not a checkpoint: the file is a zip archive of something else.",
+        "torch.load reads what torch.save wrote.",
         "",
         (),
         (Fix("See what is in it:", f"import zipfile\nprint(zipfile.ZipFile({written(path_of(failure))}).namelist()[:9])"),),
@@ -146,10 +146,10 @@ def _no_safetensors(failure: Failure, _: re.Match[str]) -> Cause | None:
     head = _head(path)
     found = None if head is None else _content(head, written(path))
     if head is not None and head.startswith((b"PK", b"\x80")):
-        found = _Content("is one of torch.save", (Fix("", f"torch.load({written(path)})"),))
+        found = _Content("is a torch.save file", (Fix("", f"torch.load({written(path)})"),))
     if found is None:
         return None
-    return Cause(f"This is no file of safetensors: it {found.what}.", "", "", (), found.fixes)
+    return Cause(f"This is not a safetensors file: it {found.what}.", "", "", (), found.fixes)
 
 
 _R = (RuntimeError,)

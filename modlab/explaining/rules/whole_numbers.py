@@ -26,16 +26,16 @@ def _gradient(failure: Failure, _: re.Match[str]) -> Cause:
     found = _first(failure)
     name, kind = (found[0], _dtype(found[1])) if found is not None else ("x", "whole numbers")
     fix = (
-        Fix("Make it of fractions:", f"{name} = {name}.float().requires_grad_()")
+        Fix("Make it floating-point:", f"{name} = {name}.float().requires_grad_()")
         if name.isidentifier()
-        else Fix("Make it of fractions: .float()")
+        else Fix("Make it floating-point: .float()")
     )
     return Cause(
-        f"{name} is of {kind}, and only fractions can require gradients.",
-        "A whole number cannot be changed by a little.",
+        f"{name} is {kind}, but only floating-point numbers can require gradients.",
+        "A whole number cannot change by a small amount.",
         f"{kind} ≠ float",
         (),
-        (fix, Fix("If it is not to be trained, it needs none.")),
+        (fix, Fix("If it is not trained, it needs no gradient.")),
     )
 
 
@@ -44,11 +44,11 @@ def _one_hot(failure: Failure, _: re.Match[str]) -> Cause:
     kind = _dtype(found[1]) if found is not None else "another dtype"
     name = found[0] if found is not None else "x"
     return Cause(
-        f"one_hot got classes of {kind}, and takes int64 alone{failure.within}.",
+        f"one_hot got classes of {kind}, but takes only int64{failure.within}.",
         "Each class is the number of a column.",
         f"{kind} ≠ int64",
         (("dtype", kind),),
-        (Fix("If they are whole numbers all the same:", _again(failure, name, f"{name}.long()")),),
+        (Fix("If they are whole numbers anyway:", _again(failure, name, f"{name}.long()")),),
     )
 
 
@@ -71,7 +71,7 @@ def _negative(failure: Failure, _: re.Match[str]) -> Cause:
         (),
         (
             Fix(
-                "If a negative one means that there is none, take its row out:",
+                "If a negative one means no class, zero its row:",
                 f"{_again(failure, name, f'{name}.clamp(min=0)')} * ({name} >= 0)[..., None]",
             ),
         ),
@@ -83,9 +83,9 @@ def _index(failure: Failure, match: re.Match[str]) -> Cause:
     thing = failure.local("input")
     name = next((one.text for one in (operands.of_frame(user) if user is not None else []) if one.thing is thing), "x")
     fixes = [Fix("If 0 and 1 are rows of the table:", f"{name} = {name}.long()" if name.isidentifier() else "x = x.long()")]
-    fixes.append(Fix("If it is a mask: an embedding takes the numbers of rows, and no mask."))
+    fixes.append(Fix("If it is a mask: an embedding takes row numbers, not a mask."))
     return Cause(
-        f"{failure.subject or 'The embedding'} got truth values (bool), and needs whole numbers: they are rows of a table.",
+        f"{failure.subject or 'The embedding'} got booleans, but needs whole numbers: they are rows of a table.",
         "",
         "bool ≠ int64",
         (("dtype", "bool"),),

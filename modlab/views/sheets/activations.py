@@ -1,4 +1,4 @@
-"""What each module of one pass gave: its outputs' shapes, ranges and zeros, in the order in which they came."""
+"""What each module returned in one pass: shapes, ranges and zeros of its outputs, in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EMPTY = (Cell(),) * (len(COLUMNS) - 1)
 
 
 def of_trace(trace: TraceRecord) -> Sheet:
-    """A row for each output of a module, or of a function of ``torch.nn.functional`` that is no module."""
+    """A row for each output of a module, or of a function of ``torch.nn.functional`` outside any module."""
     calls = [event for event in trace.events if _is_shown(event)]
     rows = [row for event in calls for row in _rows(event)]
     rows += [
@@ -44,18 +44,18 @@ def of_trace(trace: TraceRecord) -> Sheet:
 
 
 def sentence(trace: TraceRecord, calls: list[Event]) -> tuple[str, str]:
-    """What is not finite first, then what is zero throughout."""
+    """What is not finite first, then what is all zero."""
     found = [(event, stats) for event in calls for stats in _stats(event)]
     odd = next((event for event, stats in found if stats.nan or stats.posinf + stats.neginf), None)
     bad = odd and (first_not_finite(trace.events) or odd)
     dead = list(dict.fromkeys(_place(event) for event, stats in found if stats.count == stats.zeros > 1))
     outputs = format.plural(len(found), "output")
-    facts = [f"nothing but zeros from {', '.join(dead[:3])}{', …' if len(dead) > 3 else ''}"] if dead else []
+    facts = [f"only zeros from {', '.join(dead[:3])}{', …' if len(dead) > 3 else ''}"] if dead else []
     widest = max(found, key=lambda one: one[1].std if one[1].finite else 0.0, default=None)
     if widest is not None and widest[1].finite:
         facts.append(f"{_place(widest[0])} spreads most, from {format.number(widest[1].min)} to {format.number(widest[1].max)}")
     if trace.error:
-        facts.append(f"the pass ended by {trace.error}")
+        facts.append(f"the pass ended with {trace.error}")
     rest = f"{'; '.join(facts)}." if facts else ""
     if bad is not None:
         return f"Not finite from {_place(bad)} on;", rest or f"{outputs} in all."
@@ -110,7 +110,7 @@ def _judged(stats: TensorStats | None) -> tuple[Mark, str]:
     if stats.nan or stats.posinf + stats.neginf:
         parts = [f"{stats.nan:,} NaN"] if stats.nan else []
         return "broken", ", ".join([*parts, f"{stats.posinf + stats.neginf:,} Inf"] if stats.posinf + stats.neginf else parts)
-    return ("careful", "nothing but zeros") if stats.count == stats.zeros > 1 else ("", "")
+    return ("careful", "only zeros") if stats.count == stats.zeros > 1 else ("", "")
 
 
 def _cells(value: Value) -> tuple[Cell, ...]:

@@ -1,4 +1,4 @@
-"""One finding as a card: what was found, what that rests on, what it means and what to do."""
+"""One finding as a card: what was found, the evidence, what it means and what to do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modlab.views.sheets.layout import Block, Mark, Sheet
 from modlab.wording import cards
 
 PLACES = 40
-"""Dotted names that are written out."""
+"""How many dotted names are listed."""
 _MARKS: dict[str, Mark] = {
     "broken": "broken",
     "failed": "broken",
@@ -33,7 +33,7 @@ def _blocks(finding: Finding, mark: Mark) -> Iterator[Block]:
     yield Block("where", _places(finding), mark=mark)
     source, figures = cards.rests_on(finding), tuple(cards.figures(finding))
     if source or figures:
-        yield Block("rests on", source, rows=figures)
+        yield Block("evidence", source, rows=figures)
     if meaning := cards.means(finding):
         yield Block("means", meaning)
     for code, advice in wording.fixes(finding):

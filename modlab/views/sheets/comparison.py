@@ -1,4 +1,4 @@
-"""A comparison as a sheet, along the tree: both outputs, how far they are apart, and what each module has to do with it."""
+"""A comparison as a sheet, along the tree: both outputs, how far apart they are, and each module's part in it."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def _unlike(row: ComparisonRecord) -> str:
     nan = [stats is not None and stats.nan > 0 for stats in (row.left, row.right)]
     if nan[0] is nan[1]:
         return "one output is not finite where the other is"
-    return f"the {'left' if nan[0] else 'right'} output {_holds(row)}, where the other is finite"
+    return f"the {'left' if nan[0] else 'right'} output {_holds(row)}, but the other is finite"
 
 
 def _holds(row: ComparisonRecord) -> str:
     """How much of an output is NaN."""
     most = max((stats for stats in (row.left, row.right) if stats is not None), key=lambda stats: stats.nan)
-    return "is NaN" if most.nan == most.count else f"holds NaN ({most.nan:,} of {most.count:,})"
+    return "is NaN" if most.nan == most.count else f"contains NaN ({most.nan:,} of {most.count:,})"
 
 
 def _conclusion(table: ComparisonTable) -> tuple[str, str]:
@@ -136,8 +136,8 @@ def _difference(table: ComparisonTable) -> tuple[str, str]:
     others = [row for row in table.rows if row.differs]
     if whole is None or whole.equal is None:
         if not others:
-            return "What the model gives cannot be compared:", "" if whole is None else whole.reason or next(iter(whole.notes), "")
-        return f"Train and eval differ{_from(table)}:", f"{format.plural(len(others), 'module')} of {len(table.rows):,} give something else"
+            return "The outputs cannot be compared:", "" if whole is None else whole.reason or next(iter(whole.notes), "")
+        return f"Train and eval differ{_from(table)}:", f"{format.plural(len(others), 'module')} of {len(table.rows):,} differ"
     if whole.differs:
         if whole.unsteady and table.first is None:
             return "Train and eval differ", "by no more than two equal runs do"
@@ -155,15 +155,15 @@ def _switch(whole: ComparisonRecord, switching: ComparisonRecord, table: Compari
     """That it depends on the mode whether something requires grad."""
     mode = "training" if _grad(switching, "train") else "eval"
     if _grad(whole, "train") is not _grad(whole, "eval"):
-        return f"the output requires grad in {mode} mode alone: {_place(switching.path, table)} sees to that"
-    return f"{_place(switching.path, table)} gives what requires grad in {mode} mode alone"
+        return f"the output requires grad only in {mode} mode: {_place(switching.path, table)} causes that"
+    return f"the output of {_place(switching.path, table)} requires grad only in {mode} mode"
 
 
 def _sameness(table: ComparisonTable) -> tuple[str, str]:
     """How far what is the same in both modes is so; goes on from words for that."""
     acting = [row for row in table.rows if row.acts_by_mode]
     if acting:
-        return " this time,", f"although {_several(acting, table, 'acts', 'act')} by mode"
+        return " this time,", f"although {_several(acting, table, 'depends', 'depend')} on the mode"
     return ", to the bit" if table.exact else "", ""
 
 
@@ -225,11 +225,11 @@ def _surprise(table: ComparisonTable) -> str:
     moving = [(row, _names(row, "eval")) for row in table.rows if _names(row, "eval")]
     if moving:
         what = _list([_joined(row.path, name) for row, names in moving for name in names])
-        return f"State goes on moving in eval mode: {what}."
+        return f"State keeps moving in eval mode: {what}."
     unsteady = [row for row in table.rows if row.unsteady]
     if unsteady:
         source = next((row for row in unsteady if row.unsteady_here), unsteady[-1])
-        return f"Not repeatable: {_place(source.path, table)} gives something else in two equal runs."
+        return f"Not repeatable: {_place(source.path, table)} gives different outputs in two equal runs."
     return ""
 
 
@@ -245,7 +245,7 @@ def _beside_surprise(table: ComparisonTable) -> str:
     if any(row.differs or row.switches_grad for row in table.rows):
         return f"With equal random numbers {said[:1].lower()}{said[1:]}"
     deaf = not any(row.acts_by_mode or row.moved for row in table.rows)
-    end = f": {'it does' if len(drawing) == 1 else 'they do'} not listen to the mode" if deaf else ""
+    end = f": {'it ignores' if len(drawing) == 1 else 'they ignore'} the mode" if deaf else ""
     return f"With equal random numbers both modes give the same{' '.join(filter(None, _sameness(table)))}{end}"
 
 
@@ -259,7 +259,7 @@ def _names(row: ComparisonRecord, side: str) -> list[str]:
 
 
 def _moved(table: ComparisonTable) -> str:
-    """Which modules moved state in training mode alone."""
+    """Which modules moved state only in training mode."""
     found = [(row, names) for row in table.rows if (names := [n for n in _names(row, "train") if n not in _names(row, "eval")])]
     if not found:
         return ""
@@ -278,13 +278,13 @@ def _of_models(table: ComparisonTable) -> tuple[str, str]:
     whole = _whole(table)
     common = [row for row in table.rows if row.called_left and row.called_right]
     if whole is None or whole.equal is None:
-        return "What the two models give cannot be compared:", _end(
+        return "The outputs of the two models cannot be compared:", _end(
             ", ".join(whole.notes) if whole is not None and whole.notes else "no output"
         )
     if whole.alone:
         return "The two models give different things:", _end(f"the output has {_alone(whole, table)}")
     if whole.max_abs is None:
-        return "The two models give different things:", _end(", ".join(whole.notes) or "another structure")
+        return "The two models give different things:", _end(", ".join(whole.notes) or "a different structure")
     if whole.equal:
         inside = [row for row in common if row.differs]
         if inside:
@@ -292,16 +292,16 @@ def _of_models(table: ComparisonTable) -> tuple[str, str]:
         return f"The same{' to the bit' if table.exact else ''}:", f"{format.plural(len(common), 'module')} compared."
     if whole.relative_l2 is not None and whole.relative_l2 <= table.tolerance:
         place = f"; inside, {_place(table.first, table)} differs by up to {_most(table)}" if table.first is not None else ""
-        return "The same to rounding:", f"{_below(table)} in the output, relatively{place}."
+        return "The same up to rounding:", f"{_below(table)} in the output, relatively{place}."
     if math.isinf(whole.max_abs):
         start = None if table.first is None else _parting(table)
-        place = "The two models differ" if start is None else f"The two models part at {start}"
+        place = "The two models differ" if start is None else f"The two models diverge at {start}"
         return f"{place}:", f"{_unlike(whole)}."
     cosine = "" if whole.cosine is None else f", cosine {_cosine(whole.cosine)}"
     amount = f"by up to {short(whole.max_abs)} in the output, relatively {short(whole.relative_l2 or 0.0)}{cosine}."
     if table.first is None:
-        return f"The two models drift apart from {_place(table.drift, table)} on:", f"{amount[:-1]}; no one module is to blame."
-    return f"The two models part at {_parting(table)}:", amount
+        return f"The two models drift apart from {_place(table.drift, table)} on:", f"{amount[:-1]}; no single module is to blame."
+    return f"The two models diverge at {_parting(table)}:", amount
 
 
 def _below(table: ComparisonTable) -> str:
@@ -321,7 +321,7 @@ def _alone(row: ComparisonRecord, table: ComparisonTable) -> str:
     for side in (0, 1):
         names = [_member(name) for one, name in row.alone if one == side]
         if names:
-            parts.append(f"{_list(names)} {where[side]} alone")
+            parts.append(f"{_list(names)} only {where[side]}")
     return " and ".join(parts)
 
 
@@ -445,7 +445,7 @@ def _sign(row: ComparisonRecord, first: bool) -> Mark:
 
 
 def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
-    """What a module has to do with the difference, in words."""
+    """A module's part in the difference, in words."""
     if _nans(row):
         yield f"its output {_holds(row)}"
     for side in row.raises:
@@ -455,7 +455,7 @@ def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
     if row.ignores_mode and not row.acts_by_mode:
         yield "not reached by eval()"
     if row.unsteady:
-        yield f"not repeatable: {'it gives something else' if row.unsteady_here else 'differs'} in two equal runs"
+        yield f"not repeatable: {'its output differs' if row.unsteady_here else 'differs'} in two equal runs"
     if row.starts_by and not _is_modes(table):
         yield f"by its {row.starts_by}"
     if row.alone_there:
@@ -470,9 +470,9 @@ def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
 def _about_modes(row: ComparisonRecord) -> Iterator[str]:
     drawing = [mode for mode in MODES if row.draws_in(mode)]
     if row.acts_by_mode:
-        yield f"its {row.starts_by} acts by mode" if row.starts_by else "acts by mode"
+        yield f"its {row.starts_by} depends on the mode" if row.starts_by else "depends on the mode"
     if row.switches_grad:
-        yield f"its output requires grad in {'training' if _grad(row, 'train') else 'eval'} mode alone"
+        yield f"its output requires grad only in {'training' if _grad(row, 'train') else 'eval'} mode"
     if "eval" in drawing:
         yield "random in eval mode" + (" too" if len(drawing) == 2 else "")
     elif drawing:
@@ -493,7 +493,7 @@ def _about_difference(row: ComparisonRecord, table: ComparisonTable) -> Iterator
         equal = "equal" if row.inputs_equal is not False else "equal again"
         yield f"{equal} with equal random numbers" if _is_modes(table) and _stays_random(row) else equal
     elif row.differs and _near(row, table):
-        yield "the same to rounding"
+        yield "the same up to rounding"
     elif row.differs and not row.starts_here:
         inside = row.inputs_equal is not False
         if inside and (row.unsteady_here or not _has_called(row, table)):
@@ -525,7 +525,7 @@ def _details(row: ComparisonRecord, table: ComparisonTable) -> Iterator[Block]:
         yield Block("how far apart", rows=tuple(_numbers(row)))
     if row.moved:
         yield Block(
-            "what moved, and was put back", head=("", "kind", "mode", "before", "after", "by up to"), rows=tuple(map(_move, row.moved))
+            "what moved and was restored", head=("", "kind", "mode", "before", "after", "by up to"), rows=tuple(map(_move, row.moved))
         )
     if row.runs and _is_modes(table) and row.path != table.whole:  # those of the whole model stand below the table
         yield _runs("the six runs", row.runs)
@@ -573,7 +573,7 @@ def _apart(run: RunRecord) -> str:
 
 
 def _is_rounding(run: RunRecord) -> bool:
-    """Whether it is no more than another order of the same sums."""
+    """Whether it is just a different order of the same sums."""
     return bool(run.max_abs) and run.max_abs is not None and run.max_abs <= 1e-6 * (run.l2 or 1.0)
 
 
@@ -582,7 +582,7 @@ def _is_rounding(run: RunRecord) -> bool:
 
 def _notes(table: ComparisonTable) -> Iterator[Block]:
     for remark in table.remarks:
-        yield Block("to be known", remark, mark="careful")
+        yield Block("note", remark, mark="careful")
     if not _is_modes(table):
         return
     if table.runs and any(run.calls for run in table.runs):
@@ -590,7 +590,7 @@ def _notes(table: ComparisonTable) -> Iterator[Block]:
     yield from _by_autograd(table)
     yield from _gradients(table)
     yield Block(
-        "weight decay", "It is the optimizer's: neither mode touches it. A step in eval mode decays and updates as in training mode."
+        "weight decay", "It belongs to the optimizer: neither mode affects it. A step in eval mode decays and updates as in training mode."
     )
 
 
@@ -600,7 +600,7 @@ def _by_autograd(table: ComparisonTable) -> Iterator[Block]:
         apart = {run.grad: run.max_abs for run in table.runs if run.side == mode and run.max_abs and not _is_rounding(run)}
         if apart and not any(row.unsteady for row in table.rows):
             fused = any(row.fused for row in table.rows)
-            why = ": a fused path runs there, which also fills padded places otherwise" if fused else ""
+            why = ": a fused path runs there, which also fills padded positions differently" if fused else ""
             yield Block(
                 "autograd changes the output",
                 f"By up to {short(max(apart.values()))} in {mode} mode under {' and '.join(apart)}{why}.",
@@ -617,18 +617,18 @@ def _gradients(table: ComparisonTable) -> Iterator[Block]:
     elif flags.get(("eval", "normal")) is False:
         both = flags.get(("train", "normal")) is False
         yield Block(
-            "gradients", f"The output requires grad in {'neither mode' if both else 'training mode alone: the model itself sees to that'}."
+            "gradients", f"The output requires grad in {'neither mode' if both else 'training mode only: the model itself causes that'}."
         )
 
 
 def _foot(table: ComparisonTable) -> str:
     if _is_modes(table):
-        return "both modes on copies of one input, from the same random numbers; everything put back"
-    return "both models on copies of one input, from the same random numbers; everything put back"
+        return "both modes on copies of one input, with the same random numbers; everything restored"
+    return "both models on copies of one input, with the same random numbers; everything restored"
 
 
 def short(number: float, digits: int = 3) -> str:
-    """A few digits that all machines agree on: of what is far below 1 the size alone."""
+    """A few digits that all machines agree on: far below 1, only the magnitude."""
     if not number or not math.isfinite(number):
         return format.number(number)
     if abs(number) < 1e-4:

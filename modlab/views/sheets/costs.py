@@ -1,4 +1,4 @@
-"""A tree with what each module takes: parameters, calls, new memory, time."""
+"""A tree with the cost of each module: parameters, calls, new memory, time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def of_costs(costs: CostsRecord) -> Sheet:
     """The view of a profile on its tree."""
     rows = tuple(_row(costs, row) for row in costs.rows)
     notes = _unmarked(costs)
-    foot = f"{format.plural(sum(row.calls for row in costs.rows), 'marked call')}; a call counts as the fastest of its module"
+    foot = f"{format.plural(sum(row.calls for row in costs.rows), 'labelled call')}; each call counts as the fastest of its module"
     return Sheet("costs", sentence(costs), COLUMNS, rows, tuple(notes), foot=foot)
 
 
 def sentence(costs: CostsRecord) -> tuple[str, str]:
-    """Which module takes most; of the time only where that is beyond doubt."""
+    """Which module costs most; for time, only where that is beyond doubt."""
     facts = [
         *_first(costs.rows, lambda row: row.own_seconds, "takes the most time", CLEAR),
         *_first(costs.rows, lambda row: row.own_bytes or 0, "makes the most new memory"),
@@ -71,14 +71,14 @@ def _size(value: int) -> str:
 
 
 def _details(costs: CostsRecord, row: CostRecord) -> Iterator[Block]:
-    facts = [("calls", f"{row.calls:,}" if row.calls else "none marked"), ("parameters", f"{row.parameters:,}")]
+    facts = [("calls", f"{row.calls:,}" if row.calls else "none labelled"), ("parameters", f"{row.parameters:,}")]
     if row.bytes is not None:
         facts.append(("new memory", _size(row.bytes)))
     if row.own_bytes is not None:
-        facts.append(("of that its own", _size(row.own_bytes)))
+        facts.append(("its own part", _size(row.own_bytes)))
     yield Block(row.path or ROOT, rows=tuple(facts))
     if row.calls:
-        spent = f"{format.seconds(row.seconds)} ({costs.device}), of that its own {format.seconds(row.own_seconds)}"
+        spent = f"{format.seconds(row.seconds)} ({costs.device}), {format.seconds(row.own_seconds)} of it its own"
         yield Block(rows=(("time", spent), ("a call", format.seconds(row.seconds / row.calls))), measured=True)
 
 
@@ -87,4 +87,4 @@ def _unmarked(costs: CostsRecord) -> list[Block]:
     if not absent:
         return []
     named = ", ".join(map(format.clean, absent[:3])) + (", ..." if len(absent) > 3 else "")
-    return [Block("not in this profile", f"{named}: not called, or not marked.", mark="absent")]
+    return [Block("not in this profile", f"{named}: not called, or not labelled.", mark="absent")]

@@ -1,4 +1,4 @@
-"""The sheet of a difference: rows by module, what is unchanged folded; below it what to do about it."""
+"""The sheet of a difference: rows by module, with unchanged ones folded, and below it what to do."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def of_diff(diff: DiffRecord) -> Sheet:
     """The whole view."""
     rows: tuple[Row, ...] = () if diff.same else tuple(_rows(diff))
     notes = tuple(_notes(diff))
-    empty = "" if diff.same else "Nothing that both sides hold could be compared."
+    empty = "" if diff.same else "The two sides have nothing in common to compare."
     if {diff.before_form, diff.after_form} == {"optimizer", "module"}:
         empty += " Whether an optimizer fits a model: modlab.diagnose(model, optimizer)"
     return Sheet("diff", verdict.of_diff(diff), COLUMNS, rows, notes, foot=_foot(diff), empty=empty)
@@ -247,7 +247,7 @@ def _module(branch: Branch, depth: int, *, folded: bool) -> Row:
     cells = _cells(words, distance=branch.distance or None, relative=branch.relative or None, here=here) if folded else _cells(words)
     symbol = "container" if branch.path is not None else "step" if branch.name == "settings" else "function"
     place = _PLACES.get(branch.name) if branch.path is None else None
-    note = "folded: .records has each" if folded else ""
+    note = "folded: .records lists each" if folded else ""
     details = () if branch.quiet else (_summary(branch),)
     return Row(branch.path, branch.name, branch.type, note, symbol, place, depth=depth, cells=cells, details=details)
 
@@ -362,7 +362,7 @@ def _details(record: DifferenceRecord) -> Iterator[Block]:
         ("max abs", f"{format.number(record.max_abs or 0.0)}{here}" if counted else ""),
         ("relative L2", f"{verdict.ratio(record.relative_l2)}{here}" if counted and record.relative_l2 is not None else ""),
         ("by weight decay alone", f"{record.decayed:,}" if record.decayed else ""),
-        ("object", "" if record.same_object is None else "the same" if record.same_object else "another"),
+        ("object", "" if record.same_object is None else "the same" if record.same_object else "a different one"),
         ("the same tensor as", record.tied),
         ("memory", "" if record.shares_memory is None else "shared" if record.shares_memory else "its own"),
     ]
@@ -403,7 +403,7 @@ def _notes(diff: DiffRecord) -> Iterator[Block]:
     yield from _left(diff)
     yield from _most(diff)
     if diff.digests:
-        text = "so only whether values changed is known, and not by how much; they are of bits, to which 0.0 and -0.0 are two"
+        text = "which show whether values changed but not by how much; fingerprints are of bits, so 0.0 and -0.0 differ"
         yield Block("chance", f"Compared by fingerprints, {text}. {CHANCE}")
     for remark in diff.remarks:
         yield Block("not known", remark)
@@ -416,12 +416,12 @@ def _reason(renaming: Renaming) -> str:
 
 
 def _repair(diff: DiffRecord, loading: Loading, then: Loading) -> Block:
-    """What is in the way of loading, the code that takes it away, and what is left in the way then."""
+    """What prevents loading, the code that fixes it, and what would still prevent it then."""
     why = "; ".join(_reason(renaming) for renaming in diff.renamings)
     if then.fails:
         end = f"That repairs the names, but it would still raise: {', '.join(verdict.reasons(then))}."
     else:
-        doubt = f"; {then.doubts[0]} loads its part by code of its own" if then.doubts else ""
+        doubt = f"; {then.doubts[0]} loads its part with its own code" if then.doubts else ""
         end = f"With these names it loads all {format.plural(then.loads, 'tensor')}{doubt}."
     rows = tuple(_obstacles(then)) if then.fails or then.converted else ()
     prose = f"As it is, load_state_dict raises: {', '.join(verdict.reasons(loading))}. {why}. {end}"
@@ -441,21 +441,21 @@ def _sharing(diff: DiffRecord) -> Iterator[Block]:
         code = "best = {k: v.clone() for k, v in model.state_dict().items()}"
         all_of_them = len(shared) == len(verdict.tensors(diff))
         prose = (
-            "What state_dict() gives is the live memory and no copy"
+            "state_dict() returns the live memory, not a copy"
             if all_of_them
-            else f"{format.plural(len(shared), 'tensor is', 'tensors are')} the live memory and no copy"
+            else f"{format.plural(len(shared), 'tensor is', 'tensors are')} live memory, not a copy"
         )
-        yield Block("clone it", f"{prose}: training goes on in it.", code, mark="careful")
+        yield Block("clone it", f"{prose}: training keeps changing it.", code, mark="careful")
 
 
 def _obstacles(loading: Loading) -> list[tuple[str, str, str]]:
-    """Key by key what would not load, or not as it is."""
+    """Key by key, what would not load, or not unchanged."""
     rows = [
-        *(("missing", key, "the model has it, the weights have not") for key in loading.missing[:NAMED]),
-        *(("unexpected", key, "the weights have it, the model has not") for key in loading.unexpected[:NAMED]),
+        *(("missing", key, "in the model, but not in the weights") for key in loading.missing[:NAMED]),
+        *(("unexpected", key, "in the weights, but not in the model") for key in loading.unexpected[:NAMED]),
         *(("size mismatch", key, f"{given} does not fit into {wanted}") for key, given, wanted in loading.mismatched[:NAMED]),
-        *(("no tensor", key, kind) for key, kind in loading.wrong[:NAMED]),
-        *(("converted", key, f"{given} → {wanted}, in silence") for key, given, wanted in loading.converted[:NAMED]),
+        *(("not a tensor", key, kind) for key, kind in loading.wrong[:NAMED]),
+        *(("converted", key, f"{given} → {wanted}, silently") for key, given, wanted in loading.converted[:NAMED]),
     ]
     left = sum(
         max(len(its) - NAMED, 0) for its in (loading.missing, loading.unexpected, loading.mismatched, loading.wrong, loading.converted)
@@ -466,11 +466,11 @@ def _obstacles(loading: Loading) -> list[tuple[str, str, str]]:
 
 
 def _loading(loading: Loading, swapped: bool) -> Iterator[Block]:
-    rows, doubt = _obstacles(loading), " Some have the values of others: look at their names first." if swapped else ""
+    rows, doubt = _obstacles(loading), " Some have each other's values: look at their names first." if swapped else ""
     if loading.doubts:
         names = ", ".join(loading.doubts[:3]) + (", ..." if len(loading.doubts) > 3 else "")
         verb, whose = ("load", "their") if len(loading.doubts) > 1 else ("loads", "its")
-        doubt += f" {names} {verb} {whose} part by code of {whose} own: only loading tells."
+        doubt += f" {names} {verb} {whose} part with {whose} own code: only loading shows whether it works."
     yield Block(
         "load_state_dict",
         f"{_outcome(loading)}{doubt}".strip(),
@@ -482,7 +482,7 @@ def _loading(loading: Loading, swapped: bool) -> Iterator[Block]:
 
 
 def _running(loading: Loading, code: str) -> str:
-    """The call that does not raise: all of it, or what fits alone; nothing where nothing fits."""
+    """The call that does not raise: all of it, or only what fits; empty where nothing fits."""
     if not loading.fails:
         return code
     before, call, given = code.rpartition("model.load_state_dict(")
@@ -490,12 +490,12 @@ def _running(loading: Loading, code: str) -> str:
         return ""
     given = given.removesuffix(")")
     if not (loading.mismatched or loading.wrong):
-        return f"{before}print(model.load_state_dict({given}, strict=False))  # what fits alone"
+        return f"{before}print(model.load_state_dict({given}, strict=False))  # only what fits"
     chosen = "{k: v for k, v in state_dict.items() if k in own and getattr(v, 'shape', None) == getattr(own[k], 'shape', None)}"
     named = "" if given == "state_dict" else f"state_dict = {given}\n"
     return (
         f"{before}{named}own = model.state_dict()\nfitting = {chosen}\n"
-        "print(model.load_state_dict(fitting, strict=False))  # what fits alone"
+        "print(model.load_state_dict(fitting, strict=False))  # only what fits"
     )
 
 
@@ -507,33 +507,33 @@ def _outcome(loading: Loading) -> str:
     if not loading.fails and not loading.loads and loading.doubts:
         return ""
     if not loading.fails:
-        silent = f"; {format.plural(len(loading.converted), 'tensor is', 'tensors are')} converted in silence" if loading.converted else ""
+        silent = f"; {format.plural(len(loading.converted), 'tensor is', 'tensors are')} silently converted" if loading.converted else ""
         return f"It would load all {format.plural(loading.loads, 'tensor')}{silent}."
     said = f"It would raise a RuntimeError: {', '.join(verdict.reasons(loading))}."
     if loading.mismatched or loading.wrong:
-        return f"{said} strict=False would raise as well: it forgives names, and not sizes."
-    return f"{said} strict=False would load {loading.loads:,} and leave {len(loading.missing):,} as they are."
+        return f"{said} strict=False would raise as well: it forgives names, not sizes."
+    return f"{said} strict=False would load {loading.loads:,} and leave {len(loading.missing):,} unchanged."
 
 
 def _objects(diff: DiffRecord) -> Iterator[Block]:
-    """That a model holds other tensor objects than before, and an optimizer therefore the old ones."""
+    """That a model holds new tensor objects, while an optimizer still holds the old ones."""
     others = verdict.replaced(diff)
     if others:
         names = ", ".join(r.path for r in others[:4]) + (", ..." if len(others) > 4 else "")
         yield Block(
-            "other objects",
-            f"{names}: no longer the tensor object that was there before. An optimizer made before still holds the old one.",
+            "new objects",
+            f"{names}: no longer the same tensor object. An optimizer created earlier still holds the old one.",
             mark="careful",
         )
 
 
 def _left(diff: DiffRecord) -> Iterator[Block]:
-    """What no ``.to()`` reaches, and what would make it do so."""
+    """What ``.to()`` does not reach, and how to change that."""
     paths = [r.path for r in diff.records if r.kind == "attribute" and _was_left(r)]
     if paths:
         names = ", ".join(paths[:4]) + (", ..." if len(paths) > 4 else "")
         it = "it" if len(paths) == 1 else "them"
-        how = "In __init__: self.register_buffer(name, tensor) for a tensor; nn.ModuleList, nn.ParameterList for what is in a list."
+        how = "In __init__: self.register_buffer(name, tensor) for a tensor; nn.ModuleList or nn.ParameterList for a list."
         yield Block("left behind", f"{names}: not registered, so .to() and .cuda() do not reach {it}. {how}", mark="careful")
 
 
@@ -560,4 +560,4 @@ def _foot(diff: DiffRecord) -> str:
     compared = [record for record in diff.records if record.max_abs is not None and not record.tied]
     here = f" {sharding.HERE}" if any(record.of_part for record in compared) else ""
     elements = f"{format.plural(sum(record.here for record in compared), 'element')}{here}"
-    return f"{format.plural(len(compared), 'tensor')} compared, {elements}; what equals is folded"
+    return f"{format.plural(len(compared), 'tensor')} compared, {elements}; equal ones are folded"

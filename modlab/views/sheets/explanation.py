@@ -32,7 +32,7 @@ def of_explanation(record: ExplanationRecord) -> Sheet:
 
 
 def _names(steps: tuple[Step, ...]) -> Iterator[str]:
-    """How each row calls its module: by the part of the dotted name that the nearest row above it does not say."""
+    """How each row names its module: by the part of the dotted name that the nearest row above does not show."""
     above: list[str | None] = []  # of each depth, the path of the last row there
     for step in steps:
         del above[step.depth :]
@@ -65,7 +65,7 @@ def _weights(step: Step) -> Iterator[Box | str]:
 
 
 def _fitted(step: Step) -> list[Value]:
-    """A failed module's own tensors: what its input had to fit."""
+    """A failed module's own tensors, which its input had to fit."""
     return [value for value in step.tensors[:2] if value.shape is not None] if step.failed and step.said else []
 
 
@@ -94,7 +94,7 @@ def _happened(step: Step, record: ExplanationRecord) -> Cell:
 
 
 def _passed(inputs: list[Value], outputs: tuple[Value, ...]) -> Cell:
-    """A call that ended, with what it gave."""
+    """A call that finished, with its output."""
     flow = (*(_drawn(value, fits=True) for value in inputs), "→", *(_drawn(value, fits=True) for value in outputs))
     taken, given = (", ".join(map(_written, values)) for values in (inputs, outputs))
     return Cell(f"{taken or '…'} → {given}", flow=flow)

@@ -1,4 +1,4 @@
-"""The findings of a diagnosis as a sheet: what is certain, what the checks with a batch gave, and, folded, what may be worth a look."""
+"""The findings of a diagnosis as a sheet: what is certain, what the checks with a batch found, and, folded, what may be worth a look."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def of_diagnosis(record: DiagnosisRecord) -> Sheet:
 
 
 def sentence(record: DiagnosisRecord) -> tuple[str, str]:
-    """The headline: what is wrong, the worst first; or what was looked at in vain."""
+    """The headline: what is wrong, worst first; or what was checked without finding anything."""
     failed = [one for one in record.experiments if one.outcome == "failed"]
     checked = _checked(record)
     number = len(record.findings) + len(failed)
@@ -64,7 +64,7 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
         if open_:
             looked = "; ".join(format.cut(one, TOLD) for one in open_[:NAMED])
             more = f"; and {len(open_) - NAMED} more" if len(open_) > NAMED else ""
-            return "Nothing certain found", f"in {record.title}; to be looked at: {looked}{more}. {_capital(checked)}."
+            return "Nothing certain found", f"in {record.title}; worth a look: {looked}{more}. {_capital(checked)}."
         return "Nothing found", f"in {record.title}: {checked}."
     told = [format.cut(text, TOLD) for text in _named(record.findings, failed)]
     first = f"{format.plural(number, 'finding')}: {told[0]}"
@@ -76,7 +76,7 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
 
 
 def _named(findings: tuple[Finding, ...], failed: list[ExperimentRecord]) -> list[str]:
-    """What the headline names: of each kind the first, and of checks that failed at least one."""
+    """What the headline names: the first of each kind, and at least one of the checks that failed."""
     kinds: dict[str, str] = {}
     for one in findings:
         kinds.setdefault(mistakes.label(one), mistakes.sentence(one))
@@ -101,7 +101,7 @@ def _tally(experiments: tuple[ExperimentRecord, ...]) -> str:
 
 
 def _checked(record: DiagnosisRecord) -> str:
-    looked = f"{record.checks} kinds of mistakes looked for in {format.plural(record.modules, 'module')}, "
+    looked = f"{record.checks} kinds of mistakes checked in {format.plural(record.modules, 'module')}, "
     looked += f"{format.plural(record.parameters, 'parameter')} and {format.plural(record.buffers, 'buffer')}"
     return f"{looked}; with the batch {_tally(record.experiments)}" if record.experiments else looked
 
@@ -111,9 +111,9 @@ def _foot(record: DiagnosisRecord) -> str:
     if record.optimizers:
         parts.append(", ".join(record.optimizers[:4]) + ("…" if len(record.optimizers) > 4 else ""))
     else:
-        parts.append("without an optimizer: modlab.diagnose(model, optimizer) looks at that too")
+        parts.append("no optimizer given: modlab.diagnose(model, optimizer) checks that too")
     if not record.batched:
-        parts.append("with batch=(inputs, target) and loss= the model is run too")
+        parts.append("pass batch=(inputs, target) and loss= to run the model as well")
     return " · ".join(parts)
 
 

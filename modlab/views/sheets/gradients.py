@@ -1,4 +1,4 @@
-"""The gradients of parameters as they are now, and those of outputs where a backward pass was traced."""
+"""The current gradients of parameters, and those of outputs if a backward pass was traced."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def of_gradients(table: GradientTable, trace: TraceRecord | None) -> Sheet:
     rows = [row for path in table.modules for row in _of_module(path, table, outputs, whys)]
     notes = []
     if not outputs:
-        notes.append(Block("gradients of outputs", "Not here: no backward pass was traced. This shows them:", HOW, mark="absent"))
+        notes.append(Block("gradients of outputs", "Not shown: no backward pass was traced. To see them:", HOW, mark="absent"))
     foot = ".grad of each parameter, as it is now"
-    return Sheet("gradients", sentence(table), COLUMNS, tuple(rows), tuple(notes), "gradient of", foot, "This model has no parameter.")
+    return Sheet("gradients", sentence(table), COLUMNS, tuple(rows), tuple(notes), "gradient of", foot, "This model has no parameters.")
 
 
 def sentence(table: GradientTable) -> tuple[str, str]:
-    """Which parameters have none; of those that have one, what is not finite or zero, and the steepest and the flattest."""
+    """Which parameters have none; of the rest, which are not finite or zero, and the largest and smallest."""
     asked = [row for row in table.rows if row.trainable]
     have = [(row, row.stats) for row in asked if row.stats is not None]
     if not asked:
         return f"{format.clean(table.title)}: no parameter is trained.", ""
     if not have:
-        return "No parameter has a gradient:", "no backward pass has run, or it was zeroed since."
+        return "No parameter has a gradient:", "no backward pass has run, or gradients were zeroed since."
     bad = [row.path for row, stats in have if stats.nan or stats.posinf + stats.neginf]
     zero = [row.path for row, stats in have if stats.measured and stats.count and stats.zeros == stats.count]
     missing = [row.path for row in asked if row.stats is None]

@@ -1,4 +1,4 @@
-"""A hook book as a sheet: a row for each module that has hooks, below it the hooks in the order in which they run."""
+"""All hooks as a sheet: a row for each module that has hooks, and below it the hooks in the order in which they run."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ KINDS = {
         "forward pre-hook",
         "hook(module, args)",
         "would replace the input",
-        "It runs before forward. What it returns replaces the input, for forward and for every hook after it; a value that is no "
-        "tuple is wrapped into one. With with_kwargs it returns the pair (args, kwargs).",
+        "It runs before forward. What it returns replaces the input for forward and for every later hook; a value that is not a "
+        "tuple is wrapped in one. With with_kwargs it returns the pair (args, kwargs).",
         "register_forward_pre_hook",
         "register_module_forward_pre_hook",
     ),
@@ -56,8 +56,8 @@ KINDS = {
         "full backward pre-hook",
         "hook(module, grad_output)",
         "would replace the output's gradient",
-        "It runs in the backward pass before the module's part of it: it sees the gradient with respect to the output, and no gradient "
-        "of a parameter. What it returns is used in its place, so that the parameters' gradients change too.",
+        "It runs in the backward pass before the module's part of it: it sees the gradient with respect to the output, not those of "
+        "parameters. What it returns replaces that gradient, so the parameters' gradients change too.",
         "register_full_backward_pre_hook",
         "register_module_full_backward_pre_hook",
     ),
@@ -66,8 +66,8 @@ KINDS = {
         "hook(module, grad_input, grad_output)",
         "would replace the input's gradient",
         "It runs after the module's part of the backward pass. What it returns replaces the gradient with respect to the module's input "
-        "only: the gradients of its parameters stay what they are. Where no input requires a gradient (the first layer of a net) "
-        "grad_input is (None,). The module's output must not be changed in place afterwards (nn.ReLU(inplace=True)): that raises.",
+        "only: the gradients of its parameters do not change. If no input requires a gradient (the first layer of a net), "
+        "grad_input is (None,). Changing the module's output in place afterwards (nn.ReLU(inplace=True)) raises an error.",
         "register_full_backward_hook",
         "register_module_full_backward_hook",
     ),
@@ -75,25 +75,25 @@ KINDS = {
         "legacy backward hook",
         "hook(module, grad_input, grad_output)",
         "would replace the last operation's",
-        "Deprecated: it hangs on the last operation that made the output, so that grad_input is what flows into that operation, not "
+        "Deprecated: it is attached to the last operation that made the output, so grad_input is what flows into that operation, not "
         "always into the module. A module has full backward hooks or these, never both.",
         "register_backward_hook",
         "register_module_backward_hook",
     ),
-    "backward": HookKind("backward hook", "hook(module, grad_input, grad_output)", "", "It was put into _backward_hooks by hand.", ""),
+    "backward": HookKind("backward hook", "hook(module, grad_input, grad_output)", "", "It was added to _backward_hooks by hand.", ""),
     "gradient": HookKind(
         "gradient hook",
         "hook(grad)",
         "would replace the gradient",
-        "It hangs on the tensor itself and runs when its gradient has been computed, before that is added to .grad. What it returns is "
-        "used in its place.",
+        "It is attached to the tensor itself and runs once its gradient is computed, before that is added to .grad. What it returns "
+        "replaces the gradient.",
         "register_hook",
     ),
     "post accumulate grad": HookKind(
         "post-accumulate-grad hook",
         "hook(tensor)",
         "must be None",
-        "It hangs on the tensor itself and runs after its .grad has been written.",
+        "It is attached to the tensor itself and runs after its .grad has been written.",
         "register_post_accumulate_grad_hook",
     ),
     "state_dict pre": HookKind(
@@ -107,7 +107,7 @@ KINDS = {
         "state_dict post-hook",
         f"hook(module, {_SAVED})",
         "must be None",
-        "It runs when the part of the module and its children is written, and may change the dict in place.",
+        "It runs once the part of the module and its children is written, and may change the dict in place.",
         "register_state_dict_post_hook",
     ),
     "load_state_dict pre": HookKind(
@@ -121,7 +121,7 @@ KINDS = {
         "load_state_dict post-hook",
         "hook(module, incompatible_keys)",
         "must be None",
-        "It runs when everything is loaded, and may change the lists of missing and unexpected keys in place.",
+        "It runs once everything is loaded, and may change the lists of missing and unexpected keys in place.",
         "register_load_state_dict_post_hook",
     ),
     "module registration": HookKind(
@@ -274,11 +274,11 @@ def _at(owner: str | None, path: str) -> tuple[str | None, str | None]:
 
 
 def _folded(word: str, its: list[HookRecord], depth: int) -> Row:
-    """The hooks by which torch.distributed does its work, in one row: nobody has put them there by hand."""
+    """The hooks that torch.distributed uses, in one row: nobody added them by hand."""
     kinds = Counter(kind_of(record).label for record in its)
     said = ", ".join(format.plural(count, label) for label, count in kinds.items())
     rows = tuple((kind_of(record).label, record.name, record.where) for record in its)
-    text = f"Put there by {word} for its own work; remove() and off() leave them alone unless their functions are named."
+    text = f"Added by {word} for its own work; remove() and off() leave them alone unless you name their functions."
     details = (Block(f"hooks of {word}", text, head=("kind", "function", "defined in"), rows=rows),)
     path, place = _at(its[0].owner, its[0].path)
     return Row(path, word, "its own hooks", said, "hook", place, "", depth, (Cell(),) * len(COLUMNS), details=details)
@@ -328,10 +328,10 @@ def _details(record: HookRecord, around: Around) -> tuple[Block, ...]:
     facts = [
         ("is called", _call(record)),
         ("runs", _turn(record, around)),
-        ("put there by", _registration(record)),
+        ("added by", _registration(record)),
     ]
     if record.machinery:
-        facts.append(("belongs to", f"{record.machinery}: remove() leaves it alone unless its function is named"))
+        facts.append(("belongs to", f"{record.machinery}: remove() leaves it alone unless you name its function"))
     blocks = [*_warnings(record), Block(kind.label, kind.facts, rows=tuple((name, value) for name, value in facts if value))]
     if record.code:
         blocks.append(Block("source", code=record.code))
@@ -345,7 +345,8 @@ def _warnings(record: HookRecord) -> list[Block]:
         found.append(Block("left by an earlier run", f"{why}. This one still runs.", mark="careful"))
     if record.doubt:
         text = (
-            f"{_capital(record.doubt)}. If that is this cell, edited, this one is left over and still runs; if both are meant, all is well."
+            f"{_capital(record.doubt)}. If that is the same cell, edited, this hook is left over and still runs; "
+            "if you want both, this is fine."
         )
         found.append(Block("perhaps left over", text, mark="careful"))
     if record.times > 1:
@@ -381,7 +382,7 @@ def _turn(record: HookRecord, around: Around) -> str:
     ahead = 0 if record.is_global else around.ahead[record.kind]
     words = [order, f"after {format.plural(ahead, 'hook')} for every module" if ahead else ""]
     if before := around.before(record):
-        words.append(f"its args have gone through {', '.join(before[:3])}{', …' if len(before) > 3 else ''}")
+        words.append(f"its args went through {', '.join(before[:3])}{', …' if len(before) > 3 else ''}")
     if record.always_call:
         words.append("also when forward raises")
     return "; ".join(word for word in words if word)
@@ -423,7 +424,7 @@ def _sentence(book: HookbookRecord) -> tuple[str, str]:
     title = format.clean(book.title) or "All modules"
     if not book.rows:
         if not book.title:
-            return "No global hooks:", "nothing is called for all modules or for all optimizers."
+            return "No global hooks:", "nothing is called for all modules or all optimizers."
         on = f"on any of its {book.modules:,} modules" if book.modules > 1 else "on it"
         return f"{title}: no hooks", f"{on}, and none for all modules."
     hooks, surprises = format.plural(len(book.rows), "hook"), _surprises(book)
@@ -433,14 +434,14 @@ def _sentence(book: HookbookRecord) -> tuple[str, str]:
 
 
 def _seen(book: HookbookRecord) -> str:
-    """That forward hooks do not get the input that was given, where pre-hooks stand before them."""
+    """A note that forward hooks do not get the original input if pre-hooks run before them."""
     around = Around(book)
     behind = [row for row in book.rows if not row.machinery and around.before(row)]
     if not behind:
         return ""
     verb = "gets" if len(behind) == 1 else "get"
     many = "the forward hook" if len(behind) == 1 else f"{len(behind):,} forward hooks"
-    return f"; {many} {verb} the input as pre-hooks have left it"
+    return f"; {many} {verb} the input as left by pre-hooks"
 
 
 def _surprises(book: HookbookRecord) -> list[str]:
@@ -464,7 +465,7 @@ def _surprises(book: HookbookRecord) -> list[str]:
     doubted = [row for row in book.rows if row.doubt]
     if doubted:
         what = f"{_named(doubted[0])} is" if len(doubted) == 1 else f"{len(doubted):,} hooks are"
-        found.append(f"{what} perhaps left from a cell that was edited")
+        found.append(f"{what} perhaps left over from an edited cell")
     if silent and not found:
         found.append(f"{_named(silent[0])} never runs" if len(silent) == 1 else f"{len(silent):,} hooks never run")
     return found
@@ -493,15 +494,15 @@ def _where(book: HookbookRecord, without_kinds: bool = False) -> str:
 
 
 def _fixes(book: HookbookRecord) -> list[Block]:
-    """Code for what is wrong: left-overs go, the newest stays; of what is there twice the first stays. Nothing else is touched."""
+    """Code for what is wrong: left-overs go and the newest stays; of repeats the first stays. Nothing else is touched."""
     model = "model" if book.title else ""
     fixes = []
     if any(row.left for row in book.rows):
         code = f"hooks = modlab.hooks({model})\nhooks.remove([row for row in hooks if row.left])"
-        fixes.append(Block("fix", "Remove what earlier runs left; the newest stays.", code, mark="careful"))
+        fixes.append(Block("fix", "Remove what earlier runs left behind; the newest stays.", code, mark="careful"))
     if any(row.repeat for row in book.rows):
         code = f"hooks = modlab.hooks({model})\nhooks.remove([row for row in hooks if row.repeat])"
-        text = "Remove what was registered again; the first one stays. A cell that registers a hook adds it each time it is run."
+        text = "Remove the repeated ones; the first stays. A cell that registers a hook adds it each time you run it."
         fixes.append(Block("fix", text, code, mark="careful"))
     if any(row.doubt for row in book.rows):
         code = f"hooks = modlab.hooks({model})\nhooks.remove([row for row in hooks if row.doubt])"
@@ -510,9 +511,9 @@ def _fixes(book: HookbookRecord) -> list[Block]:
 
 
 def _unseen(book: HookbookRecord) -> list[Block]:
-    nodes = Block("not to be seen", "hooks on nodes of the autograd graph (grad_fn.register_hook), of which torch keeps no list")
+    nodes = Block("cannot be seen", "hooks on nodes of the autograd graph (grad_fn.register_hook): torch keeps no list of them")
     return [*(Block("", remark) for remark in book.remarks), *([nodes] if book.title else [])]
 
 
 def _empty(book: HookbookRecord) -> str:
-    return "Calling the model runs forward, and nothing else." if book.title and not book.remarks else ""
+    return "Calling the model runs only forward." if book.title and not book.remarks else ""

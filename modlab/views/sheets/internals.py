@@ -17,34 +17,34 @@ SECTIONS = {
     INSTANCE: (
         "in the object",
         "made by Module.__init__",
-        "Module.__init__ puts these into the object, past its own __setattr__. Until it has run, the module takes no parameter, no "
-        "child and no buffer. modlab takes their names from a fresh nn.Module, so that one of a newer torch is here too.",
+        "Module.__init__ puts these into the object directly, without its own __setattr__. Until it has run, the module accepts no "
+        "parameter, child or buffer. modlab takes their names from a fresh nn.Module, so stores that a newer torch adds are here too.",
     ),
-    CLASS: ("on the class", "the same for all instances", "They stand on nn.Module; a subclass, or the object itself, may have its own."),
+    CLASS: ("on the class", "the same for all instances", "They are on nn.Module; a subclass, or the object itself, may have its own."),
     OWN: (
         "the author's own",
-        "neither saved nor moved",
+        "not saved, not moved",
         "Everything else in the object's __dict__: numbers, texts, and what was assigned without being registered.",
     ),
-    METHOD: ("methods", "the public ways to them", "The methods of nn.Module that one needs most, and the class that defines each here."),
+    METHOD: ("methods", "the public ways to them", "The methods of nn.Module you need most, and the class that defines each one here."),
 }
 
 MORE = {
     "training": (
-        "Dropout, BatchNorm and your own code ask for it. train() and eval() set it here and on every module below. It turns "
-        "neither gradients nor weight decay off."
+        "Dropout, BatchNorm and your own code check it. train() and eval() set it here and on every module below. It does not turn "
+        "off gradients or weight decay."
     ),
     "_parameters": (
-        "Assigning an nn.Parameter puts it here, whatever held the name before; a plain tensor is refused where the name is here."
+        "Assigning an nn.Parameter puts it here, whatever had that name before; a plain tensor is refused if the name is here."
     ),
     "_buffers": (
         "Both kinds of buffers are here; _non_persistent_buffers_set says which of them the state_dict leaves out. to() moves both."
     ),
-    "_non_persistent_buffers_set": "Names alone: the tensors themselves are in _buffers.",
+    "_non_persistent_buffers_set": "Only names: the tensors themselves are in _buffers.",
     "_modules": "Only what is here is seen by parameters(), to(), train() and state_dict(); a plain list of modules is not.",
     "_is_full_backward_hook": (
-        "It concerns this module alone, not the network's backward pass: None before any backward hook was registered, True for "
-        "full hooks, False for the legacy kind; a module cannot have both. It stays what it is when the hooks are removed."
+        "It is about this module only, not the network's backward pass: None before any backward hook was registered, True for "
+        "full hooks, False for the legacy kind; a module cannot have both. It does not change when the hooks are removed."
     ),
     "_backward_pre_hooks": "They see the gradient with respect to the module's output, not those of its parameters.",
     "_backward_hooks": "A returned value replaces the gradient with respect to the module's input; the parameters' gradients stay.",
@@ -53,19 +53,19 @@ MORE = {
         "Empty unless you or a utility registered one. A key that it adds breaks strict loading; an entry in _metadata does not."
     ),
     "_load_state_dict_pre_hooks": (
-        "The place to rename the keys of an old checkpoint. Converting a dtype here is needless: loading copies into the tensors "
-        "that are there, unless assign=True."
+        "The place to rename the keys of an old checkpoint. You need not convert dtypes here: loading copies into the existing "
+        "tensors, unless assign=True."
     ),
     "_version": "It travels as state_dict()._metadata[''] = {'version': ...}, which a dict comprehension over the state_dict loses.",
     "call_super_init": (
         "False: extra arguments of the constructor are a TypeError. True: Module.__init__ hands them to the next base class."
     ),
-    "_compiled_call_impl": "None: calling the module runs forward as it is. compile() sets it on the object.",
-    "forward": "Call the module and not this: module(x) runs the hooks too.",
-    "to": "In place on the module (of a tensor it is not): floating-point and complex tensors change dtype, integers keep theirs.",
+    "_compiled_call_impl": "None: calling the module runs forward uncompiled. compile() sets it on the object.",
+    "forward": "Call the module instead: module(x) runs the hooks too.",
+    "to": "In place on a module (unlike on a tensor): floating-point and complex tensors change dtype, integers keep theirs.",
     "state_dict": "Its values share memory with the live tensors: a snapshot needs a clone.",
-    "load_state_dict": "It copies into the tensors that are there, so an optimizer keeps its hold on them.",
-    "eval": "Gradients are computed as before, and the optimizer decays weights as before.",
+    "load_state_dict": "It copies into the existing tensors, so an optimizer still holds them.",
+    "eval": "Gradients are still computed, and the optimizer still decays weights.",
 }
 
 
@@ -81,13 +81,13 @@ def of_internals(record: InternalsRecord) -> Sheet:
     if not record.initialized:
         code = f"class {title}(nn.Module):\n    def __init__(self, ...):\n        super().__init__()\n        ..."
         notes = (*notes, Block("fix", "Call it first in the constructor.", code, mark="broken"))
-    return Sheet("internals", _sentence(record), COLUMNS, tuple(rows), notes, "store", "names, shapes and types read; no value of a tensor")
+    return Sheet("internals", _sentence(record), COLUMNS, tuple(rows), notes, "store", "names, shapes and types read, but no tensor values")
 
 
 def _head(section: str, rows: list[StoreRecord]) -> Row:
     name, note, prose = SECTIONS[section]
     full = tuple((row.path, row.holds) for row in rows if row.count)
-    details = (Block(name, prose), *([Block("those that hold something", rows=full)] if full else []))
+    details = (Block(name, prose), *([Block("not empty", rows=full)] if full else []))
     return Row(None, name, "", note, "container", "", cells=tuple(Cell() for _ in COLUMNS), details=details)
 
 
@@ -106,7 +106,7 @@ def _surprising(row: StoreRecord) -> bool:
 def _details(row: StoreRecord) -> tuple[Block, ...]:
     facts = [
         ("holds", row.holds if row.count is None or row.count <= 3 else f"{row.count:,} entries"),
-        ("stands on", row.home),
+        ("defined on", row.home),
     ]
     blocks = [
         Block(
@@ -138,14 +138,14 @@ def _sentence(record: InternalsRecord) -> tuple[str, str]:
     if not record.initialized:
         return (
             f"{title}: super().__init__() has not run;",
-            f"{sum(row.missing for row in made)} of the {len(made)} stores are missing, so it takes no parameter and no child.",
+            f"{sum(row.missing for row in made)} of the {len(made)} stores are missing, so it accepts no parameters or children.",
         )
     missing = [row.path for row in made if row.missing]
     strange = [row.path for row in record.rows if not row.known]
     stuck = next((row for row in made if row.stale), None)
     full = ", ".join(f"{row.path} {row.count:,}" for row in made if row.count)
     filled = sum(bool(row.count) for row in made)
-    holding = f"{len(made)} stores, {filled} of them {'holds' if filled == 1 else 'hold'} something"
+    holding = f"{len(made)} stores, {filled} of them in use"
     if missing:
         return f"{title}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing;", f"{holding}."
     if strange:
@@ -155,4 +155,4 @@ def _sentence(record: InternalsRecord) -> tuple[str, str]:
     hidden = next((row for row in made if row.path == "_buffers" and row.note), None)
     if hidden is not None:
         return f"{title}: _buffers holds {hidden.note};", f"{holding}: {full}."
-    return f"{title}: {holding}{':' if full else ';'}", f"{full or 'it has neither parameters nor buffers, children nor hooks'}."
+    return f"{title}: {holding}{':' if full else ';'}", f"{full or 'it has no parameters, buffers, children or hooks'}."

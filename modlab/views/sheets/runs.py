@@ -1,4 +1,4 @@
-"""The sheet of two watched runs: layer by layer, how the one ended and how the other."""
+"""The sheet of two watched runs: layer by layer, how each ended."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 from modlab.views.watch import layers, words
 
 SHOWN = ("std", "gradient", "weights")
-"""Of each layer, what is told: the std of the activation, the norms of the gradient of its output and of its parameters."""
+"""What is shown for each layer: the std of the activation, the norms of its output's gradient and of its parameters."""
 
 FAR = 2.0
-"""Two numbers that differ by this factor are told apart."""
+"""Two numbers that differ by this factor count as different."""
 
-_ENDS = "of a layer the last sample (of a long run the last ones, averaged), of a curve the average of its last tenth"
+_ENDS = "for a layer, the last sample (in a long run, the average of the last ones); for a curve, the average of its last tenth"
 
 COLUMNS = (
     *(Column(f"{name} {side}", "number", 80, yields=at and at + 1) for at, name in enumerate(SHOWN) for side in ("here", "there")),
@@ -44,7 +44,7 @@ def _alone(one: WatchRecord, other: WatchRecord) -> list[Alert]:
 
 
 def _sentence(here: WatchRecord, there: WatchRecord, alone: tuple[list[Alert], list[Alert]]) -> tuple[str, str]:
-    facts = [f"{wording.what(some[0])}{_more(some)} {side} alone" for side, some in zip(("here", "there"), alone, strict=True) if some]
+    facts = [f"{wording.what(some[0])}{_more(some)} only {side}" for side, some in zip(("here", "there"), alone, strict=True) if some]
     ends = [the_loss(record) for record in (here, there)]
     if ends[0] is not None and ends[1] is not None:
         last = [words.number(one.ends()[1]) for one in ends if one is not None]
@@ -54,7 +54,7 @@ def _sentence(here: WatchRecord, there: WatchRecord, alone: tuple[list[Alert], l
     broken = [_broken(record.verdict) for record in (here, there)]
     if broken[0] != broken[1]:
         facts.append(f"the first broken check is {broken[0]} here and {broken[1]} there")
-    return strong, ("; ".join(facts) or "no alert of the one is missing in the other") + "."
+    return strong, ("; ".join(facts) or "both have the same alerts") + "."
 
 
 def _more(some: list[Alert]) -> str:

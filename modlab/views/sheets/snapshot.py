@@ -1,4 +1,4 @@
-"""The sheet of a snapshot: what is kept, by kind; one row each, so that it is small for every model."""
+"""The sheet of a snapshot: what is kept, one row for each kind, so that it is small for every model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PLURAL = {
     "RNG": "random generators",
 }
 _SYMBOLS = {"gradient": "gradient", "optimizer state": "step", "hyper-parameter": "step", "RNG": "function"}
-CHANCE = "Fingerprints of 128 bits: of n tensors that changed, one passes for unchanged with a chance of about n × 2⁻¹²⁸ (3e-39 each)."
+CHANCE = "Fingerprints have 128 bits: with n changed tensors, the chance that one is missed is about n × 2⁻¹²⁸ (3e-39 each)."
 
 
 def of_snapshot(title: str, records: Sequence[SnapshotRecord], modules: int, training: int, values: bool) -> Sheet:

@@ -1,4 +1,4 @@
-"""A trace as a ribbon down the page: what ran, with the shapes that went in and came out, and what did not run."""
+"""A trace as a ribbon down the page: what ran, with input and output shapes, and what did not run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sheet(trace: TraceRecord) -> Sheet:
         tuple(_opened(rows)),
         tuple([*_fixes(trace), *_ungraded(trace), *notes]),
         "call",
-        foot=f"{format.plural(len(trace.events), 'event')} · the times leave out {format.seconds(trace.cost)} that looking took",
+        foot=f"{format.plural(len(trace.events), 'event')} · times exclude the {format.seconds(trace.cost)} that tracing itself took",
         empty="nothing has run yet",
     )
 
@@ -98,7 +98,7 @@ def innermost_error(events: Sequence[Event]) -> Event | None:
 
 
 def _facts(trace: TraceRecord) -> Iterator[str]:
-    """What is worth a sentence, the most surprising first."""
+    """What is worth a sentence, most surprising first."""
     calls = [event for event in trace.events if event.kind == "module" and event.path is not None]
     root = next((event for event in calls if event.path == ""), None)
     broken = first_not_finite(trace.events)
@@ -110,7 +110,7 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     if 0 < trace.hidden < trace.modules:
         yield f"whether {format.plural(trace.hidden, 'other')} did cannot be seen"
     past = [one.path or ROOT for one in trace.uncalled if one.kind == ".forward called"]
-    yield from _listed(past, "was called through .forward, past its hooks", "were called through .forward, past their hooks")
+    yield from _listed(past, "was called through .forward, which skips its hooks", "were called through .forward, which skips their hooks")
     yield from _caught(trace)
     if root is not None and (off := root.fact("under")) is not None:
         yield f"the whole pass {events.said(off)}"
@@ -120,7 +120,7 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     joins = [event.path or ROOT for event in calls if event.fact("buffer joins")]
     yield from _listed(list(dict.fromkeys(joins)), "has a buffer that joins the graph", "have buffers that join the graph")
     given = [event.path or ROOT for event in calls if event.fact("gives its buffer")]
-    yield from _listed(list(dict.fromkeys(given)), "gives out its buffer itself", "give out their buffers themselves")
+    yield from _listed(list(dict.fromkeys(given)), "returns its own buffer", "return their own buffers")
     sums = [fact for event in trace.events if (fact := event.fact("adds"))]
     if sums:
         yield f"backward {events.said(sums[-1])} (no zero_grad between)"
@@ -137,9 +137,9 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         else:
             yield from _listed(without, "got no gradient")
         zero = [reason.path for reason in trace.reasons if reason.kind == "zero"]
-        yield from _listed(zero, "got a gradient of nothing but zeros", "got gradients of nothing but zeros")
+        yield from _listed(zero, "got an all-zero gradient", "got all-zero gradients")
     yield from _changes(trace)
-    yield from _listed([*_dead(trace.events)], "gives nothing but zeros", "give nothing but zeros")
+    yield from _listed([*_dead(trace.events)], "outputs only zeros", "output only zeros")
     yield from _listed([one.path or ROOT for one in trace.uncalled if one.kind == "never called"], "was never called", "were never called")
     again = {event.index for event in calls if event.fact("computed again")}
     yield from _listed(
@@ -151,8 +151,8 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         yield "in evaluation mode"
     functions = list(dict.fromkeys(event.name for event in trace.events if event.kind == "function" and event.path is not None))
     if functions:
-        many = format.plural(len(functions), "function that is no module", "functions that are no modules")
-        yield f"between them {many} ({_few(functions)})"
+        many = format.plural(len(functions), "function that is not a module", "functions that are not modules")
+        yield f"and {many} ({_few(functions)})"
 
 
 def _went_back(trace: TraceRecord) -> bool:
@@ -262,7 +262,7 @@ def first_not_finite(events: Sequence[Event], parent: int | None = None) -> Even
 
 
 def _makes(event: Event) -> str:
-    """What is not finite in its outputs and was not in its inputs; not the infinities that a function was given to put there."""
+    """What is not finite in its outputs but was in its inputs, except infinities that a function was told to put there."""
     found = "" if _not_finite(event.inputs) else _not_finite(event.outputs)
     return "" if found == "Inf" and event.kind == "function" and event.name.rpartition(".")[2].rstrip("_") in _PUTS else found
 
@@ -276,7 +276,7 @@ def _not_finite(values: Iterable[Value]) -> str:
 
 
 def _listed(names: Sequence[str], one: str, many: str | None = None) -> Iterator[str]:
-    """A fact about some paths; those that differ in their numbers alone are one."""
+    """A fact about some paths; those that differ only in their numbers are one."""
     alike = Counter(_NUMBER.sub("*", name) if len(names) > _SPELLED else name for name in map(format.clean, names))
     if alike:
         said = [name if times == 1 else f"{name} ({times:,})" for name, times in alike.items()]
@@ -344,12 +344,12 @@ def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: 
     later = (other for other in trace.events[event.index + 1 :] if other.error) if event.error else ()
     broken = bool(event.error) and not any(event in _around(trace.events, other) for other in later)
     words = [f"call {event.call}"] if event.call > 1 and event.kind == "module" else []
-    words += [f"{event.times} × alike"] if event.times > 1 else []
+    words += [f"{event.times} equal calls"] if event.times > 1 else []
     words += event.marks
     if _makes(event):
         words.append(f"makes {_makes(event)}")
     if event.kind == "gradient" and _not_finite(event.inputs):
-        words.append(f"holds {_not_finite(event.inputs)}")
+        words.append(f"contains {_not_finite(event.inputs)}")
     return Row(
         event.path,
         name,
@@ -461,11 +461,11 @@ def _details(trace: TraceRecord, event: Event) -> Iterator[Block]:
         facts.append(("allocator", f"{'+' if event.memory >= 0 else '-'}{format.size(abs(event.memory))}"))
     yield Block(_path(event), rows=tuple(facts))
     if event.kind != "gradient":
-        spent = f"{format.seconds(event.seconds)}, of that its own {format.seconds(event.own_seconds)}"
+        spent = f"{format.seconds(event.seconds)}, {format.seconds(event.own_seconds)} of it its own"
         yield Block(rows=(("time", spent),), measured=True)
     if event.marks:
         yield Block("to be known", prose=". ".join(event.marks) + ".")
-    before, after = {"gradient": ("gradient", ""), "hook": ("it saw", "it made of that")}.get(event.kind, ("inputs", "outputs"))
+    before, after = {"gradient": ("gradient", ""), "hook": ("it received", "it returned")}.get(event.kind, ("inputs", "outputs"))
     yield from _values(before, event.inputs, trace.measured)
     yield from _values({"backward": "gradients", "step": "moved"}.get(event.kind, after), event.outputs, trace.measured)
 
@@ -539,14 +539,14 @@ def _ungraded(trace: TraceRecord) -> Iterator[Block]:
 
 
 def _names(paths: Sequence[str]) -> str:
-    """Paths that differ in their numbers alone as one, with their count."""
+    """Paths that differ only in their numbers as one, with their count."""
     alike = Counter(_NUMBER.sub("*", path) for path in paths) if len(paths) > _SPELLED else Counter(paths)
     said = [path if times == 1 else f"{path} ({times:,})" for path, times in alike.items()]
     return ", ".join(said[:8]) + (f" and {len(said) - 8:,} more" if len(said) > 8 else "")
 
 
 def _opened(rows: list[Row]) -> Iterator[Row]:
-    """Of many rows the upper ones are open, and the way to what is broken."""
+    """Of many rows, the upper ones are open, and so is the path to what is broken."""
     if len(rows) <= LARGE:
         yield from rows
         return

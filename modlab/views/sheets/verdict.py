@@ -1,4 +1,4 @@
-"""The verdict on a difference, its headline: the most surprising fact first."""
+"""The headline of a difference: the most surprising fact first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ratio(relative: float) -> str:
 
 
 def here(record: DifferenceRecord) -> str:
-    """What stands behind a number that is about this rank's part alone."""
+    """What follows a number that is only about this rank's part."""
     return f" {sharding.HERE}" if record.of_part else ""
 
 
@@ -43,7 +43,7 @@ def words_of(status: str) -> tuple[str, ...]:
 
 
 def resharded(record: DifferenceRecord) -> str:
-    """From where to where: "rows over dp → columns over tp"."""
+    """From which sharding to which: "rows over dp → columns over tp"."""
     was, now = ("on one process" if s is None else sharding.placement(s) for s in (record.sharding_before, record.sharding_after))
     return f"{was} → {now}" if was != now else f"{was}, on other ranks"
 
@@ -59,12 +59,12 @@ def tensors(diff: DiffRecord) -> list[DifferenceRecord]:
 
 
 def shared(diff: DiffRecord) -> list[DifferenceRecord]:
-    """Rows of which both sides are the same memory."""
+    """Rows whose two sides share memory."""
     return [r for r in diff.records if r.shares_memory and not r.tied]
 
 
 def replaced(diff: DiffRecord) -> list[DifferenceRecord]:
-    """Parameters of one model that are other tensor objects than before, and no old ones under another name."""
+    """Parameters of one model that are new tensor objects, not old ones under a different name."""
     own = [r for r in diff.records if diff.own and r.kind == "parameter" and r.same_object is False]
     return [r for r in own if r.noted("object") is None]
 
@@ -75,7 +75,7 @@ def of_diff(diff: DiffRecord) -> tuple[str, str]:
     if diff.same:
         return (
             f"{name}: both sides are the same object;",
-            "nothing can differ. Take a snapshot before the change: before = modlab.snapshot(model).",
+            "so nothing can differ. Take a snapshot before the change: before = modlab.snapshot(model).",
         )
     if not diff.records:
         return f"{name}: nothing to compare.", ""
@@ -92,7 +92,7 @@ def _spread(diff: DiffRecord) -> list[str]:
 
 def _nothing(diff: DiffRecord) -> str:
     """Of what is no state of a model: settings, what an optimizer keeps, values."""
-    none = "" if any(r.shape_after is not None for r in diff.records) else ", and no tensor among them"
+    none = "" if any(r.shape_after is not None for r in diff.records) else ", none of them a tensor"
     return f"nothing changed; {format.plural(len(diff.records), 'entry', 'entries')} compared{none}"
 
 
@@ -109,13 +109,13 @@ def _memory(diff: DiffRecord) -> Iterator[str]:
     """That a kept state_dict is the live model."""
     if {diff.before_form, diff.after_form} != {"mapping", "module"}:
         if diff.live and shared(diff):
-            yield f"{format.plural(len(shared(diff)), 'tensor is', 'tensors are')} the same memory on both sides"
+            yield f"{format.plural(len(shared(diff)), 'tensor has', 'tensors have')} the same memory on both sides"
         return
     its, all_of_them = shared(diff), tensors(diff)
     if its and len(its) == len(all_of_them):
-        yield "every value is the same memory as the model's, so it will change with it: clone it"
+        yield "every value shares memory with the model, so it changes with it (use clone())"
     elif its:
-        yield f"{len(its):,} of {format.plural(len(all_of_them), 'tensor')} are the same memory as the model's"
+        yield f"{len(its):,} of {format.plural(len(all_of_them), 'tensor')} share memory with the model"
 
 
 def reasons(loading: Loading) -> list[str]:
@@ -128,7 +128,8 @@ def reasons(loading: Loading) -> list[str]:
     if loading.mismatched:
         said.append(f"{format.plural(len(loading.mismatched), 'size')} that {'does' if len(loading.mismatched) == 1 else 'do'} not fit")
     if loading.wrong:
-        said.append(f"{format.plural(len(loading.wrong), 'value')} that {'is' if len(loading.wrong) == 1 else 'are'} no tensor")
+        what = "is not a tensor" if len(loading.wrong) == 1 else "are not tensors"
+        said.append(f"{format.plural(len(loading.wrong), 'value')} that {what}")
     return said
 
 
@@ -149,7 +150,7 @@ def _broken(diff: DiffRecord) -> Iterator[str]:
 
 
 def _odd(diff: DiffRecord) -> Iterator[str]:
-    """What hardly anybody means to do: ties that broke, buffers in the graph or become parameters, state that moves in evaluation mode."""
+    """What hardly anyone intends: broken ties, buffers in the graph or turned into parameters, state that moves in evaluation mode."""
     kinds = {r.path: r.kind for r in diff.records}
     flags = [r for r in diff.records if r.kind == "flag"]
     for word, its in (
@@ -168,7 +169,7 @@ def _odd(diff: DiffRecord) -> Iterator[str]:
     graphs = [path for path in graphs if kinds.get(path) == "buffer"]
     if graphs:
         what = "is a buffer" if len(graphs) == 1 else "are buffers"
-        yield f"{_named(graphs)} {what} in the autograd graph now, which grows with every call"
+        yield f"{_named(graphs)} {what} now in the autograd graph, which grows with every call"
     first = ((r, r.notes[0]) for r in diff.records if r.notes)
     yield from (
         f"{format.clean(r.path)} {differences.note(r)}" for r, note in first if note.kind == "became" and note.facts["now"] == "parameter"
@@ -176,28 +177,28 @@ def _odd(diff: DiffRecord) -> Iterator[str]:
     became = ((r, r.noted("became")) for r in diff.records if r.kind == "attribute")
     plain = [r for r, note in became if note is not None and (note.facts["was"], note.facts["now"]) == ("parameter", "attribute")]
     if plain:
-        what = "was a parameter and is a plain attribute" if len(plain) == 1 else "were parameters and are plain attributes"
-        yield f"{_listed(plain)} {what} now, which state_dict() leaves out"
+        what = "was a parameter and is now a plain attribute" if len(plain) == 1 else "were parameters and are now plain attributes"
+        yield f"{_listed(plain)} {what}, which state_dict() leaves out"
     others = replaced(diff)
     if others:
-        what = "is another tensor object" if len(others) == 1 else "are other tensor objects"
-        yield f"{_listed(others)} {what} than before, which an optimizer made before does not hold"
+        what = "is a new tensor object" if len(others) == 1 else "are new tensor objects"
+        yield f"{_listed(others)} {what}, which an optimizer created earlier does not hold"
     moved = [r for r in diff.records if r.noted("in eval") is not None]
     if moved:
         yield f"{_listed(moved)} changed although {'its module is' if len(moved) == 1 else 'their modules are'} in evaluation mode"
 
 
 def _swapped(diff: DiffRecord) -> Iterator[str]:
-    """Values that stand under the names of others."""
+    """Values that are now under different names."""
     its = [(r, str(note.facts["was"])) for r in diff.records if (note := r.noted("held")) is not None]
     if its:
         first, was = its[0]
-        names = "have each other's values" if len(its) > 1 else "has the values of another"
+        names = "have each other's values" if len(its) > 1 else "has another's values"
         yield f"{format.plural(len(its), 'tensor')} {names} ({format.clean(first.path)} holds what was in {format.clean(was)})"
 
 
 def _others(diff: DiffRecord) -> Iterator[str]:
-    """What a module saves beside its tensors."""
+    """What a module saves besides its tensors."""
     its = [r for r in diff.records if r.kind in ("extra", "packed") and r.shape_before is r.shape_after is None and r.status != "unchanged"]
     if its:
         yield f"{_listed(its)} {its[0].status if len({r.status for r in its}) == 1 else 'changed'}"
@@ -216,8 +217,8 @@ def _values(diff: DiffRecord) -> Iterator[str]:
     turned = [r for r in both if r.status == "resharded"]
     if turned:
         ways = {resharded(r) for r in turned}
-        what = "tensor lies", "tensors lie"
-        yield f"{format.plural(len(turned), *what)} otherwise over the ranks{f' ({ways.pop()})' if len(ways) == 1 else ''}"
+        what = "tensor is", "tensors are"
+        yield f"{format.plural(len(turned), *what)} sharded differently{f' ({ways.pop()})' if len(ways) == 1 else ''}"
     decayed = [r for r in both if r.decayed * _PART >= r.changed > 0]
     alone = [r for r in decayed if r.decayed == r.changed]
     if alone:
@@ -238,14 +239,14 @@ def _values(diff: DiffRecord) -> Iterator[str]:
     if names:
         reason = f" ({differences.renaming(diff.renamings[0])})" if len(diff.renamings) == 1 else ""
         evidence = {renaming.evidence for renaming in diff.renamings}
-        guessed = ", by their shapes alone" if evidence == {"same shapes"} else ""
+        guessed = ", judged only by shape" if evidence == {"same shapes"} else ""
         if evidence == {"same names"} and all(r.differs for r in names):
-            guessed = ", by their names alone"
+            guessed = ", judged only by name"
         yield f"{len(names):,} renamed{guessed}{format.clean(reason)}"
 
 
 def _uncompared(both: list[DifferenceRecord]) -> Iterator[str]:
-    """Of how many tensors nothing is known, and why."""
+    """How many tensors were not compared, and why."""
     blank = [r for r in both if r.status == "not compared" or (r.uncompared and r.count > 0)]
     if blank:
         reasons = list(dict.fromkeys(filter(None, map(differences.reason, blank))))
@@ -254,12 +255,12 @@ def _uncompared(both: list[DifferenceRecord]) -> Iterator[str]:
 
 
 def _changed(record: DifferenceRecord) -> bool:
-    """Whether its values are others than before, be it under another name or in another dtype."""
+    """Whether its values changed, even under a different name or in a different dtype."""
     return bool(record.differs)
 
 
 def _how(its: list[DifferenceRecord], status: str) -> str:
-    """What became of the values of what is reshaped, if it is the same for all."""
+    """What happened to the values of reshaped tensors, if it is the same for all."""
     found = [r for r in its if r.status == status] if status == "reshaped" else []
     notes = {differences.note(r) for r in found}
     if len(found) == 1 and "" in notes:
@@ -268,17 +269,17 @@ def _how(its: list[DifferenceRecord], status: str) -> str:
 
 
 def _kinds(its: list[DifferenceRecord]) -> Iterator[str]:
-    """What is of another dtype or on another device now, and what stayed behind."""
-    for word, facts in (("is", ("dtype_before", "dtype_after")), ("is on", ("device_before", "device_after"))):
+    """What now has a different dtype or device, and what stayed behind."""
+    for word, facts in (("is now", ("dtype_before", "dtype_after")), ("is now on", ("device_before", "device_after"))):
         pairs = [(r, getattr(r, facts[0]), getattr(r, facts[1])) for r in its if r.shape_before is not None and r.shape_after is not None]
         turned = Counter(now for _, was, now in pairs if was != now)
         stayed = [(r, now) for r, was, now in pairs if was == now and now not in turned]
         for now, times in sorted(turned.items()):
             many = word.replace("is", "are") if times > 1 else word
-            yield f"{format.plural(times, 'tensor')} {many} {now} now"
+            yield f"{format.plural(times, 'tensor')} {many} {now}"
         if turned and stayed:
             kinds = sorted({now for _, now in stayed})
-            yield f"{_listed([r for r, _ in stayed])} stayed {'on ' * (word == 'is on')}{' or '.join(kinds)}"
+            yield f"{_listed([r for r, _ in stayed])} stayed {'on ' * (word == 'is now on')}{' or '.join(kinds)}"
 
 
 def _about(diff: DiffRecord) -> Iterator[str]:
@@ -315,7 +316,7 @@ def _settings(changed: list[DifferenceRecord]) -> Iterator[str]:
     settings = [r for r in changed if r.kind == "hyper-parameter"]
     turned = [r for r in settings if r.status == "changed"]
     if len(turned) == 1 and turned[0].value_after:
-        yield f"{format.clean(turned[0].path)} is {format.clean(turned[0].value_after)} and was {format.clean(turned[0].value_before)}"
+        yield f"{format.clean(turned[0].path)} is {format.clean(turned[0].value_after)} (was {format.clean(turned[0].value_before)})"
     elif turned:
         yield f"{_listed(turned)} changed"
     for status in ("added", "removed"):
@@ -331,7 +332,7 @@ def _settings(changed: list[DifferenceRecord]) -> Iterator[str]:
 def _turned(records: list[DifferenceRecord], on: str, off: str) -> str:
     ways = {r.value_after for r in records}
     many = "are" if len(records) > 1 else "is"
-    return f"{many} {on} now" if ways == {"True"} else f"{many} {off} now" if ways == {"False"} else "changed"
+    return f"{many} now {on}" if ways == {"True"} else f"{many} now {off}" if ways == {"False"} else "changed"
 
 
 def _listed(records: list[DifferenceRecord]) -> str:

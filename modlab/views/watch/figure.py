@@ -69,7 +69,7 @@ def _updates(record: WatchRecord, ax: Axes | None) -> Figure:
     first.remove()
     left, right = figure.subplots(1, 2)
     _by_depth(record, every, "update / weights", "‖update‖ / ‖weights‖", left)
-    return _by_depth(record, every, "not moved", "share with a gradient that did not move", right)
+    return _by_depth(record, every, "not moved", "fraction with a gradient that did not move", right)
 
 
 def _by_depth(record: WatchRecord, every: list[layers.LayerCurves], name: str, title: str, ax: Axes | None) -> Figure:
@@ -161,9 +161,9 @@ def _units(record: WatchRecord, ax: Axes | None) -> Figure:
     """Each unit a line; those with an alert in colour and by name."""
     shown = [units for units in record.units if units.inputs.any()]
     ax = _axes(ax, 6, 3.4)
-    ax.set_title("share of the inputs on which a unit fires", fontsize=10, loc="left")
+    ax.set_title("fraction of inputs on which a unit fires", fontsize=10, loc="left")
     if not shown:
-        return _empty(ax, "no unit was counted")
+        return _empty(ax, "no units were counted")
     ax.set_xlabel("step")
     named = {(alert.path, alert.unit): alert.kind for alert in record.alerts if alert.unit is not None and not alert.over}
     left, told = _UNITS, 0
@@ -182,7 +182,7 @@ def _units(record: WatchRecord, ax: Axes | None) -> Figure:
                 told += 1
     total = sum(units.fired.shape[1] for units in shown)
     if total - (_UNITS - left) - told > 0:
-        ax.set_title(f"share of the inputs on which a unit fires ({_UNITS - left + told:,} of {total:,} units)", fontsize=10, loc="left")
+        ax.set_title(f"fraction of inputs on which a unit fires ({_UNITS - left + told:,} of {total:,} units)", fontsize=10, loc="left")
     _finish(record, ax, False)
     ax.set_ylim(-0.02, 1.02)
     ax.set_xlim(0, max(record.steps, 1) * (1.25 if told else 1.0))

@@ -1,4 +1,4 @@
-"""The headline of a watch, its conclusion in one sentence: what is worst first, then whether the loss falls, then how it ended."""
+"""The headline of a watch, its conclusion in one sentence: the worst first, then whether the loss falls, then how it ended."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def _spread(record: WatchRecord) -> str:
 def _nothing(record: WatchRecord) -> tuple[str, str]:
     title = words.said(record.title, words.LONG_NAME)
     if record.state in ("waiting", "running"):
-        return "Waiting for the first step:", f"{title} has made no training step yet."
+        return "Waiting for the first step:", f"{title} has not made a training step yet."
     why = f" {_ending(record)}" if record.error else ""
     return "Nothing was seen:", f"no training step of {title} was seen.{why}"
 
 
 def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
-    """The bold half, what is to be said of it, and whether that is about the loss already."""
+    """The bold half, what to say about it, and whether that already covers the loss."""
     alerts = sorted((alert for alert in record.alerts if not (alert.over and wording.ALERTS[alert.kind].refuted)), key=words.rank)
     worst, broken = alerts[0] if alerts else None, record.verdict.broken
     if worst and (broken is None or worst.kind in _NAN or _explains(worst, broken)):
@@ -81,7 +81,7 @@ def _rest(check: Check) -> list[str]:
 
 
 def _explains(alert: Alert, check: Check) -> bool:
-    """Whether a broken check is what an alert says more closely: of the same module, and as bad as that."""
+    """Whether an alert says more exactly what a broken check says: about the same module, and just as bad."""
     owner = check.path.rpartition(".")[0]
     return words.mark(alert) == "broken" and bool(check.path) and alert.path in (check.path, owner)
 
@@ -137,11 +137,11 @@ def _well(record: WatchRecord) -> tuple[str, list[str], bool]:
     so_far = " so far" if record.state == "running" else ""
     if record.samples < record.steps:
         looked = (
-            f"{record.samples:,} of {format.plural(record.steps, 'step')} of {title} {'was' if record.samples == 1 else 'were'} looked at."
+            f"{record.samples:,} of {format.plural(record.steps, 'step')} of {title} {'was' if record.samples == 1 else 'were'} measured."
         )
     else:
         looked = (
-            f"each of the {format.plural(record.steps, 'step')} of {title} was looked at." if record.steps > 1 else f"1 step of {title}."
+            f"each of the {format.plural(record.steps, 'step')} of {title} was measured." if record.steps > 1 else f"1 step of {title}."
         )
     judged = " in what could be judged" if {*record.verdict.unseen} - {FALLS, "the loss is sensible"} else ""
     return f"No problem found{judged}{so_far}:", [looked, loss(record), _aside(record)], True
@@ -184,5 +184,5 @@ def _error(record: WatchRecord) -> tuple[str, str]:
     """What ended it, the training's own error or one of the watch, and the first line of that."""
     why = "".join(takewhile(lambda sign: sign not in "\r\n", record.error.strip()))
     if record.state == "failed":
-        return f"Not seen from step {record.steps:,} on:", f"the watch failed and the training went on. {words.sentence(why)}"
+        return f"Not seen from step {record.steps:,} on:", f"the watch failed, but training went on. {words.sentence(why)}"
     return f"Step {record.steps:,} ended in an error:", words.sentence(why)

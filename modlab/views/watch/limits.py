@@ -29,15 +29,15 @@ def of_watch(record: WatchRecord, limit: int) -> tuple[WatchRecord, list[str]]:
     record = merging.of_watch(record, max(limit, FEWEST))
     slots = len(record.history.first)
     if slots < before:
-        said.append(f"{before:,} slots of the history are merged into {slots:,} in this output, to keep it small: w.history has all")
+        said.append(f"{before:,} slots of the history are merged into {slots:,} to keep this output small: w.history has all")
     units, left = _units(record, _COUNTS * max(limit, 1))
     if left:
         said.append(f"how often units fire is left out of this output for {format.plural(left, 'module')}: w.widget() has all")
     history, left = _series(record, limit / FEWEST)
     if left:
-        said.append(f"{format.plural(left, 'layer')} left out of this output, to keep it small: w.history and w.widget() have all")
+        said.append(f"{format.plural(left, 'layer')} left out to keep this output small: w.history and w.widget() have all")
     if len(record.alerts) > ALERTS:
-        said.append(f"{len(record.alerts) - ALERTS:,} alerts left out of this output, to keep it small: w.alerts has all")
+        said.append(f"{len(record.alerts) - ALERTS:,} alerts left out to keep this output small: w.alerts has all")
     neurons = None if record.neurons is None else _neurons(record.neurons, _WEIGHTS * max(limit, 1))
     columns = {name: _rounded(column) for name, column in history.columns.items()}
     alerts = tuple(sorted(record.alerts, key=words.rank)[:ALERTS]) if len(record.alerts) > ALERTS else record.alerts

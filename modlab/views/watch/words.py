@@ -1,4 +1,4 @@
-"""Numbers and places of a watch as words, the same in every face."""
+"""Numbers and places of a watch as words, the same in every view."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modlab.records.structure import ROOT
 from modlab.records.watch import Alert, ScalarRecord, Verdict, WatchRecord
 
 LONG, LONG_NAME = 600, 120
-"""Characters of a text and of a name that are written out."""
+"""How many characters of a text and of a name are shown."""
 
 SIGNS = {"passed": "✓", "broken": "✕", "careful": "⚠", "not seen": "○"}
 
@@ -42,7 +42,7 @@ def kind(name: str) -> str:
 
 
 def said(text: str, limit: int = LONG) -> str:
-    """A text that comes from outside, on one line and not without end."""
+    """Text from outside, on one line and cut to a limit."""
     return format.cut(format.clean(text), limit)
 
 
@@ -73,14 +73,14 @@ def when(alert: Alert) -> str:
 
 
 def of_curves(scalars: Sequence[ScalarRecord]) -> str:
-    """What stands above the table of curves: what "at first" and "at last" are of."""
+    """The line above the table of curves: what "at first" and "at last" mean."""
     averaged = {scalar.averaged for scalar in scalars}
     means = "averaged over a tenth of the values" if True in averaged else "the first and the last value"
-    return f"curves (at first, at last: {means}{', of short ones the first and the last value' if len(averaged) > 1 else ''})"
+    return f"curves (at first, at last: {means}{'; for short ones, the first and the last value' if len(averaged) > 1 else ''})"
 
 
 def of_curve(scalar: ScalarRecord) -> str:
-    """What else there is to say of a curve: what is no number, of what it is the sum, and what was clipped."""
+    """What else to say about a curve: values that are not finite, what it sums up, and what was clipped."""
     facts = []
     if scalar.bad.any():
         facts.append(f"{int(scalar.bad.sum()):,} not finite")
@@ -98,12 +98,12 @@ def mark(alert: Alert) -> str:
 
 
 def rank(alert: Alert) -> tuple[bool, int, int, int]:
-    """Sorts the worst first: what still holds, then by kind, the earliest, the lowest unit."""
+    """Sorts the worst first: what still holds, then by kind, then the earliest, then the lowest unit."""
     return alert.over, [*wording.ALERTS].index(alert.kind), alert.step, -1 if alert.unit is None else alert.unit
 
 
 def replay(alert: Alert) -> str:
-    """The headline of the step that was run again; nothing where there was none."""
+    """The headline of the step that was run again; empty if there was none."""
     trace = alert.trace
     if trace is None:
         return ""
@@ -111,7 +111,7 @@ def replay(alert: Alert) -> str:
 
 
 def of_part(record: WatchRecord) -> str:
-    """What stands behind the name of numbers that are about this rank's part alone: a norm of it is none of the whole."""
+    """What follows the name of numbers that are only about this rank's part: its norm is not that of the whole."""
     return ", of this rank's part" if is_part(record) else ""
 
 
