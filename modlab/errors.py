@@ -21,20 +21,20 @@ class ModlabError(Exception):
 class Stopped(BaseException):
     """A watched loop was asked to stop: ``with modlab.watch(...)`` ends quietly, and the lines after it run.
 
-    It is no error, and an ``except Exception`` in a loop does not swallow it.
+    It is not an error, and an ``except Exception`` in a loop does not swallow it.
     """
 
 
 class NotAModuleError(ModlabError, TypeError):
-    """Something that is no ``nn.Module`` was given where one is looked at."""
+    """Something other than an ``nn.Module`` was given where one is needed."""
 
 
 class NotATensorError(ModlabError, TypeError):
-    """Something that is no tensor was given where one is measured."""
+    """Something other than a tensor was given where one is needed."""
 
 
 class NotAnOptimizerError(ModlabError, TypeError):
-    """Something that is no optimizer was given as one."""
+    """Something other than an optimizer was given as one."""
 
 
 class NotInitializedError(ModlabError, AttributeError):
@@ -42,19 +42,19 @@ class NotInitializedError(ModlabError, AttributeError):
 
 
 class NotAnErrorError(ModlabError, TypeError):
-    """Something that is no exception was given where one is explained."""
+    """Something other than an exception was given where one is needed."""
 
 
 class NothingRaisedError(ModlabError, LookupError):
-    """An error is to be explained, and there has been none."""
+    """An explanation was asked for, but there has been no error."""
 
 
 class QuestionError(ModlabError, TypeError):
-    """A search was asked in a form that it does not take."""
+    """A search was asked for in a form that is not supported."""
 
 
 class BatchError(ModlabError, TypeError):
-    """A batch or a loss was given in a form that a model cannot be run with."""
+    """A batch or a loss was given in a form that cannot be used to run a model."""
 
 
 class PathNotFoundError(ModlabError, KeyError):
@@ -69,55 +69,55 @@ class CallNotFoundError(ModlabError, IndexError):
 
 
 class CheckpointError(ModlabError, ValueError):
-    """A file that cannot be read as a checkpoint, or only by running code that is stored in it."""
+    """A file that cannot be read as a checkpoint, or only by running code stored in it."""
 
 
 class NotFiniteError(ModlabError, ArithmeticError):
-    """A watched step was not made, as asked, because its gradients were not finite."""
+    """A watched step was not made, as requested, because its gradients were not finite."""
 
 
 class SnapshotError(ModlabError, ValueError):
-    """A snapshot was asked for what it does not hold."""
+    """A snapshot was asked for something it does not hold."""
 
 
 class NotComparableError(ModlabError, TypeError):
-    """Something was given to compare that holds no state."""
+    """Something without state was given to compare."""
 
 
 class UnrepeatableInputError(ModlabError, TypeError):
-    """An input that can be read only once was given to what runs a model several times."""
+    """An input that can be read only once was given to a function that runs a model several times."""
 
 
 class LazyModelError(ModlabError, RuntimeError):
-    """A model whose shapes are settled by its first forward pass was given to what must leave it as it is."""
+    """A model whose first forward pass decides its shapes was given to a function that must not change it."""
 
 
 class MatchError(ModlabError, ValueError):
-    """The modules of two models were matched in a way that cannot be."""
+    """The modules of two models were matched in an impossible way."""
 
 
 class MissingPackageError(ModlabError, ImportError):
-    """An optional package that this face of a result needs."""
+    """An optional package that this view of a result needs is missing."""
 
 
 class SaveError(ModlabError, ValueError):
-    """A page cannot be written to what was named."""
+    """A page cannot be written to the given path."""
 
 
 class UnknownFigureError(ModlabError, ValueError):
-    """A figure was asked for by a name that a result has none of."""
+    """A result has no figure with the requested name."""
 
 
 class ProfileError(ModlabError, ValueError):
-    """Something was given as a profile that is none, or names no module of the model."""
+    """Something other than a profile was given, or a profile that names no module of the model."""
 
 
 class GoneError(ModlabError, ReferenceError):
-    """The model of a result exists no longer; what had been read from it still does."""
+    """The model of a result no longer exists; what was read from it still does."""
 
 
 def names_near(wanted: str, names: Iterable[str]) -> str:
-    """Which names there are, for the second line of a message: the first few, and those that look most like `wanted`.
+    """The known names, for the second line of a message: the first few, and those most similar to `wanted`.
 
     >>> names_near("weigth", ["weight", "bias"])
     "  It has: 'weight', 'bias'.  Nearest: 'weight'."
@@ -129,7 +129,7 @@ def names_near(wanted: str, names: Iterable[str]) -> str:
 
 
 def nearest(wanted: str, names: Iterable[str], limit: int = 3) -> list[str]:
-    """The names that look most like `wanted`, best first; of very many, siblings and namesakes are compared first."""
+    """The names most similar to `wanted`, best first; if there are many, siblings and namesakes are compared first."""
     pool = list(names)
     parent, _, name = wanted.rpartition(".")
     siblings = [one for one in pool if one.rpartition(".")[0] == parent]

@@ -165,7 +165,7 @@ def test_a_result_outlives_its_model(view):
     del model
     gc.collect()
     assert str(result) == text and result.html() and result.to_dict()["records"]
-    with pytest.raises(GoneError, match="exists no longer"):
+    with pytest.raises(GoneError, match="no longer exists"):
         result._answer("0.weight")
 
 

@@ -204,7 +204,7 @@ def _tensors(left: Kept, right: Kept, length: Callable[[Kept], float]) -> Gap:
     gap.exact = False
     if left.values is None or right.values is None:
         gap.equal = False
-        gap.notes += ("too large to be kept: only that it differs is known",)
+        gap.notes += ("too large to keep: it differs, but by how much is not known",)
         return gap
     return _measured(gap, left, right)
 

@@ -34,8 +34,8 @@ def require_repeatable(args: tuple[Any, ...], kwargs: Mapping[str, Any], passes:
             place = f"Argument {name}" if name else "The argument"
             kind = type(thing).__name__
             raise UnrepeatableInputError(
-                f"{place} is a {kind}, which can be read only once, and modlab.compare runs the model {passes}.\n"
-                f"  Give it all at once: list(...), or torch.stack(list(...))"
+                f"{place} is a {kind}, which can be read only once, but modlab.compare runs the model {passes}.\n"
+                f"  Pass it all at once: list(...), or torch.stack(list(...))"
             )
 
 

@@ -38,9 +38,9 @@ from modlab.running.sandbox import Sandbox, under
 from modlab.running.values import arguments
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-ALONE = "The model inside of DistributedDataParallel was run, on this rank alone: nothing was communicated."
+ALONE = "The model inside DistributedDataParallel was run on this rank only: nothing was communicated."
 SEVERAL = (
-    "The model talks to other ranks: all of them must make this call. Each ran it equally often; nothing was repeated to tell what is "
+    "The model talks to other ranks: all of them must make this call. Each ran it equally often; nothing was repeated to find out what is "
     "random or not repeatable."
 )
 _NOISE = 4  # times the distance of two equal passes is still their noise
@@ -64,22 +64,22 @@ def require_restorable(model: Module) -> None:
     """Refuse what cannot be put back between passes."""
     if FSDP1 in distribution_of(model).kinds:
         raise ModlabError(
-            "modlab.compare runs a model several times and puts it back each time, and what FullyShardedDataParallel notes of its "
-            "parameters cannot be put back.\n"
+            "modlab.compare runs a model several times and restores it each time, but what FullyShardedDataParallel "
+            "records about its parameters cannot be restored.\n"
             "  Compare the model before it is wrapped; one that is sharded by torch.distributed.fsdp.fully_shard can be compared."
         )
 
 
 def require_ready(model: Module) -> None:
-    """Refuse what has no shape yet, or was never initialised."""
+    """Refuse what has no shape yet, or was never initialized."""
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
     for path, module in first_paths(model).values():
         for name, tensor in stores.named_tensors(module):
             if is_lazy(tensor):
                 raise LazyModelError(
-                    f"{path or ROOT}.{name} has no shape yet: the first forward pass settles it for good, and modlab.compare leaves "
-                    f"a model as it is.\n  Run the model once before: model(x)"
+                    f"{path or ROOT}.{name} has no shape yet: the first forward pass decides it for good, but modlab.compare must "
+                    f"leave the model unchanged.\n  Run the model once first: model(x)"
                 )
 
 
@@ -133,7 +133,7 @@ class ModePasses:
         self._compiled = any(is_compiled(module) for _, module in self.places.values())
         if self._compiled:
             self.remarks.append(
-                "The model is compiled, and runs here as it is written: compiled code may round otherwise and draw other random numbers."
+                "The model is compiled but runs uncompiled here: compiled code may round differently and draw other random numbers."
             )
 
     def run(self) -> ComparisonTable:
@@ -160,8 +160,8 @@ class ModePasses:
         if error is not None and other is not None:
             if len(self._refused) == len(MODES):
                 raise ModlabError(
-                    f"modlab.compare(net) runs a model in both modes, and this {type(self.model).__name__} has none: {steady_line(error)}\n"
-                    f"  An exported graph stays in the mode of its export. Beside what it was made of: modlab.compare(net, exported)(x)"
+                    f"modlab.compare(net) runs a model in both modes, but this {type(self.model).__name__} has none: {steady_line(error)}\n"
+                    f"  An exported graph stays in its mode. To compare it with its source: modlab.compare(net, exported)(x)"
                 ) from error
             if self.passes[train, "normal"].error != self.passes[evaluation, "normal"].error:
                 error.add_note(f"modlab.compare: raised in training mode; in eval mode the model raises {steady_line(other)}")
@@ -229,10 +229,10 @@ class ModePasses:
         self._pass(mode, "other", reference=first, elsewhere=True, sources=True)
         source = next(iter(self.passes[mode, "other"].sources()), None)
         if source is not None and not first.drew and not self._differs(mode, "again", source):
-            first.draws[source].add("a generator that is put back")
+            first.draws[source].add("a generator that is restored")
 
     def _tell(self, mode: str, error: str) -> None:
-        self.remarks.append(f"A repeat in {mode} mode raised {error}: what is random there is not known for sure.")
+        self.remarks.append(f"A repeat in {mode} mode raised {error}: what is random there is not certain.")
 
     def _pass(
         self,
@@ -369,13 +369,13 @@ class ModePasses:
         lost = self._restoration.lost()
         if lost:
             self.remarks.append(
-                f"{lost} parameters were changed by the model's own forward and could not be put back: they are too large to be copied."
+                f"{lost} parameters were changed by the model's own forward and could not be restored: they are too large to copy."
             )
         sampled = sum(one.shelf.sampled for one in self.passes.values() if one.shelf is not None)
         if sampled:
             self.remarks.append(
-                f"{sampled} tensors were too large to be kept whole: whether they are equal is known of every bit, by how much they "
-                f"differ is known of a sample of about 4,000 elements each."
+                f"{sampled} tensors were too large to keep whole: whether they are equal is known for every bit, but how much they "
+                f"differ only for a sample of about 4,000 elements each."
             )
         nan = next((path for mode in MODES if (path := self.passes[mode, "normal"].first_nan()) is not None), None)
         return ComparisonTable(
@@ -452,7 +452,7 @@ class ModePasses:
         train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
         yield from (gap.notes if (gap := pair.of_outputs(path)) is not None else ())
         if path in self._by:
-            yield f"holds other numbers in each mode: train() and eval() of {self._by[path] or 'the model'} see to that"
+            yield f"has different values in each mode: train() and eval() of {self._by[path] or 'the model'} switch them"
         for one, wanted, words in (
             (train, True, "stays in eval mode under train()"),
             (evaluation, False, "stays in training mode under eval()"),
@@ -463,10 +463,10 @@ class ModePasses:
         if hook is not None:
             yield f"its {hook} draws random numbers"
         for stranger in evaluation.strangers.get(path, ()):
-            left = ", so that eval() does not reach it" if stranger.training else ""
+            left = ", so eval() does not reach it" if stranger.training else ""
             yield f"calls a {stranger.type} that is not registered{left}"
         if issubclass(type(module), _BATCH_NORMS) and (stores.contents(module).get("_buffers") or {}).get("running_mean") is None:
-            yield "keeps no running statistics, and takes the batch's own in both modes"
+            yield "keeps no running statistics, so it uses the batch's own in both modes"
         for mode in MODES:
             if skipped := self._skipped(mode, path):
                 when = f"in {mode} mode {'without autograd' if len(skipped) == 2 else f'under {skipped[0]}'}"

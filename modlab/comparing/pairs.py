@@ -122,7 +122,7 @@ class PairPasses:
                 found = self._pass(1, change=change)
             except Exception:  # noqa: BLE001 - then the first error is the one to be told
                 raise error from None
-            self.remarks.append(f"The right model got its input as {words}: as it was, it raised {_line(error)}")
+            self.remarks.append(f"The right model got its input as {words}: with the original, it raised {_line(error)}")
             return found
 
     def _wanted(self) -> tuple[Change | None, str]:
@@ -269,7 +269,7 @@ class PairPasses:
         place = {path: number for number, path in enumerate(self._names[0])}
         found = sorted(self._by_structure, key=lambda pair: place[pair[0]])
         pairs = [f"{mine} with {self._called(1, theirs)}" for mine, theirs in found]
-        self.remarks.append(f"Matched by structure, where names do not fit: {_some(pairs)}. match= says otherwise.")
+        self.remarks.append(f"Matched by structure where names do not match: {_some(pairs)}. match= says otherwise.")
         for side, (one, known) in enumerate(((left, set(self.pairs.values())), (right, set(self.pairs)))):
             names = [path for path in self._names[side] if path not in known and one.counts[path] and (side == 0 or not self._known(path))]
             outer = [path for path in names if path.rpartition(".")[0] not in names]
@@ -289,16 +289,14 @@ class PairPasses:
         if others:
             in_training = "left" if any(call.training for call in left.of(others[0])) else "right"
             some = f"{others[0] or ROOT}{f' and {len(others) - 1} more' if len(others) > 1 else ''}"
-            self.remarks.append(f"{some}: in training mode in the {in_training} model alone. Write .eval() for both, and compare again.")
+            self.remarks.append(f"{some}: in training mode only in the {in_training} model. Write .eval() for both, and compare again.")
         elif left.draws or right.draws:
-            self.remarks.append(
-                "Random numbers are drawn, the same ones for both: what draws more or fewer of them shifts all that follow."
-            )
+            self.remarks.append("Random numbers are drawn, the same ones for both: drawing more or fewer shifts all later ones.")
         if self._restoration.lost():
-            self.remarks.append("Parameters too large to be copied were changed by their own forward, and stay so.")
+            self.remarks.append("Parameters too large to copy were changed by their own forward and stay changed.")
         sampled = sum(one.shelf.sampled for one in (left, right) if one.shelf is not None)
         if sampled:
-            self.remarks.append(f"{sampled} tensors were too large to be kept whole: distances are those of about 4,000 elements of each.")
+            self.remarks.append(f"{sampled} tensors were too large to keep whole: distances are those of about 4,000 elements of each.")
 
 
 def _some(words: list[str]) -> str:
@@ -351,7 +349,7 @@ def told(left: list[str], right: list[str], match: Match) -> dict[str, str]:
     else:
         kind = type(match).__name__
         raise MatchError(
-            f"match= got {format.article(kind)}, and takes a dict "
+            f"match= got {format.article(kind)}, but takes a dict "
             f"{{left path: right path}} or a function of a left path.\n"
             f"  Write: modlab.compare(left, right, match={{'body.conv1': 'features.0'}})(x)"
         )
@@ -361,11 +359,11 @@ def told(left: list[str], right: list[str], match: Match) -> dict[str, str]:
                 raise MatchError(_unknown(side, name, paths))
     if len(set(pairs.values())) < len(pairs):
         twice = next(theirs for theirs in pairs.values() if [*pairs.values()].count(theirs) > 1)
-        raise MatchError(f"match= gives {twice!r} of the right model to several modules of the left one; each may have one.")
+        raise MatchError(f"match= gives {twice!r} of the right model to several modules of the left one; each needs its own.")
     return pairs
 
 
 def _unknown(side: str, name: object, known: list[str]) -> str:
     close = nearest(str(name), known)
     hint = f"  Nearest: {', '.join(repr(one) for one in close)}." if close else ""
-    return f"match= names {name!r}, and the {side} model has no such module.\n{hint}  All paths: modlab.tree({side}).paths"
+    return f"match= names {name!r}, but the {side} model has no such module.\n{hint}  All paths: modlab.tree({side}).paths"

@@ -29,20 +29,20 @@ def require(batch: Any, loss: Any) -> tuple[Any, Any] | None:
     if batch is None and loss is None:
         return None
     if batch is None:
-        raise BatchError(f"modlab.diagnose() got loss= without a batch= to compute it of.\n  Write: {CALL}")
+        raise BatchError(f"modlab.diagnose() got loss= but no batch= to compute it on.\n  Write: {CALL}")
     if not issubclass(type(batch), (tuple, list)) or len(batch) != 2:
         raise BatchError(
-            f"batch= got {_said(batch)}, but needs a pair: what the model takes, and what the loss compares its output with.\n"
+            f"batch= got {_said(batch)}, but needs a pair: the model's input, and what the loss compares its output with.\n"
             f"  Write: {CALL}\n"
-            f"  Several inputs go as a tuple, batch=((x, mask), target); by name as a dict, batch=({{'x': x, 'mask': mask}}, target)."
+            f"  Pass several inputs as a tuple, batch=((x, mask), target); or by name as a dict, batch=({{'x': x, 'mask': mask}}, target)."
         )
     if loss is None:
-        raise BatchError(f"modlab.diagnose() got batch= without a loss= that compares output and target.\n  Write: {CALL}")
+        raise BatchError(f"modlab.diagnose() got batch= but no loss= to compare output and target.\n  Write: {CALL}")
     if issubclass(type(loss), type) and issubclass(loss, Module):
         raise BatchError(f"loss= got the class {loss.__name__} itself, but needs an instance.\n  Write: loss=nn.{loss.__name__}()")
     if not callable(loss):
         raise BatchError(
-            f"loss= got {_said(loss)}, but needs something that is called with output and target, and gives one number.\n  Write: {CALL}"
+            f"loss= got {_said(loss)}, but needs something that takes output and target and returns one number.\n  Write: {CALL}"
         )
     return batch[0], batch[1]
 

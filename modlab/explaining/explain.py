@@ -252,14 +252,14 @@ def _unseen(failure: Failure) -> Iterator[str]:
     if "TorchScript" in failure.message:
         yield "The code inside is scripted: its modules have no frames. The message of torch shows its lines."
     if failure.told is not None:
-        yield f"It happened in {failure.told.place}: its values are not here. With num_workers=0 they are."
+        yield f"It happened in {failure.told.place}, so its values are not available here. With num_workers=0 they are."
         own = next((one for one in reversed(failure.here) if one.is_users and not one.is_installed), None)
         if own is not None and failure.told.own is not None:
-            yield f"What it was to give is asked for at {own.where}: {own.source}"
+            yield f"Its result is requested at {own.where}: {own.source}"
     elif failure.own is not failure.user and failure.user is not None and failure.user.source:
-        yield f"It was raised in what that line calls, at {failure.user.where}: {failure.user.source}"
+        yield f"It was raised inside what that line calls, at {failure.user.where}: {failure.user.source}"
     if any("_dynamo" in frame.code.co_filename and "convert_frame" in frame.code.co_filename for frame in failure.frames):
-        yield "torch.compile was looking at the code: the modules inside were not called yet. Without it the error shows where it is."
+        yield "torch.compile was analyzing the code: the modules inside were not called yet. Without it, the error shows where it is."
 
 
 _OF_VALUES = frozenset(

@@ -26,10 +26,10 @@ def fix(failure: Failure, given: str, own: str) -> Fix | None:
     if inside is None or (policy := mixed_precision(inside.module)).param_dtype != _dtype(own):
         return _of_giver(failure, given, own)
     if not policy.cast_forward_inputs and _took(inside, given):
-        said = f"Let {inside.label} cast what it gets, by the mp_policy of its fully_shard:"
+        said = f"Let {inside.label} cast its inputs with the mp_policy of its fully_shard:"
         return Fix(said, _written(policy, cast_forward_inputs=True))
     return Fix(
-        f"Or let {failure.subject} cast what it gets: make it a unit of its own, by fully_shard with the same mp_policy, before the whole."
+        f"Or let {failure.subject} cast its inputs: make it a separate unit, by fully_shard with the same mp_policy, before the whole."
     )
 
 
@@ -38,7 +38,7 @@ def _of_giver(failure: Failure, given: str, own: str) -> Fix | None:
     if not found or _took(failure.calls[0], given):
         return None
     who = found[0][0] if len(found) == 1 else f"the unit before {failure.subject}"
-    return Fix(f"Let {who} give {own}, by the mp_policy of its fully_shard:", _written(found[0][1], output_dtype=_dtype(own)))
+    return Fix(f"Let {who} return {own}, with the mp_policy of its fully_shard:", _written(found[0][1], output_dtype=_dtype(own)))
 
 
 def _took(call: ModuleFrame, dtype: str) -> bool:

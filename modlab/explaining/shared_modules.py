@@ -146,12 +146,14 @@ def told(failure: Failure) -> tuple[str, ...]:
     known = of(failure, call.path or "", call.module)
     words = []
     if known.places:
-        words.append(f"{_and((call.place, *known.places))} are one module, with one weight. A new layer in one place leaves the other.")
+        words.append(
+            f"{_and((call.place, *known.places))} are one module, with one weight. A new layer in one place does not change the other."
+        )
     if known.tensors:
         own, other = known.tensors[0]
-        words.append(f"{calls.join(call.place, own)} and {other} are one tensor (tied): its size is that of both places.")
+        words.append(f"{calls.join(call.place, own)} and {other} are one tensor (tied): its size applies in both places.")
     if known.around:
-        words.append("A module around it has several places: what changes one changes all.")
+        words.append("A module around it has several places: changing one changes all.")
     return tuple(words)
 
 

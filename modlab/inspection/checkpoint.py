@@ -86,8 +86,8 @@ def measure(path: str, name: str) -> ValuesRecord:
         if isinstance(value, StoredTensor):
             value = value.read(name)
         if not isinstance(value, Tensor):
-            known = f": it is no tensor but {note(item.value)}" if item is not None else ""
-            raise PathNotFoundError(f"{found.title} holds no tensor {called(name)}{known}.")
+            known = f": it is not a tensor but {note(item.value)}" if item is not None else ""
+            raise PathNotFoundError(f"{found.title} has no tensor {called(name)}{known}.")
         return values.read(value, name)
 
 
@@ -105,7 +105,7 @@ def explained(path: str) -> Iterator[None]:
         raise CheckpointError(f"{name} needs more memory than there is.") from None
     except Exception as error:  # noqa: BLE001 - a damaged file can be wrong in any way
         kind = type(error).__name__
-        raise CheckpointError(f"{name} cannot be read: it is damaged ({kind}).\n  Save it again, or fetch it anew.") from None
+        raise CheckpointError(f"{name} cannot be read: it is damaged ({kind}).\n  Save or download it again.") from None
 
 
 def _lower(text: str) -> str:
@@ -136,7 +136,7 @@ def existing(path: str) -> Path:
     if place.is_file() or place.is_dir():
         return place
     if place.exists():
-        raise CheckpointError(f"{called(str(path))} is {files.kind_of(place.stat().st_mode)}, and modlab.state() reads files and folders.")
+        raise CheckpointError(f"{called(str(path))} is {files.kind_of(place.stat().st_mode)}, but modlab.state() reads files and folders.")
     near = sorted(p.name for p in islice(place.parent.iterdir(), _LISTED) if p.suffix == place.suffix)[:5] if place.parent.is_dir() else []
     hint = f"  Beside it: {', '.join(map(format.clean, near))}" if near else f"  The current folder is {_here()!r}."
     raise CheckpointError(f"There is no file {str(path)!r}.\n{hint}")
@@ -187,7 +187,7 @@ def _of_file(file: Path) -> Checkpoint:
 
 def _safetensors(source: FileSource, head: bytes, remarks: list[str]) -> dict[str, StoredTensor]:
     if not safetensors.looks_so(head, source.size) and (other := foreign.by_head(source, head)) is not None:
-        raise foreign.refused(source, other._replace(what=f"is no safetensors file: it {other.what}"))
+        raise foreign.refused(source, other._replace(what=f"is not a safetensors file: it {other.what}"))
     return safetensors.read(source, remarks)
 
 
@@ -232,9 +232,9 @@ def _refused(name: str, error: torch_save.UnknownError) -> str:
     what = format.cut(format.clean(error.names[0]), 80)
     known: dict[str, Any] = getattr(torch._weights_only_unpickler, "_get_allowed_globals", dict)()
     if known.keys() >= set(error.names):
-        return f"{name} holds what modlab does not read ({what}).\n  torch reads it, and runs no code of the file: torch.load({name!r})"
+        return f"{name} holds something modlab does not read ({what}).\n  torch reads it, running no code in it: torch.load({name!r})"
     return (
-        f"{name} holds more than tensors ({what}), and reading that can run code that the file brings along.\n"
+        f"{name} holds more than tensors ({what}), and reading that can run code stored in the file.\n"
         f"  If you trust its author: {_loaded(name, error.content)}.\n"
         f"  Better: save only the weights, torch.save(model.state_dict(), {name!r})."
     )

@@ -47,16 +47,16 @@ def _advice(thing: Any, function: str) -> str:
             "This looks like a state_dict: build the model, model.load_state_dict(...), and pass the model. For a file: modlab.state(path)"
         )
     if _attribute(thing, "param_groups") is not None:
-        return f"An optimizer goes second: modlab.{'state' if function == 'tree' else function}(model, optimizer)"
+        return f"An optimizer comes second: modlab.{'state' if function == 'tree' else function}(model, optimizer)"
     if issubclass(cls, (list, tuple)) and thing and all(stores.is_module(part) for part in thing):
         return f"For several modules: modlab.{function}(nn.ModuleList(modules))"
     for name in ("module", "model", "network", "submod"):  # the last of a stage of a pipeline
         if stores.is_module(_attribute(thing, name)):
             return f"Its .{name} is one: modlab.{function}(it.{name})"
     if issubclass(cls, type):
-        return f"A {thing.__name__} is no module. Pass an instance of a subclass of nn.Module."
+        return f"A {thing.__name__} is not a module. Pass an instance of a subclass of nn.Module."
     if callable(thing):
-        return "A function has no parameters of its own. Pass the module that it calls, or make it one: class Net(nn.Module): ..."
+        return "A function has no parameters of its own. Pass the module it calls, or turn it into one: class Net(nn.Module): ..."
     return f"Pass the model itself: modlab.{function}(model)"
 
 

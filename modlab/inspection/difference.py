@@ -374,7 +374,7 @@ class InventoryDifference:
         for one, other in ((self.before, self.after), (self.after, self.before)):
             if one.form in LOOSE and one.part:
                 more = f"; it also holds {', '.join(one.others[:4])}" if one.others else ""
-                yield ComparedPart(f"of {one.title}, what stands under {one.part!r}{more}", compared=True)
+                yield ComparedPart(f"of {one.title}, only the part {one.part!r}{more}", compared=True)
             if other.form in LOOSE and one.form in ("module", "snapshot"):
                 names = [e.path for e in one.entries if e.key.section == STATE and not e.saved]
                 if names:

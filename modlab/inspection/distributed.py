@@ -33,14 +33,14 @@ _ORDER = (DDP, FSDP1, FSDP2, TP, PIPELINE, SYNC)
 
 
 OF_PIPELINE = {
-    STAGE: "this is one stage of a pipeline: what the stages on other ranks do is not seen",
-    REHEARSAL: "the first pass of a pipeline's stage is made on memory that nobody has written, to learn shapes: it shows nothing",
+    STAGE: "this is one stage of a pipeline: the stages on other ranks are not seen",
+    REHEARSAL: "a pipeline stage makes its first pass on uninitialized memory, only to learn shapes: it shows nothing",
 }
 """By `compat.pipeline_pass`: what is to be said of such a pass."""
 
 _UNSEEN = {
-    FSDP1: "FSDP1 keeps parameters in flat ones: what is said of parameters is about this rank's piece of them, laid out flat",
-    TP: "of a layer that tensor parallelism cuts, activations are this rank's part, and units are counted and numbered in it",
+    FSDP1: "FSDP1 keeps parameters in flat ones: everything about parameters refers to this rank's flattened piece",
+    TP: "in a layer split by tensor parallelism, activations are this rank's part, and units are counted and numbered within it",
     PIPELINE: OF_PIPELINE[STAGE],
 }
 

@@ -141,7 +141,7 @@ def remark(tensor: Tensor, shape: tuple[int, ...]) -> str:
     if tensor.is_nested:
         return "ragged: members differ in size"
     if -1 in shape:
-        return "symbolic: a size that is no number"
+        return "symbolic: a size that is not a number"
     if tensor.layout is not torch.strided:
         return str(tensor.layout).removeprefix("torch.")
     if tensor.is_quantized:

@@ -52,7 +52,7 @@ def parts_of(tensor: Tensor) -> list[Tensor]:
     require_values(tensor)
     if is_wrapper(tensor):
         if not (held := inside(tensor)):
-            raise NoValuesError(f"a {type(tensor).__name__} does not tell what is inside it")
+            raise NoValuesError(f"a {type(tensor).__name__} does not show what is inside it")
         return [part for _, inner in held for part in parts_of(inner)]
     tensor = tensor.detach()
     if tensor.is_nested:

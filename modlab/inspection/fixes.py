@@ -67,5 +67,5 @@ def in_words(modules: list[Module], tensors: list[Tensor]) -> str:
     if any(isinstance(tensor, Parameter) for tensor in tensors):
         parts.append("parameters in an nn.ParameterList (one for each list)")
     if not all(isinstance(tensor, Parameter) for tensor in tensors):
-        parts.append("each tensor by register_buffer, under a name of its own")
+        parts.append("each tensor by register_buffer, under its own name")
     return f"register each: {', '.join(parts)}"

@@ -63,8 +63,8 @@ class HookWalk:
         if self.patched:
             more = f" and {len(self.patched) - 3:,} more" if len(self.patched) > 3 else ""
             self.remarks.append(
-                f"forward was replaced on {', '.join(self.patched[:3])}{more}: what is put around it so (accelerate does) is no hook, "
-                f"runs all the same, and goes with: del module.forward"
+                f"forward was replaced on {', '.join(self.patched[:3])}{more}: such a wrapper (accelerate uses one) is not a hook "
+                f"but still runs; remove it with: del module.forward"
             )
         title = own_class(type(self.model)).__name__
         return HookbookRecord(title, tuple(rows), tuple(places), len(self.modules), len(self.tensors), tuple(dict.fromkeys(self.remarks)))
@@ -91,21 +91,21 @@ class HookWalk:
     def _silence(self, path: str, module: Module, shelf: HookStore) -> str:
         """Why hooks of this shelf never run; nothing where nothing is known against it."""
         if shelf.kind == "backward":
-            return "_is_full_backward_hook is None, and tells torch that this module has none"
+            return "_is_full_backward_hook is None, which tells torch that this module has none"
         if shelf.kind not in _CALLED or shelf.path != path:
             return ""
         if path in self.silent:
             return self.silent[path]
         forward = next((vars(base)["forward"] for base in type(module).__mro__ if "forward" in vars(base)), None)
         if forward is vars(Module)["forward"] and "forward" not in stores.contents(module):
-            return f"a {type(module).__name__} has no forward, and is never called"
+            return f"a {type(module).__name__} has no forward and is never called"
         return ""
 
     def _out_of_reach(self, path: str, module: Module) -> None:
         """Children that are read and not called by a module of torch's own."""
         if type(module) is nn.MultiheadAttention:
             self.silent[f"{path}.out_proj" if path else "out_proj"] = (
-                "MultiheadAttention takes the weight and the bias of its out_proj, and does not call it"
+                "MultiheadAttention uses the weight and bias of its out_proj without calling it"
             )
 
     def _remark(self, path: str, module: Module) -> None:
@@ -114,13 +114,13 @@ class HookWalk:
             name = callables.describe(stores.contents(module)["forward"]).function
             self.patched.append(f"{place} ({name})")
         if "scripted" in flags:
-            self.remarks.append(f"{place} is scripted: it takes no hooks, and those that it had before are a part of its code")
+            self.remarks.append(f"{place} is scripted: it accepts no hooks, and those it had before are part of its code")
         if "compiled" in flags or stores.contents(module).get("_compiled_call_impl") is not None:
             self.remarks.append(
-                f"{place} is compiled: a hook that is put inside it after its first call does not run until torch._dynamo.reset()"
+                f"{place} is compiled: a hook added inside it after its first call does not run until torch._dynamo.reset()"
             )
         if type(module).__name__ == "DistributedDataParallel":
-            self.remarks.append(f"{place} reduces gradients in hooks of its own on the graph's nodes, which Python cannot list")
+            self.remarks.append(f"{place} reduces gradients in its own hooks on graph nodes, which Python cannot list")
 
 
 def of_shelf(shelf: HookStore, sources: callables.Sources, silent: str = "") -> list[HookRecord]:
@@ -202,7 +202,7 @@ def _doubts(keys: list[Any], hooks: list[Any]) -> list[str]:
     if len(hooks) == 1:
         return [""]
     return [
-        "a cell that ran later, and is like its own, registered a lambda like it"
+        "a similar cell that ran later registered a similar lambda"
         if any(i != j and _later(keys, j, i) and callables.edited(hook, other) for j, other in enumerate(hooks))
         else ""
         for i, hook in enumerate(hooks)

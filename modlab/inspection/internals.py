@@ -34,7 +34,7 @@ STORES = {
     "_buffers": Words("tensors not learnt, persistent or not", "register_buffer()", "buffers(), state_dict()"),
     "_non_persistent_buffers_set": Words("buffers that the state_dict leaves out", "register_buffer()", "state_dict()"),
     "_modules": Words("the children; None is a reserved name", "self.m = nn.Linear()", "children(), modules()"),
-    "_is_full_backward_hook": Words("which kind its backward hooks are", "register_full_backward_hook()", _CALL),
+    "_is_full_backward_hook": Words("which kind of backward hooks it has", "register_full_backward_hook()", _CALL),
     "_forward_pre_hooks": Words("run before forward, may replace the input", "register_forward_pre_hook()", _CALL),
     "_forward_pre_hooks_with_kwargs": Words("which of them get keyword arguments", "register_forward_pre_hook()", _CALL),
     "_forward_hooks": Words("run after forward, may replace the output", "register_forward_hook()", _CALL),
@@ -44,14 +44,14 @@ STORES = {
     "_backward_hooks": Words("may replace the gradient of the input", "register_full_backward_hook()", _CALL),
     "_state_dict_pre_hooks": Words("run before the state_dict is written", "register_state_dict_pre_hook()", "state_dict()"),
     "_state_dict_hooks": Words("may change the state_dict once written", "register_state_dict_post_hook()", "state_dict()"),
-    "_load_state_dict_pre_hooks": Words("may adapt what is to be loaded", "register_load_state_dict_pre_hook()", "load_state_dict()"),
+    "_load_state_dict_pre_hooks": Words("may adapt what will be loaded", "register_load_state_dict_pre_hook()", "load_state_dict()"),
     "_load_state_dict_post_hooks": Words("see which keys were missing", "register_load_state_dict_post_hook()", "load_state_dict()"),
 }
 
 ON_CLASS = {
     "_version": Words("format of the class's state", "the class's author", "state_dict()"),
     "call_super_init": Words("arguments go on to the next class", "the class's author", "Module.__init__"),
-    "dump_patches": Words("of an old way to save; nothing reads it", "the class's author"),
+    "dump_patches": Words("from an old way to save; nothing reads it", "the class's author"),
     "_compiled_call_impl": Words("what compile() made", "compile()", _CALL),
 }
 
@@ -67,7 +67,7 @@ METHODS = {
     "named_modules": "the same with dotted names",
     "to": "moves or converts parameters and buffers",
     "state_dict": "parameters and persistent buffers by name",
-    "load_state_dict": "copies such values in",
+    "load_state_dict": "copies such values into the module",
     "train": "sets training here and below",
     "eval": "train(False)",
 }
@@ -95,13 +95,13 @@ def _remarks(module: Module) -> Iterator[str]:
     if "scripted" in flags:
         yield "Scripted: parameters, buffers and children are kept in C++, and these stores show them from there."
     if "compiled" in flags:
-        yield "Compiled: the module that was given stands in _modules as _orig_mod, and these stores are the wrapper's own."
+        yield "Compiled: the original module is in _modules as _orig_mod, and these stores belong to the wrapper."
 
 
 def _instance(module: Module, held: dict[str, Any]) -> Iterator[StoreRecord]:
     for name in stores.IN_ORDER:
         words = STORES.get(name)
-        purpose, writes, reads = words or Words("new in this torch: no words for it yet")
+        purpose, writes, reads = words or Words("new in this torch: not described yet")
         row = StoreRecord(
             name, INSTANCE, purpose=purpose, writes=writes, reads=reads, known=words is not None, **_content(module, name, held)
         )
@@ -128,7 +128,7 @@ def _absent(module: Module, name: str, held: dict[str, Any]) -> dict[str, Any]:
         return {"missing": True, "note": "super().__init__() has not run"}
     if name == "training" and (mode := stores.mode(module)) is not None:
         return {"type": "bool", "value": str(mode), "note": f"not in the object: {type(module).__name__} answers for it", "answered": True}
-    return {"missing": True, "note": "made by an older torch, or deleted"}
+    return {"missing": True, "note": "created by an older torch, or deleted"}
 
 
 def _entries(name: str, value: Any, held: dict[str, Any]) -> list[tuple[str, str]] | None:
@@ -189,7 +189,7 @@ def _of_class(module: Module, held: dict[str, Any]) -> Iterator[StoreRecord]:
     """Plain values that stand on ``Module`` itself, as the module's own class has them."""
     for name in _class_level():
         words = ON_CLASS.get(name)
-        purpose, writes, reads = words or Words("new in this torch: no words for it yet")
+        purpose, writes, reads = words or Words("new in this torch: not described yet")
         value, home = (held[name], "the object itself") if name in held else _found(type(module), name)
         yield StoreRecord(
             name,

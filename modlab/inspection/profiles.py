@@ -43,8 +43,8 @@ def read(model: Module, profiler: Any) -> CostsRecord:
     marks = [event for event in events if event.name in names and event.is_user_annotation and str(event.device_type) == "DeviceType.CPU"]
     if not marks:
         raise ProfileError(
-            f"This profile names no module of {clean(tree.root.type)}: it has no stretch of time marked by the name of one.\n"
-            "  Mark each call with torch.profiler.record_function(name), by two forward hooks, the name as in named_modules()."
+            f"This profile names no module of {clean(tree.root.type)}: no time range is labelled with a module's name.\n"
+            "  Label each call with torch.profiler.record_function(name) in two forward hooks, using the name from named_modules()."
         )
     device = any(event.device_time_total for event in marks)
     calls = _calls(marks, names, device)

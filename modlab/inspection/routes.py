@@ -50,10 +50,10 @@ class Route:
         shown = described(self.value)
         if not isinstance(self.name, str):
             message = f"attribute name must be string, not '{type(self.name).__name__}'"
-            return RouteRecord(repr(self.name), shown, "", "A name is a text.", "TypeError", message)
+            return RouteRecord(repr(self.name), shown, "", "A name must be a string.", "TypeError", message)
         own = _defined(self.cls, "__setattr__")
         if own is not None and own[0] is not Module:
-            return self._unknown(f"{own[0].__name__} has a __setattr__ of its own, which decides")
+            return self._unknown(f"{own[0].__name__} has its own __setattr__, which decides")
         try:
             return self._decided()
         except Refusal as refusal:
@@ -86,7 +86,7 @@ class Route:
         if (other := self._overridden("register_parameter")) is not None:
             return other
         if self.name == "_parameters":
-            raise Refusal(AttributeError, f"cannot assign parameter {_BEFORE}", "The store itself has gone, and cannot take the parameter.")
+            raise Refusal(AttributeError, f"cannot assign parameter {_BEFORE}", "The store itself is gone: it cannot take the parameter.")
         self._checked("_parameters", "parameter")
         with without_torch_function():
             made = grad_fn(self.value) is not None
@@ -95,7 +95,7 @@ class Route:
                 ValueError,
                 f"Cannot assign non-leaf Tensor to parameter '{self.name}'. Model parameters must be created explicitly. "
                 f"To express '{self.name}' as a function of another Tensor, compute the value in the forward() method.",
-                "The tensor was computed from others: the optimizer could not move it.",
+                "The tensor was computed from others: an optimizer could not move it.",
             )
         self._asks("_parameter_registration_hooks", "parameter")
         replaced = "replaces the parameter of this name" if self.name in self.held["_parameters"] else "an nn.Parameter always goes there"
@@ -106,14 +106,14 @@ class Route:
             raise Refusal(
                 TypeError,
                 f"cannot assign '{self._typename()}' as parameter '{self.name}' (torch.nn.Parameter or None expected)",
-                "The name is a parameter's (perhaps only reserved for one), and takes an nn.Parameter or None.",
+                "The name belongs to a parameter (perhaps only reserved for one), so it takes an nn.Parameter or None.",
             )
         if (other := self._overridden("register_parameter")) is not None:
             return other
         self._checked("_parameters", "parameter")
         if self.held["_parameters"][self.name] is not None:
             self.notes.append("The parameter is dropped, and its key leaves the state_dict; the name stays reserved.")
-        return self._goes("_parameters", "the name is a parameter's, and None is allowed")
+        return self._goes("_parameters", "the name belongs to a parameter, and None is allowed")
 
     def _new_module(self) -> RouteRecord:
         self._need("_modules", "module")
@@ -122,10 +122,10 @@ class Route:
         where = _defined(self.cls, self.name)
         if where is not None:
             self.notes.append(
-                f"{where[0].__name__} has something of this name, which is found first: module.{self.name} does not give the child."
+                f"{where[0].__name__} has something with this name, which is found first: module.{self.name} does not give the child."
             )
         if "." in self.name or not self.name:
-            self.notes.append("Such a name passes here, though add_module() refuses it; its paths can be told from no others.")
+            self.notes.append("Such a name is accepted here, though add_module() refuses it; its paths become ambiguous.")
         replaced = "replaces the child of this name" if self.name in self.held["_modules"] else "an nn.Module always goes there"
         return self._goes("_modules", replaced)
 
@@ -134,10 +134,10 @@ class Route:
             raise Refusal(
                 TypeError,
                 f"cannot assign '{self._typename()}' as child module '{self.name}' (torch.nn.Module or None expected)",
-                "The name is a child's, and takes an nn.Module or None.",
+                "The name belongs to a child, so it takes an nn.Module or None.",
             )
         self._asks("_module_registration_hooks", "module")
-        return self._goes("_modules", "the name is a child's, and None is allowed; it stays reserved")
+        return self._goes("_modules", "the name belongs to a child, and None is allowed; it stays reserved")
 
     def _buffer(self) -> RouteRecord:
         value = self.value
@@ -145,7 +145,7 @@ class Route:
             raise Refusal(
                 TypeError,
                 f"cannot assign '{self._typename()}' as buffer '{self.name}' (torch.nn.Buffer, torch.Tensor or None expected)",
-                "The name is a buffer's (perhaps only reserved for one), and takes a tensor or None.",
+                "The name belongs to a buffer (perhaps only reserved for one), so it takes a tensor or None.",
             )
         is_buffer = Buffer is not None and isinstance(value, Buffer)
         persistent = bool(value.persistent) if is_buffer else self.name not in (self.held.get("_non_persistent_buffers_set") or ())
@@ -157,9 +157,9 @@ class Route:
         self._asks("_buffer_registration_hooks", "buffer")
         if value is not None and not is_buffer and not persistent:
             self.notes.append("It stays non-persistent, as the name was registered.")
-        reason = "an nn.Buffer goes there" if is_buffer else "the name is a buffer's, and any tensor replaces it"
+        reason = "an nn.Buffer goes there" if is_buffer else "the name belongs to a buffer, and any tensor replaces it"
         if value is None:
-            reason = "the name is a buffer's, and None is allowed; it stays reserved"
+            reason = "the name belongs to a buffer, and None is allowed; it stays reserved"
         return self._goes("_buffers", reason, persistent)
 
     def _attribute(self) -> RouteRecord:
@@ -196,22 +196,22 @@ class Route:
             )
         elif type(self.value) in (list, tuple, dict) and _holds_state(self.value):
             self.notes.append(
-                "What is in it is not registered: parameters(), to() and state_dict() pass it by. Use nn.ModuleList, nn.ParameterList, …"
+                "Its contents are not registered: parameters(), to() and state_dict() skip them. Use nn.ModuleList, nn.ParameterList, …"
             )
 
     def _reason(self) -> str:
         if _is_tensor(self.value):
-            return "a plain tensor, and the name is neither a parameter's nor a buffer's"
+            return "a plain tensor, and the name belongs to no parameter or buffer"
         if self.value is None:
             return "the name is not registered, so None reserves nothing"
-        return "neither a parameter, a module nor a buffer, and the name is none's"
+        return "not a parameter, module or buffer, and the name belongs to none"
 
     def _asked(self, question: Callable[..., Any], *about: Any) -> Any:
         """What torch asks of the value itself, which may raise; then the assignment raises just that."""
         try:
             return question(*about)
         except Exception as error:  # noqa: BLE001 - the user's own code
-            raise Refusal(type(error), str(error), "The value raises when it is asked what it is.") from None
+            raise Refusal(type(error), str(error), "Asking the value for its type raises an error.") from None
 
     def _typename(self) -> str:
         return str(self._asked(torch.typename, self.value))
@@ -229,10 +229,10 @@ class Route:
 
     def _overridden(self, method: str) -> RouteRecord | None:
         if method in self.held:
-            return self._unknown(f"the object has a {method} of its own, which decides")
+            return self._unknown(f"the object has its own {method}, which decides")
         found = _defined(self.cls, method)
         if found is not None and found[0] is not Module:
-            return self._unknown(f"{found[0].__name__} has a {method} of its own, which decides")
+            return self._unknown(f"{found[0].__name__} has its own {method}, which decides")
         return None
 
     def _checked(self, store: str, word: str) -> None:
@@ -242,14 +242,14 @@ class Route:
         if not self.name:
             raise Refusal(KeyError, f'{word} name can\'t be empty string ""', "The empty path is the module itself.")
         if self.name not in self.held[store] and (home := self._has_otherwise()):
-            raise Refusal(KeyError, f"attribute '{self.name}' already exists", f"{home} has something of this name.")
+            raise Refusal(KeyError, f"attribute '{self.name}' already exists", f"{home} already has something with this name.")
 
     def _has_otherwise(self) -> str:
         """Who would answer ``hasattr(module, name)``, once the name has left the other stores; nothing if nobody would."""
         found = _defined(self.cls, self.name)
         if found is not None and type(found[1]).__name__ != "member_descriptor":
             if isinstance(found[1], property):
-                self.notes.append("torch asks hasattr(), which runs the property's getter: where that raises AttributeError, it goes on.")
+                self.notes.append("torch asks hasattr(), which runs the property's getter: if that raises AttributeError, it continues.")
             return found[0].__name__
         if found is not None and _filled(found[1], self.module):
             return found[0].__name__
@@ -262,7 +262,7 @@ class Route:
             return f"The object's {other}"
         answering = _defined(self.cls, "__getattr__")
         if answering is not None and answering[0] is not Module:
-            self.notes.append(f"{answering[0].__name__} has a __getattr__ of its own: if it answers to this name, torch refuses it.")
+            self.notes.append(f"{answering[0].__name__} has its own __getattr__: if it answers to this name, torch refuses it.")
         return ""
 
     def _asks(self, store: str, word: str) -> None:

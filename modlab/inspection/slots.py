@@ -37,7 +37,7 @@ def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -
     walk = SlotWalk(distributed.unwrapped(model))
     if walk.model is not model:
         around = "DDP" if distributed.kind_of(type(model)) else "DataParallel"
-        said = f"{around} puts {distributed.PREFIX!r} before each of these names in its state_dict(); .module has them as here"
+        said = f"{around} prefixes each of these names with {distributed.PREFIX!r} in its state_dict(); .module has them as shown here"
         walk.remarks.append(said)
     slots = walk.collect()
     ownership = Ownership(optimizers)
@@ -93,7 +93,7 @@ class SlotWalk:
         """What is in the state_dict, then what is not."""
         within: list[str] = []
         slots = [slot for path, module in places(self.model, within) for slot in self.of_module(path, module)]
-        self.remarks += [f"{path}: the module contains itself, so that state_dict() would never end" for path in within]
+        self.remarks += [f"{path}: the module contains itself, so state_dict() would never end" for path in within]
         return [s for s in slots if s.record.in_state_dict] + [s for s in slots if not s.record.in_state_dict]
 
     def of_module(self, path: str, module: Module) -> Iterator[Slot]:
@@ -119,14 +119,14 @@ class SlotWalk:
         kind = distributed_units.wrapper_of(type(module))
         if kind == "FSDP1":
             if not self._gathers:
-                said = "is an FSDP1 unit: its state_dict() asks all ranks, and gives the whole tensors under the names of the model inside"
+                said = "is an FSDP1 unit: its state_dict() asks all ranks and returns whole tensors under the names of the model inside"
                 self.remarks.append(f"{place} {said}")
             self._gathers = True
             return
         if any(marks.machinery(hook) != marks.FSDP for name in _STATE_HOOKS for hook in (held.get(name) or {}).values()):
             self.remarks.append(f"{place} has a state_dict hook, which may change the keys: compare with list(model.state_dict())")
         if type(module).state_dict is not Module.state_dict:
-            self.remarks.append(f"{place} has a state_dict() of its own, which may give other keys than these")
+            self.remarks.append(f"{place} has its own state_dict(), which may return other keys")
 
     def _registered(self, path: str, module: Module, held: dict[str, Any]) -> Iterator[Slot]:
         transient = held.get("_non_persistent_buffers_set") or ()
@@ -167,7 +167,7 @@ class SlotWalk:
         if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
             entry = entries.describe(name, "packed", value[0])
             bias = " with its bias" if len(value) > 1 and isinstance(value[1], Tensor) else ""
-            note = f"packed weight{bias}: no parameter, kept in the module's own format"
+            note = f"packed weight{bias}: not a parameter, kept in the module's own format"
             return Slot(self._tensor(path, module, replace(entry, note=note), value[0], True), value[0])
         if isinstance(value, Tensor):
             return Slot(self._tensor(path, module, entries.describe(name, "extra", value), value, True), value)
@@ -185,7 +185,7 @@ class SlotWalk:
         here = f"{path}.{entry.name}" if path else entry.name
         first, note = self.first.setdefault(id(tensor), here), entry.note
         if entry.kind == "parameter" and first == here and (other := self._overlaps.of(tensor, here)):
-            note = ", ".join(filter(None, (note, f"shares the memory of {other}, and is another parameter")))
+            note = ", ".join(filter(None, (note, f"shares the memory of {other}, but is a separate parameter")))
         return self._record(
             path,
             module,

@@ -113,14 +113,14 @@ def state_dict(found: Inventory) -> OrderedDict[str, Tensor]:
     )
     if odd is not None:
         raise SnapshotError(
-            f"This snapshot cannot give back a state_dict: {odd.owner or 'the model'} writes its part of it itself ({odd.path}).\n"
+            f"This snapshot cannot give back a state_dict: {odd.owner or 'the model'} writes its part itself ({odd.path}).\n"
             f"  Before the change, write: saved = copy.deepcopy(model.state_dict())"
         )
     without = [entry.path for entry in saved if entry.tensor is None]
     if without:
         raise SnapshotError(
             f"This snapshot holds no values of {without[0]}{f' and {len(without) - 1} more' if len(without) > 1 else ''}.\n"
-            f"  Of fingerprints nothing can be restored; take copies: modlab.snapshot(model)"
+            f"  Nothing can be restored from fingerprints; take copies: modlab.snapshot(model)"
         )
     _require_mesh(saved)
     copies: dict[int, Tensor] = {}
@@ -136,13 +136,13 @@ def _require_mesh(saved: list[InventoryEntry]) -> None:
     flat = next((e for e in saved if e.facts.sharding is not None and e.facts.sharding.form != "DTensor"), None)
     if flat is not None:
         raise SnapshotError(
-            f"This snapshot cannot give back a state_dict: {flat.path} is of FSDP1, whose state_dict() asks all ranks.\n"
+            f"This snapshot cannot give back a state_dict: {flat.path} belongs to FSDP1, whose state_dict() asks all ranks.\n"
             f"  Before the change, on all ranks: saved = copy.deepcopy(model.state_dict())"
         )
     lost = next((e for e in saved if e.facts.sharding is not None and e.spec is None), None)
     if lost is not None:
         raise SnapshotError(
-            f"This snapshot was pickled: of {lost.path} it holds what one rank held, and no longer the mesh that it lay on.\n"
+            f"This snapshot was pickled: it has what one rank held of {lost.path}, but no longer its mesh.\n"
             f"  Compare it on the same rank: modlab.diff(snapshot, model)"
         )
 

@@ -101,7 +101,7 @@ def uninitialized_message(module: Module) -> str:
     """What to tell somebody who forgot ``super().__init__()``."""
     name = type(module).__name__
     return (
-        f"{name} was never initialised: its constructor did not call super().__init__(), so it can hold no parameter and no child.\n"
+        f"{name} was never initialized: its constructor did not call super().__init__(), so it cannot hold parameters or children.\n"
         f"  Put it first in the constructor:\n"
         f"    class {name}(nn.Module):\n"
         f"        def __init__(self{_arguments(type(module))}):\n"

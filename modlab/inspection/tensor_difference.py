@@ -247,7 +247,7 @@ def _numbers(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
         if all(map(_equal, places, others)):
             return values, theirs
     if left.numel() > DENSE and (left.layout is not torch.strided or right.layout is not torch.strided):
-        raise NoValuesError("they hold values in different places, and are too large to be made dense")
+        raise NoValuesError("they hold values in different places, and are too large to make dense")
     left, right = (t if t.layout is torch.strided else t.to_dense() for t in (left, right))
     return left, right
 

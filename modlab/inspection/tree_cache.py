@@ -132,7 +132,7 @@ def at(root: Module) -> Seen | None:
                 if len(todo) > LARGE:  # also of what contains itself
                     _large[id(root)] = ref(root, partial(_forget, id(root)))
                     return None
-    except (AttributeError, LookupError, RuntimeError, TypeError):  # never initialised, a store of another make, nested tensors
+    except (AttributeError, LookupError, RuntimeError, TypeError):  # never initialized, a store of another make, nested tensors
         return None
     return seen
 

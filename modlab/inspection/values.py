@@ -51,7 +51,7 @@ def _layout(tensor: Tensor, rows: int, columns: int) -> tuple[Matrix | None, str
         return None, "no grid: the tensor is not stored as rows and columns"
     shape = tuple(tensor.shape)
     if 0 in shape:
-        return None, "no grid: the tensor has no element"
+        return None, "no grid: the tensor has no elements"
     shown = (rows, columns)[-len(shape) :] if shape else ()
     where: tuple[int | slice, ...] = (*[0] * (len(shape) - len(shown)), *[slice(0, n) for n in shown])
     part = tensor.detach()[where] if shape else tensor.detach()

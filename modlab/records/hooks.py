@@ -32,7 +32,7 @@ class Leftover:
         """In words, for the middle of a sentence."""
         if self.name:
             why = "cell, or one like it, has run" if self.by == "another cell" else f"{self.by} has run again"
-            return f"{self.name} is another function by now, since its {why}"
+            return f"{self.name} is a different function now, since its {why}"
         who = "a cell that ran later" if self.by == "another cell" else f"a later run of its {self.by}"
         return f"{who} registered it again"
 

@@ -62,7 +62,7 @@ def compare(left: Module, right: Module | None = None, *, match: Mapping[str, st
     if right is not None:
         checks.require_module(right, "compare")
     elif match is not None:
-        raise QuestionError("match= is about two models.\n  Write: modlab.compare(left, right, match=...)(x)")
+        raise QuestionError("match= needs two models.\n  Write: modlab.compare(left, right, match=...)(x)")
     return Comparer(left, right, match)
 
 

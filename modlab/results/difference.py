@@ -91,7 +91,7 @@ def _inventory(side: Any, other: Any) -> Inventory:
         return weights.of_mapping(side)
     if _comparable(side):
         return inventory.of_optimizers(optimizers.as_tuple(side, "diff"))
-    raise NotComparableError(f"modlab.diff() got {checks.described(side)}, and compares states.\n  {_advice(side)}")
+    raise NotComparableError(f"modlab.diff() got {checks.described(side)}, but compares states.\n  {_advice(side)}")
 
 
 def _comparable(side: Any) -> bool:
@@ -114,7 +114,7 @@ def _advice(side: Any) -> str:
     if issubclass(type(side), Result):
         return f"A {side.kind} holds no values. Before the change: before = modlab.snapshot(model); after it: modlab.diff(before, model)"
     if issubclass(type(side), (list, tuple)) or (hasattr(type(side), "__iter__") and hasattr(type(side), "__next__")):
-        return "Values without names find no counterpart. Pass a module, or dict(model.named_parameters())."
+        return "Values without names cannot be matched. Pass a module, or dict(model.named_parameters())."
     if issubclass(type(side), type):
         return f"Make an instance first: {side.__name__}(...)"
     return "Pass a modlab.snapshot(model), a module, an optimizer, a state_dict, or the path of a checkpoint file."
@@ -211,7 +211,7 @@ class Diff(RowsResult):
             names = list(self._by_path)
             close = nearest(str(path), names)
             hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
-            raise PathNotFoundError(f"This diff has no row {path!r}; a flag has one only where it changed.\n{hint}  All of them: .paths")
+            raise PathNotFoundError(f"This diff has no row {path!r}; a flag has one only if it changed.\n{hint}  All of them: .paths")
         return found
 
     def __contains__(self, path: object) -> bool:
@@ -236,9 +236,9 @@ class Diff(RowsResult):
         wanted = STATUSES if status is None else (status,) if isinstance(status, str) else tuple(status)
         unknown = [one for one in wanted if one not in STATUSES]
         if unknown:
-            raise QuestionError(f"find(status=...) got {unknown[0]!r}, and takes one of: {', '.join(STATUSES)}.")
+            raise QuestionError(f"find(status=...) got {unknown[0]!r}, but takes one of: {', '.join(STATUSES)}.")
         if kind is not None and kind not in KINDS:
-            raise QuestionError(f"find(kind=...) got {kind!r}, and takes one of: {', '.join(KINDS)}.")
+            raise QuestionError(f"find(kind=...) got {kind!r}, but takes one of: {', '.join(KINDS)}.")
         return [r for r in self.records if asked.fits(r.path) and r.status in wanted and (kind is None or r.kind == kind)]
 
     def to_dict(self) -> dict[str, Any]:

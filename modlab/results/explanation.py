@@ -63,11 +63,11 @@ def _last() -> BaseException:
 
 def _not_an_error(thing: Any) -> str:
     if isinstance(thing, type) and issubclass(thing, BaseException):
-        given, hint = f"the class {thing.__name__} itself", "Pass the exception that was caught: except ... as error: modlab.explain(error)"
+        given, hint = f"the class {thing.__name__} itself", "Pass the exception you caught: except ... as error: modlab.explain(error)"
     elif isinstance(thing, Finding):
         given, hint = f"{type(thing).__name__}", "A finding of diagnose or watch explains itself: found.explain()"
     else:
-        given, hint = f"{type(thing).__name__}", "Without an argument it takes the last error: modlab.explain()"
+        given, hint = f"{type(thing).__name__}", "Without an argument, it explains the last error: modlab.explain()"
     return f"modlab.explain() got {given}, but needs an exception.\n  {hint}"
 
 

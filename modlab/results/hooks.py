@@ -174,7 +174,7 @@ class Hooks(RowsResult):
         >>> y = net(torch.ones(4))
         called
         """
-        model = self._living("taking hooks out")
+        model = self._living("removing hooks")
         asked = self._asked(model, path, kind, function)
         with at_rest.off(lambda: at_rest.meant(model, asked)):
             yield self
@@ -191,7 +191,7 @@ class Hooks(RowsResult):
         _require_words(path, kind)
         if function is not None and not isinstance(function, str) and not callable(function):
             raise QuestionError(
-                f"function= got {checks.described(function)}, and takes the function itself, a class, or a name such as 'probe'."
+                f"function= got {checks.described(function)}, but takes the function itself, a class, or a name such as 'probe'."
             )
         return Asked(model, None if path is None else self._resolved(path), kind, function, records)
 
@@ -209,7 +209,7 @@ class Hooks(RowsResult):
             return path
         close = nearest(wanted, [EVERY_MODULE, EVERY_OPTIMIZER] if model is None else hook_stores.names(model))
         hint = f"\n  Nearest: {', '.join(repr(one) for one in close)}." if close else ""
-        title = self.record.title or "What is for all modules"
+        title = self.record.title or "Whatever is for all modules"
         raise PathNotFoundError(f"{title} has no module and no tensor {path!r}.{hint}\n  Those that have hooks: .paths")
 
     def _fingerprint(self) -> str:
@@ -229,7 +229,7 @@ def _names(row: HookRecord) -> tuple[str, ...]:
 def _require_words(path: Any, kind: Any) -> None:
     if path is not None and not isinstance(path, str):
         raise QuestionError(
-            f"The path got {checks.described(path)}, and takes a dotted name such as 'net.l0', with wildcards 'net.*', "
+            f"The path got {checks.described(path)}, but takes a dotted name such as 'net.l0', with wildcards 'net.*', "
             f"or records of .find(...)."
         )
     if kind is None:

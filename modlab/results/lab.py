@@ -81,13 +81,13 @@ def lab(model: Module, optimizer: Optimizer | Sequence[Optimizer] | None = None)
     >>> lab(net)
     Sequential: 15 parameters in 3 modules; all trainable, 60 B, float32 on cpu.
     panel        what it shows
-    State        as it is when it is opened
+    State        as it is when opened
     Activations  nothing yet: lab(x)
-    Gradients    of parameters, as they are when it is opened; of outputs nothing yet: with lab: ...
+    Gradients    of parameters, as they are when opened; of outputs nothing yet: with lab: ...
     Trace        nothing yet: lab(x)
-    Hooks        as it is when it is opened
+    Hooks        as it is when opened
     Modes        nothing yet: lab(x)
-    Findings     as it is when it is opened
+    Findings     as it is when opened
     Source       of the selected module
     """
     checks.require_module(model, "lab")
@@ -179,7 +179,7 @@ class Lab(Result):
             ModlabError: nothing has run yet.
         """
         if self._trace is None:
-            raise ModlabError("Nothing has run in this lab yet.\n  Write: lab(x), with what the model takes; or: with lab: ...")
+            raise ModlabError("Nothing has run in this lab yet.\n  Write: lab(x), with the model's inputs; or: with lab: ...")
         return self._trace
 
     def close(self) -> None:
@@ -253,8 +253,8 @@ class Lab(Result):
     def _of_modes(self, model: Module, anew: bool) -> bytes:
         if self._given is None:
             raise ModlabError(
-                "No input to compare the two modes on: it is that of the last call.\n"
-                "  Write: lab(x), with what the model takes. A copy of it is kept until lab.close(), and compared when this tab is opened."
+                "No input to compare the two modes on: the input of the last call is used.\n"
+                "  Write: lab(x), with the model's inputs. A copy of it is kept until lab.close(), and compared when this tab is opened."
             )
         if self._modes is None or anew:
             args, kwargs = self._given
@@ -297,13 +297,13 @@ class Lab(Result):
 
     def _shown(self) -> dict[str, str]:
         """What each panel shows at present."""
-        now, nothing = "as it is when it is opened", "nothing yet: lab(x)"
+        now, nothing = "as it is when opened", "nothing yet: lab(x)"
         watch = self._followed()
-        watched = "" if watch is None else "the watch that is open" if watch.running else "the last watch"
-        parameters = "of parameters, as they are when it is opened"
+        watched = "" if watch is None else "the open watch" if watch.running else "the last watch"
+        parameters = "of parameters, as they are when opened"
         kept = "of the last pass" if self._trace is not None else nothing
         backward = self._trace is not None and any(event.kind == "gradient" for event in self._trace.events)
-        outputs = "of the last backward pass that was traced" if backward else "nothing yet: with lab: ..."
+        outputs = "of the last traced backward pass" if backward else "nothing yet: with lab: ..."
         of_modes = "of the input of the last call, which is kept until lab.close()" if self._given is not None else nothing
         return {
             "state": now,
@@ -318,7 +318,7 @@ class Lab(Result):
 
     def _text(self) -> str:
         wide = max(len(title) for title in PANELS.values())
-        gone = ["The model exists no longer: what had been read is still here."] if self._source is None or self._source() is None else []
+        gone = ["The model no longer exists: what was read is still here."] if self._source is None or self._source() is None else []
         lines = [f"{title:<{wide}}  {self._shown()[name]}" for name, title in PANELS.items()]
         return "\n".join([self.headline, *gone, f"{'panel':<{wide}}  what it shows", *lines])
 
@@ -328,7 +328,7 @@ class Lab(Result):
         Args:
             bundle: with the script that makes the tree interactive.
         """
-        note = "The tree alone: a lab reads its other panels when they are opened, which needs a running kernel, and anywidget."
+        note = "Only the tree: a lab reads its other panels when you open them, which needs a running kernel and anywidget."
         return f'{self._tree.html(bundle=bundle)}\n<p class="modlab-note"><small>{note} Run the cell: <code>{self.code}</code></small></p>'
 
     def _static(self) -> str:
@@ -345,7 +345,7 @@ class Lab(Result):
         """
         kept = "keeps a copy of the last input until lab.close()" if self._given is not None else ""
         gone = self._source is None or self._source() is None
-        sentence = ("The model exists no longer:", "what had been read is still here.") if gone else self._sentence()
+        sentence = ("The model no longer exists:", "what was read is still here.") if gone else self._sentence()
         content = payload.common("lab", sentence, self._print, self.code, __version__, kept, True)
         return payload.pack({**content, "tabs": [*PANELS.items()], "stale": [*stale]}, payload.Arrays())
 

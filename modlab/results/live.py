@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modlab.results.widget import View
     from modlab.views.watch.payload import Marks
 
-ENDED = "the watch has ended: there is no loop to steer"
+ENDED = "the watch has ended: there is no loop to control"
 
 _ASKED = ("pause", "resume", "step", "stop", "budget")
 
@@ -200,7 +200,7 @@ class WatchPage:
         if watch is None:
             raise QuestionError(ENDED)
         if self._is_late(content.get("steps")):
-            raise QuestionError("this click came when the cell had run on: click again while it runs, or use ■ of the notebook")
+            raise QuestionError("this click came after the cell had moved on: click again while it runs, or use the notebook's ■")
         watch.ask(action, content.get("budget"))
         return b""
 

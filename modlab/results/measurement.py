@@ -77,9 +77,9 @@ class Measurement(Result):
         if not stats.measured:
             return ValuesRecord("", stats)
         if tensor is None:
-            return ValuesRecord("", stats, note="no grid: the tensor was in no variable, and is gone")
+            return ValuesRecord("", stats, note="no grid: the tensor was not kept in a variable and is gone")
         if measure_tensor(tensor, histogram=False) != replace(stats, histogram=None):
-            return ValuesRecord("", stats, note="no grid: the tensor was changed since it was measured")
+            return ValuesRecord("", stats, note="no grid: the tensor has changed since it was measured")
         return ValuesRecord("", stats, *layout(tensor))
 
     @property

@@ -24,17 +24,17 @@ def target(path: object) -> Path:
         SaveError: it is a folder, has another suffix, or its folder is not there.
     """
     if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
-        raise SaveError(f'save() got {format.cut(repr(path), 80)}, and takes the name of a file: save("run.html")')
+        raise SaveError(f'save() got {format.cut(repr(path), 80)}, but takes the name of a file: save("run.html")')
     found = Path(path).expanduser()
     if found.is_dir():
         inside = str(found / "run.html")
-        raise SaveError(f"{found} is a folder, and save() takes the name of a file in it.\n  Save a file: save({inside!r})")
+        raise SaveError(f"{found} is a folder, but save() needs the name of a file in it.\n  Save a file: save({inside!r})")
     if found.suffix.lower() not in SUFFIXES:
         other = repr(str(found.with_suffix(".html"))) if found.name else "'run.html'"
         what = f"a file {found.suffix!r}" if found.suffix else "a file without a suffix"
-        raise SaveError(f"save() writes a page, and cannot write {what}: {found}\n  Give it the suffix .html: save({other})")
+        raise SaveError(f"save() writes a page, not {what}: {found}\n  Give it the suffix .html: save({other})")
     if not found.parent.is_dir():
-        raise SaveError(f"The folder of {found} is not there.\n  Make it first: pathlib.Path({str(found.parent)!r}).mkdir(parents=True)")
+        raise SaveError(f"The folder of {found} does not exist.\n  Create it: pathlib.Path({str(found.parent)!r}).mkdir(parents=True)")
     return found
 
 

@@ -58,11 +58,11 @@ class ShapeQuestion:
 
 
 def _no_shape(wanted: object) -> QuestionError:
-    return QuestionError(f"find(shape=...) got {wanted!r}, and takes (3, 4), (None, 4) for any size, '3x4', or one size such as 768.")
+    return QuestionError(f"find(shape=...) got {wanted!r}, but takes (3, 4), (None, 4) for any size, '3x4', or one size such as 768.")
 
 
 def require_type(wanted: Any) -> None:
     """A class or the name of one."""
     if wanted is not None and not isinstance(wanted, (str, type)):
         hint = f"type={type(wanted).__name__}" if not isinstance(wanted, (list, tuple)) else "one class at a time"
-        raise QuestionError(f"find(type=...) got {described(wanted)}, and takes a class or the name of one.\n  Write: {hint}")
+        raise QuestionError(f"find(type=...) got {described(wanted)}, but takes a class or the name of one.\n  Write: {hint}")

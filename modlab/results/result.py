@@ -104,9 +104,9 @@ class Result:
         source = self._source() if self._source is not None else None
         if source is None:
             raise GoneError(
-                f"The model of this view exists no longer, and {purpose} needs it.\n"
-                f"  A result never keeps a model alive. What had been read is still here: .records, str(), .html().\n"
-                f"  Keep the model in a variable, and ask again: modlab.{self.kind}(model)"
+                f"The model of this view no longer exists, but {purpose} needs it.\n"
+                f"  A result never keeps a model alive. What was read is still here: .records, str(), .html().\n"
+                f"  Keep the model in a variable and ask again: modlab.{self.kind}(model)"
             )
         return source
 

@@ -61,10 +61,10 @@ def snapshot(model: Module, optimizer: Optimizers = None, *, values: bool | Lite
     if tree.places() > LISTED:
         raise ModlabError(
             f"This model has {tree.places():,} module paths, too many to keep one by one.\n"
-            f"  Take a part: modlab.snapshot(model.get_submodule('...'))"
+            f"  Use a part of it: modlab.snapshot(model.get_submodule('...'))"
         )
     if values not in (True, False, "cpu"):
-        raise ModlabError(f"snapshot(values=...) got {values!r}, and takes True (copies), 'cpu' (copies there) or False (fingerprints).")
+        raise ModlabError(f"snapshot(values=...) got {values!r}, but takes True (copies), 'cpu' (copies there) or False (fingerprints).")
     found = copying.capture(model, given, values=bool(values), device="cpu" if values == "cpu" else None)
     return Snapshot(found, model, given, tree.fingerprint, bool(values))
 

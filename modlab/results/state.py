@@ -62,7 +62,7 @@ def state(
     if isinstance(model, (str, os.PathLike)):
         if given:
             raise ModlabError(
-                "A checkpoint file holds copies, and an optimizer holds the tensors of a live model: they have none in common.\n"
+                "A checkpoint file holds copies, but an optimizer holds the tensors of a live model: they have none in common.\n"
                 "  Load the file into its model, and write: modlab.state(model, optimizer)"
             )
         return State(checkpoint.read(os.fsdecode(model)), None)
@@ -112,7 +112,7 @@ class State(Result):
         path = row.path
         tensor = slots.tensor_at(self._alive("reading values"), path)
         if tensor is None:
-            raise PathNotFoundError(f"{path!r} holds no tensor: it is {row.kind}{f' ({row.note})' if row.note else ''}.")
+            raise PathNotFoundError(f"{path!r} is not a tensor: it is {row.kind}{f' ({row.note})' if row.note else ''}.")
         return Measurement(values.read(tensor, path, lies=row.sharding), code=f"modlab.state(model)[{path!r}]")
 
     def __contains__(self, path: object) -> bool:

@@ -67,14 +67,12 @@ def trace(model: Module, *given: Any, keep: str | Sequence[str] = (), values: bo
     """
     checks.require_module(model, "trace")
     if given:
-        raise QuestionError(
-            "modlab.trace() takes the model alone; what the model takes stands in a second call.\n  Write: modlab.trace(net)(x)"
-        )
+        raise QuestionError("modlab.trace() takes only the model; its inputs go in a second call.\n  Write: modlab.trace(net)(x)")
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
     patterns = (keep,) if isinstance(keep, str) else tuple(keep) if isinstance(keep, Iterable) else (keep,)
     if not all(isinstance(pattern, str) for pattern in patterns):
-        raise QuestionError(f"trace(keep=...) got {keep!r}, and takes a path or several: keep=('', 'blocks.*.attn').")
+        raise QuestionError(f"trace(keep=...) got {keep!r}, but takes a path or several: keep=('', 'blocks.*.attn').")
     return Tracer(model, patterns, values, fold)
 
 
@@ -199,7 +197,7 @@ class Calls:
             raise AttributeError(name)
         if len(self) != 1:
             path = self._events[0].path
-            raise AttributeError(f"{path!r} ran {len(self)} times in this trace: take one, t[{path!r}][0].{name}")
+            raise AttributeError(f"{path!r} ran {len(self)} times in this trace: pick one, t[{path!r}][0].{name}")
         return getattr(self._events[0], name)
 
     def __repr__(self) -> str:
@@ -230,7 +228,7 @@ class Trace(RowsResult):
         if unknown:
             close = nearest(unknown[0], recorder.index.modules)
             hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
-            raise QuestionError(f"trace(keep={unknown[0]!r}) fits no module of {type(model).__name__}.{hint}")
+            raise QuestionError(f"trace(keep={unknown[0]!r}) matches no module of {type(model).__name__}.{hint}")
         self._recorder = recorder
 
     @classmethod
@@ -309,7 +307,7 @@ class Trace(RowsResult):
         """
         if "" not in self._kept:
             raise ModlabError(
-                "The model's output was not kept: a trace holds no tensor.\n  Ask for it: modlab.trace(net, keep='')(x).output"
+                "The model's output was not kept: a trace holds no tensors.\n  Ask for it: modlab.trace(net, keep='')(x).output"
             )
         return self._output
 
@@ -333,7 +331,7 @@ class Trace(RowsResult):
         ran = list(dict.fromkeys(event.path for event in self.events if event.kind == "module" and event.path))
         close = nearest(path, ran)
         hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
-        raise PathNotFoundError(f"{self.record.title} ran no module {path!r} in this trace.\n{hint}  All: t.find(kind='module')")
+        raise PathNotFoundError(f"{self.record.title} did not run a module {path!r} in this trace.\n{hint}  All: t.find(kind='module')")
 
     def _calls(self, path: str, asked: tuple[str, ...] = ()) -> Calls | None:
         """The calls of a module, or those that stand for them; None if there are none. `asked`: for which names' sake it is asked."""
@@ -387,7 +385,7 @@ class Trace(RowsResult):
         wanted = Pattern(pattern)
         kinds = ("module", "function", "hook", "backward", "gradient", "step")
         if kind is not None and kind not in kinds:
-            raise QuestionError(f"find(kind=...) got {kind!r}, and takes one of {', '.join(kinds)}.")
+            raise QuestionError(f"find(kind=...) got {kind!r}, but takes one of {', '.join(kinds)}.")
         return [
             event
             for event in self.events
@@ -414,11 +412,11 @@ class Trace(RowsResult):
             name = None if model is None else _name_of(path, model, reasons)
             if name is None:
                 hint = f"  By its dotted name: t.why({_some(reasons)!r})"
-                raise PathNotFoundError(f"This tensor is no parameter of {self.record.title}.\n{hint}")
+                raise PathNotFoundError(f"This tensor is not a parameter of {self.record.title}.\n{hint}")
             path = name
         if not isinstance(path, str):
             raise PathNotFoundError(
-                f"t.why() takes a parameter, or its dotted name, and got {checks.described(path)}.\n  Write: t.why({_some(reasons)!r})"
+                f"t.why() takes a parameteror its dotted name, but got {checks.described(path)}.\n  Write: t.why({_some(reasons)!r})"
             )
         path = as_known(path, reasons)
         if path in reasons:
@@ -453,7 +451,7 @@ class Trace(RowsResult):
         """
         if not isinstance(path, (str, PathLike)):
             raise QuestionError(
-                f"export_chrome_trace() got {checks.described(path)}, and takes the file to write: t.export_chrome_trace('trace.json')"
+                f"export_chrome_trace() got {checks.described(path)}, but takes the file to write: t.export_chrome_trace('trace.json')"
             )
         events = [
             {

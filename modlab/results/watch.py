@@ -111,11 +111,11 @@ def watch(
         raise NotInitializedError(stores.uninitialized_message(model))
     optimizers = steppers(as_tuple(optimizer, "watch"))
     if not _is_share(budget):
-        raise QuestionError(f"watch(budget=…) got {budget!r}, and takes a share of the loop's time: 0.02 is 2 %, 1 looks at every step.")
+        raise QuestionError(f"watch(budget=…) got {budget!r}, but takes a fraction of the loop's time: 0.02 is 2 %, 1 looks at every step.")
     if on_nan not in ("report", "hold", "stop"):
-        raise QuestionError(f"watch(on_nan=…) got {on_nan!r}, and takes 'report', 'hold' or 'stop'.")
+        raise QuestionError(f"watch(on_nan=…) got {on_nan!r}, but takes 'report', 'hold' or 'stop'.")
     if inside not in (None, "shadow"):
-        raise QuestionError(f"watch(inside=…) got {inside!r}, and takes 'shadow' or nothing.")
+        raise QuestionError(f"watch(inside=…) got {inside!r}, but takes 'shadow' or nothing.")
     _require_alone(model, on_nan, inside)
     held = model if sys.getrefcount(model) <= _references(object()) else None
     patterns = _patterns(model, only)
@@ -151,7 +151,7 @@ def _require_alone(model: Module, on_nan: str, inside: str | None) -> None:
     if spread is not None and spread.communicates:
         does = "stops before a step" if on_nan == "stop" else "runs the model once more"
         raise QuestionError(
-            f"watch({asked}) {does} on the rank where it is asked for, and a step of this model talks to other ranks "
+            f"watch({asked}) {does} on the rank where you ask for it, but a step of this model talks to other ranks "
             f"({', '.join(spread.kinds)} over {spread.world}), which would wait for it.\n"
             f"  Write: modlab.watch(model, optimizer). It reports a NaN and lets every rank go on; stop all ranks in the loop itself."
         )
@@ -163,13 +163,13 @@ def _patterns(model: Module, only: Any) -> tuple[str, ...]:
         return ()
     given = (only,) if isinstance(only, str) else tuple(only) if isinstance(only, (list, tuple)) else ()
     if not given or not all(isinstance(one, str) and one for one in given):
-        raise QuestionError(f'watch(only=…) got {format.cut(repr(only), 80)}, and takes a dotted name or a list of them: only="blocks.*"')
+        raise QuestionError(f'watch(only=…) got {format.cut(repr(only), 80)}, but takes a dotted name or a list of them: only="blocks.*"')
     index = ModuleIndex(model, Node)
     known = [*(node.path for node, _ in index.found), *(one.path for one in index.tensors(index.found) if one.kind == "parameter")]
     given = tuple(next((way for way in spellings(one) if any(map(Selection((way,)).takes, known))), one) for one in given)
     for one in given:
         if not any(Selection((one,)).takes(path) for path in known):
-            said = f"watch(only=…): {type(model).__name__} has no module and no parameter that fits {one!r}."
+            said = f"watch(only=…): {type(model).__name__} has no module or parameter that matches {one!r}."
             raise PathNotFoundError(f"{said}\n{names_near(one, known)}")
     return given
 
@@ -199,7 +199,7 @@ class Watch(Result):
         self._grad = True  # as it was when the block began
         self._final: WatchRecord | None = None
         if before:
-            watcher.remarks.append("an earlier watch of this model was closed when this one began")
+            watcher.remarks.append("an earlier watch of this model was closed when this one started")
 
     # ---- as a context
 
@@ -381,7 +381,7 @@ class Watch(Result):
         known = dict.fromkeys(one.path for one in record.history.series)
         path = as_known(str(path), known)
         if path not in known:
-            raise PathNotFoundError(f"{record.title} has nothing named {path!r} that was measured.\n{names_near(path, known)}")
+            raise PathNotFoundError(f"{record.title} has no measurements named {path!r}.\n{names_near(path, known)}")
         return self._of(part(record, path))
 
     def compare(self, other: Watch) -> Runs:
@@ -391,7 +391,7 @@ class Watch(Result):
             other: another watch, of the same model or of another one.
         """
         if not isinstance(other, Watch):
-            raise QuestionError(f"w.compare() got a {type(other).__name__}, and takes another watch: w.compare(other)")
+            raise QuestionError(f"w.compare() got a {type(other).__name__}, but takes another watch: w.compare(other)")
         from modlab.results.runs import Runs  # its view of rows is loaded when two runs are compared
 
         return Runs(self.record, other.record, [*self.records, *other.records])
@@ -464,10 +464,10 @@ class Watch(Result):
             raise QuestionError(ENDED)
         controls, model = self._watcher.controls, self._watcher.model
         if action in ("pause", "step", "stop") and model is not None and distribution_of(model).communicates:
-            raise QuestionError(f"{action!r} would hold this rank alone, and the others would wait for it in their next step")
+            raise QuestionError(f"{action!r} would hold only this rank, and the others would wait for it in their next step")
         if action == "budget":
             if not _is_share(budget):
-                raise QuestionError(f"budget {budget!r} is no share: 0.02 is 2 %")
+                raise QuestionError(f"budget {budget!r} is not a fraction: 0.02 is 2 %")
             controls.allow(float(budget))
         else:
             {"pause": controls.pause, "resume": controls.resume, "step": controls.advance, "stop": controls.end}[action]()

@@ -74,7 +74,7 @@ class View(AskedWidget):
     def _result(self) -> Shown:
         result = self._held()
         if result is None:
-            raise GoneError("What this view showed exists no longer: run its cell again.")
+            raise GoneError("What this view showed no longer exists: run its cell again.")
         return result
 
     def _answer(self, content: dict[str, Any]) -> bytes:

@@ -16,7 +16,7 @@ from modlab.statistics.memory import is_sharded, local, require_values
 
 PART = "this rank's part of a DTensor"
 FLAT = "this rank's part of a flat parameter of FSDP1"
-SUMMAND = "this rank's part of a DTensor: partial values, which the ranks have not put together yet"
+SUMMAND = "this rank's part of a DTensor: partial values, not yet combined across ranks"
 
 OF_FLAT = "_unpadded_unsharded_size"
 """What FSDP1 notes at its flat parameters: the size of the whole."""

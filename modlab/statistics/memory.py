@@ -24,10 +24,10 @@ PLAIN = frozenset({Tensor, torch.nn.Parameter})
 
 FREED = "its memory has been freed (FSDP does so between two uses)"
 PART, SUMMAND = "this rank's part", "this rank's part of a sum"
-COMING = "it is still on its way from other ranks"
+COMING = "it is still arriving from other ranks"
 _VIRTUAL = {
     "FakeTensor": "a fake tensor has no values",
-    "FunctionalTensor": "a functional tensor, of a graph being captured, has no values of its own",
+    "FunctionalTensor": "a functional tensor in a graph being captured has no values of its own",
 }
 _SPARSE = {
     torch.sparse_coo: ("_indices", "_values"),
@@ -70,7 +70,7 @@ def absence(tensor: Tensor) -> str:
         try:
             return _absence(tensor)
         except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError) as error:
-            return f"its memory cannot be asked for ({type(error).__name__})"
+            return f"its memory cannot be accessed ({type(error).__name__})"
 
 
 def require_values(tensor: Tensor) -> None:
@@ -82,7 +82,7 @@ def require_values(tensor: Tensor) -> None:
     if not is_there(tensor):
         raise NoValuesError(absence(tensor))
     if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
-        raise NoValuesError("a CUDA graph is being captured, and the measurement would become a part of it")
+        raise NoValuesError("a CUDA graph is being captured, and the measurement would become part of it")
 
 
 def number_of(value: Any) -> float:
@@ -207,7 +207,7 @@ def _absence(tensor: Tensor) -> str:
     if tensor.is_meta:
         return "a meta tensor has no values"
     if tensor.dtype in PACKED:
-        return "its numbers lie packed, several in a byte, and torch reads none of them alone"
+        return "its numbers are packed, several to a byte, and torch cannot read them one by one"
     if tensor._is_zerotensor():
         return ""  # zeros of forward-mode AD: operators know that no memory holds them
     if is_functional(tensor):

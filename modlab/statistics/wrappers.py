@@ -77,9 +77,9 @@ def values_of(tensor: Tensor) -> Tensor:
     """
     require_values(tensor)
     names = ", ".join(name for name, _ in inside(tensor)[:4])
-    rest = f": measure the tensors inside it ({names})" if names else ", and does not tell what is inside it"
+    rest = f": measure the tensors inside it ({names})" if names else "and does not show what is inside it"
     if not is_wrapper(tensor) and has_own_memory(tensor):
-        raise NoValuesError(f"{_a(tensor)} computes by code of its own (__torch_dispatch__), which modlab does not run")
+        raise NoValuesError(f"{_a(tensor)} computes with its own code (__torch_dispatch__), which modlab does not run")
     if not is_quantized(tensor):
         raise NoValuesError(f"{_a(tensor)} has no memory of its own{rest}")
     try:
@@ -87,7 +87,7 @@ def values_of(tensor: Tensor) -> Tensor:
     except Exception as error:
         raise NoValuesError(f"the dequantize() of {_a(tensor)} raised {type(error).__name__}{rest}") from error
     if not issubclass(type(found), Tensor) or is_wrapper(found) or found.shape != tensor.shape:
-        raise NoValuesError(f"the dequantize() of {_a(tensor)} gave no plain tensor of its shape{rest}")
+        raise NoValuesError(f"the dequantize() of {_a(tensor)} did not return a plain tensor of its shape{rest}")
     return found.detach()
 
 

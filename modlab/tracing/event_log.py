@@ -126,8 +126,8 @@ class EventLog:
         if self.failed:
             return
         self.failed = True
-        self.remark(f"modlab failed, and stopped recording: {one_line(error)}; please report this")
-        guarded.tell(f"modlab: the trace ended, the run goes on. {one_line(error)}")
+        self.remark(f"modlab failed and stopped recording: {one_line(error)}; please report this")
+        guarded.tell(f"modlab: the trace ended; your code goes on. {one_line(error)}")
 
 
 class OffTheClock:

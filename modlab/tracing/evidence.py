@@ -32,8 +32,9 @@ def _hook(recorded: Recorded, error: BaseException) -> tuple[str, str] | None:
     call = odd[0]
     path = call.path or (ROOT if call.path == "" else "a module")
     kind = call.facts[0].facts
-    said = f"The {events.hook(kind)} {_short(call)} on {kind['tensor'] or path} returned {format.article(call.odd)}, which is no gradient."
-    return said, f"It stands at {call.where}." if call.where else ""
+    where = kind["tensor"] or path
+    said = f"The {events.hook(kind)} {_short(call)} on {where} returned {format.article(call.odd)}, which is not a gradient."
+    return said, f"It is defined at {call.where}." if call.where else ""
 
 
 def _misfit(recorded: Recorded, error: BaseException) -> tuple[str, str] | None:
@@ -43,8 +44,9 @@ def _misfit(recorded: Recorded, error: BaseException) -> tuple[str, str] | None:
     if len(odd) != 1 or not re.search(rf"'{odd[0].odd}'|not {odd[0].odd}\b", message):
         return None
     call = odd[0]
-    said = f"The {events.said(call.facts[0])} {_short(call)} on {call.path or ROOT} returned {format.article(call.odd)} where a tensor was."
-    return said, f"It stands at {call.where}. After it: {one_line(error)}."
+    where, given = call.path or ROOT, format.article(call.odd)
+    said = f"The {events.said(call.facts[0])} {_short(call)} on {where} returned {given} instead of a tensor."
+    return said, f"It is defined at {call.where}. After it: {one_line(error)}."
 
 
 def _graph(recorded: Recorded) -> tuple[str, str] | None:

@@ -54,7 +54,7 @@ class Gradients:
             found[1].append(event)
             return
         if len(self._watched) >= WATCHED:
-            self._log.remark(f"gradients of outputs are followed for the first {WATCHED:,} outputs")
+            self._log.remark(f"gradients of outputs are tracked only for the first {WATCHED:,} outputs")
             return
         events = [event]
         # of a parameter without a weak reference, which torch.utils.swap_tensors would refuse

@@ -141,7 +141,7 @@ class ModuleCalls:
         self._uses.by_module(call, module, held, given)
         hooked = hooked or held.get("_backward_pre_hooks") or held.get("_backward_hooks")
         if hooked and path is not None and self.late is not None and self.late(module):
-            self._log.remark(f"hooks that {path or 'the model'} got while the trace ran are seen from its next call on")
+            self._log.remark(f"hooks that {path or 'the model'} got during the trace are seen from its next call on")
         opaque = kind.opaque or ("compiled" if held.get("_compiled_call_impl") is not None else "")
         if opaque:
             call.mark("opaque", why=opaque)
@@ -180,7 +180,7 @@ class ModuleCalls:
         elif not call.grad and before:
             call.mark("under", mode=call.off)
         if parent is not None and parent.kind == "step" and parent.popped:
-            self._log.remark("functions inside optimizer.step(closure) are not seen: an optimizer is not to notice the trace")
+            self._log.remark("functions inside optimizer.step(closure) are not seen: the optimizer must not notice the trace")
 
     @guarded
     def leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None, output: Any) -> None:

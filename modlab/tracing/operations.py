@@ -186,7 +186,7 @@ class Operations:
                 self._leave(call, attached, "whole")
             return
         if any(is_transformed(tensor) for tensor in (*attached, *after)):
-            self._log.remark("inside torch.vmap and torch.func shapes are those of one sample, and what leaves the graph is not seen")
+            self._log.remark("inside torch.vmap and torch.func, shapes are those of one sample, and what leaves the graph is not seen")
             return
         if not call.grad:
             above = self._log.top

@@ -111,14 +111,14 @@ class Recorder:
         if compiled:
             self.log.remark(
                 f"{_listed(compiled)} compiled: what runs inside cannot be seen, and functions between modules are not shown, "
-                "since to look at them would make torch compile anew"
+                "because watching them would make torch recompile"
             )
             compile_warning.silence(self)
         distribution = distribution_of(self.index.model)
         if distribution.communicates:
             self.log.remark(
-                f"this is rank {distribution.rank} of {distribution.world}: what the others do is not seen; the model must be called on "
-                "all of them, traced or not"
+                f"this is rank {distribution.rank} of {distribution.world}: the others are not seen; the model must be called on "
+                "all ranks, traced or not"
             )
         self.log.remarks += remarks_of(distribution)
         self._stages.open(module for path, module in self.index.hooked if not _inside(path, compiled))

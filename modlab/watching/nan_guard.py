@@ -198,8 +198,8 @@ class NaNGuard:
         if self._on_nan == "stop":
             text = wording.said(self._alerts.alerts[-1])
             raise NotFiniteError(
-                f"Step {finding.step:,} was not made, for its gradients are not finite: {text}.\n"
-                f"  The weights are as they were before it. What led here: w.alerts[-1].trace"
+                f"Step {finding.step:,} was not made, because its gradients are not finite: {text}.\n"
+                f"  The weights are unchanged. What led here: w.alerts[-1].trace"
             )
 
     def wonders(self, step: int) -> bool:

@@ -202,7 +202,7 @@ class Scalars:
 
     def _new(self, name: str, value: Any, *, early: bool) -> Scalar:
         if len(self.curves) >= MOST:
-            raise _TooManyError(f"w.log({name}=…): {MOST} curves are kept, and there are as many; others are left out")
+            raise _TooManyError(f"w.log({name}=…): {MOST} curves are kept, and that many exist already; others are left out")
         if "loss" in name.lower() and isinstance(value, Tensor):
             with without_torch_function():
                 self.entropy = self.entropy or entropy_of(value.grad_fn)
@@ -231,7 +231,7 @@ def _number(name: str, value: Any) -> Any:
     elif isinstance(value, Tensor):
         if value.numel() == 1 and (part := part_of(value)):
             raise _NoNumberError(
-                f"w.log({name}=…) got a DTensor of which {part} is here, and takes {name}.full_tensor(), on all ranks; it is left out"
+                f"w.log({name}=…) got a DTensor of which {part} is here, but needs {name}.full_tensor(), on all ranks; it is left out"
             )
         with without_torch_function():
             value = _element(name, local(value))
@@ -241,7 +241,7 @@ def _number(name: str, value: Any) -> Any:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise _NoNumberError(
-            f"w.log({name}=…) got {type(value).__name__}, and takes a number or a tensor with one element; it is left out"
+            f"w.log({name}=…) got {type(value).__name__}, but takes a number or a tensor with one element; it is left out"
         ) from None
 
 
@@ -249,7 +249,7 @@ def _element(name: str, value: Tensor) -> Any:
     """That of a tensor with one."""
     if value.numel() != 1:
         raise _NoNumberError(
-            f"w.log({name}=…) got a tensor of shape {tuple(value.shape)}, and takes one number, as {name}.mean(); it is left out"
+            f"w.log({name}=…) got a tensor of shape {tuple(value.shape)}, but takes one number, such as {name}.mean(); it is left out"
         )
     if not is_there(value):
         raise _NoNumberError(f"w.log({name}=…) got a tensor without a value: {absence(value)}; it is left out")

@@ -78,7 +78,7 @@ class Unseen:
     def fail(self, error: Exception) -> None:
         """Say why, in one line."""
         self.record = replace(self.record, error=line_of(error))
-        tell(f"modlab{on_rank()}: the watch could not begin, the training goes on. {self.record.error}")
+        tell(f"modlab{on_rank()}: the watch could not start; training goes on. {self.record.error}")
 
 
 class Watcher:
@@ -251,7 +251,7 @@ class Watcher:
 
     @guarded
     def _gone(self, _: Any) -> None:
-        """The model exists no longer."""
+        """The model no longer exists."""
         self.close("ended")
 
     @guarded
@@ -286,7 +286,7 @@ class Watcher:
             return
         if self._ending is None or self._ending[0] != "failed":  # once, whatever fails after it
             self._ending = "failed", line_of(error)
-            tell(f"modlab{on_rank()}: the watch ended at step {self.step:,}, the training goes on. {self._ending[1]}")
+            tell(f"modlab{on_rank()}: the watch ended at step {self.step:,}; training goes on. {self._ending[1]}")
         if self.closed:  # it has not even begun
             self._end_all()
         elif not self._closing:
@@ -544,9 +544,9 @@ class Watcher:
         if self.controls.stop:
             self.close("stopped")
             if not alone:
-                self.say("the watch ended, and the loop goes on: the other ranks would wait for this one")
+                self.say("the watch ended, but the loop goes on: the other ranks would wait for this one")
                 return
-            raise Stopped(f"stopped at step {self.step:,}, as the view was asked to")
+            raise Stopped(f"stopped at step {self.step:,}, as requested in the view")
         if self.controls.budget is not None:
             self.schedule.budget, self.controls.budget = self.controls.budget, None
             self.schedule.share_out(clock.now())
@@ -591,12 +591,12 @@ class Watcher:
         elif self.index.distribution.communicates and self.index.distribution.world > 1:
             found.append(OWN)
         if self.hidden:
-            found.append("the weights changed, by steps of which torch tells nobody: as where one compiled function makes the whole step")
+            found.append("the weights changed in steps that torch does not announce, as when one compiled function makes the whole step")
         if self.index.parts > 1:
-            found.append(f"the model is very large: each look takes in one of its {self.index.parts} parts, in turn")
+            found.append(f"the model is very large: each look measures one of its {self.index.parts} parts, in turn")
         if self.steps.skipped:
             skipped = f"at least {format.plural(self.steps.skipped, 'step')} {'was' if self.steps.skipped == 1 else 'were'} skipped"
-            found.append(f"{skipped}: the gradients overflowed, as a scaler expects")
+            found.append(f"{skipped}: the gradients overflowed, which a scaler expects")
         return tuple(found)
 
     def shape_of_slots(self) -> tuple[Any, ...]:

@@ -283,6 +283,7 @@ MISTAKES: dict[str, MistakeKind] = {
     "never initialised": MistakeKind(
         "is a {class} whose constructor did not call super().__init__(): it cannot hold parameters or be called",
         "nn.Module's constructor creates the stores for parameters, buffers, children and hooks.",
+        label="never initialized",
     ),
     "misspelt constructor": MistakeKind(
         "has class {class}, whose constructor is spelled {name}: Python never calls it",

@@ -104,7 +104,7 @@ def test_each_module_alone():
     assert modlab.compare(Modal())(x)[""].max_abs == pytest.approx(1)
     assert modlab.compare(Modal())(x)[""].random == ()
     unsure = modlab.compare(nn.BatchNorm1d(4, track_running_stats=False))(x)
-    assert not unsure.differs and "takes the batch's own in both modes" in str(unsure)
+    assert not unsure.differs and "uses the batch's own in both modes" in str(unsure)
 
 
 def test_functional_dropout_is_random_in_eval_mode_too():
@@ -235,7 +235,7 @@ def test_frozen_flags_and_hidden_modules_are_said():
     hiding = Made(lambda self, x: self.parts[0](x))
     hiding.parts = [nn.Dropout()]
     comparison = modlab.compare(hiding)(torch.randn(8, 4))
-    assert comparison[""].ignores_mode and "calls a Dropout that is not registered, so that eval() does not reach it" in str(comparison)
+    assert comparison[""].ignores_mode and "calls a Dropout that is not registered, so eval() does not reach it" in str(comparison)
 
 
 def test_a_fused_path_is_said():
@@ -265,7 +265,7 @@ def test_a_compiled_model_runs_as_written_and_is_not_compiled_again():
         compiled.compile(backend="eager")
         before = everything(compiled)
         comparison = modlab.compare(compiled)(torch.randn(8, 4))
-        assert comparison.first.endswith("1") and "runs here as it is written" in str(comparison)
+        assert comparison.first.endswith("1") and "runs uncompiled here" in str(comparison)
         assert everything(compiled)[:2] == before[:2] and not torch._dynamo.utils.counters
 
 
@@ -321,7 +321,7 @@ def test_what_is_too_large_is_sampled_and_said(monkeypatch):
     comparison = modlab.compare(nn.Sequential(nn.Identity(), nn.Dropout()))(torch.randn(100, 1000))
     assert comparison["0"].equal is True and comparison["1"].sampled and comparison["1"].max_abs > 0
     assert comparison["1"].relative_l2 == pytest.approx(0.5**0.5, rel=0.05)  # doubled or gone: as long as the half of it that is left
-    assert "too large to be kept whole" in str(comparison)
+    assert "too large to keep whole" in str(comparison)
 
 
 # ---- one model: nothing stays --------------------------------------------------------------------------------------------------
@@ -584,7 +584,7 @@ def test_paths_that_differ():
         assert comparison["0"].other == "fc" and comparison["0"].equal and comparison.paths == ["", "0", "1"]
     found = modlab.compare(net, port)(x)
     assert found.paths == ["", "0", "1"] and (found["0"].other, found["1"].other) == ("fc", "act") and found["0"].matched == "structure"
-    assert "Matched by structure, where names do not fit: 0 with fc (Linear), 1 with act (ReLU). match= says otherwise." in str(found)
+    assert "Matched by structure where names do not match: 0 with fc (Linear), 1 with act (ReLU). match= says otherwise." in str(found)
     assert "Without a partner" not in str(found)
     unmatched = modlab.compare(net, Made(lambda self, x: self.fc(x), fc=nn.Linear(4, 2)))(x)
     assert unmatched.paths == ["", "0", "1", "fc"] and unmatched["fc"].called_left is None
@@ -616,7 +616,7 @@ def test_other_shapes():
 def test_other_modes_are_said():
     net = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
     text = str(modlab.compare(net, copy.deepcopy(net).eval())(torch.randn(2, 4)))
-    assert "1: in training mode in the left model alone. Write .eval() for both, and compare again." in text
+    assert "1: in training mode only in the left model. Write .eval() for both, and compare again." in text
 
 
 def test_calls_of_two_models_one_by_one():
@@ -657,7 +657,7 @@ def test_wrong_questions_teach():
         modlab.compare(net, match={})
     with pytest.raises(UnrepeatableInputError, match="read only once"):
         modlab.compare(net)(one for one in [1])
-    with pytest.raises(LazyModelError, match="Run the model once before"):
+    with pytest.raises(LazyModelError, match="Run the model once first"):
         modlab.compare(nn.LazyLinear(3))(torch.randn(2, 4))
     with pytest.raises(PathNotFoundError, match="Nearest"):
         modlab.compare(nn.Sequential(net))(torch.randn(4))["00"]
@@ -717,8 +717,8 @@ def test_random_numbers_that_leave_no_trace_in_the_generator():
         and row.ignores_mode
         and row.draws
         == (
-            "train: a generator that is put back",
-            "eval: a generator that is put back",
+            "train: a generator that is restored",
+            "eval: a generator that is restored",
         )
     )
     assert comparison[""].draws == () and comparison.headline.startswith("Still random in eval mode: 1 (Made) draws")
@@ -1103,7 +1103,7 @@ class Merging(nn.Module):
 def test_who_merges_weights_acts_by_its_mode_and_not_the_layer():
     comparison = modlab.compare(nn.Sequential(nn.Linear(4, 4), Merging()))(torch.randn(8, 4))
     assert [row.path for row in comparison.records if row.acts_by_mode] == ["1"]
-    assert "holds other numbers in each mode" in comparison["1.layer"].notes[0] and not comparison["1.layer"].starts_here
+    assert "has different values in each mode" in comparison["1.layer"].notes[0] and not comparison["1.layer"].starts_here
 
 
 class Aside(nn.Module):

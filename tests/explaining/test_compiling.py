@@ -152,7 +152,7 @@ def test_what_cannot_be_compiled(name):
 
 def test_the_line_that_was_looked_at_is_the_place():
     _, result = explained(COMPILED["print"][0])
-    assert result.record.where.endswith(":5") and "torch.compile was looking at the code" in str(result)
+    assert result.record.where.endswith(":5") and "torch.compile was analyzing the code" in str(result)
 
 
 M = NET + "class M(nn.Module):\n    def forward(self, x):\n        BODY\n"

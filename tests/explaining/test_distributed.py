@@ -192,7 +192,7 @@ def test_a_layer_in_a_unit_that_got_another_dtype_on_the_way_may_be_a_unit_itsel
     group()
     unit = f"fully_shard({{}}, mesh=mesh, mp_policy={POLICY.format('')})"
     offered = [fix.prose for fix in explained_units(UNITS.format(".float()", unit.format("net"))).fixes]
-    assert any(prose.startswith("Or let head cast what it gets: make it a unit of its own") for prose in offered)
+    assert any(prose.startswith("Or let head cast its inputs: make it a separate unit") for prose in offered)
     Program(UNITS.format(".float()", f"{unit.format('net.head')}\n{unit.format('net')}")).run()
 
 

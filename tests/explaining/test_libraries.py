@@ -385,7 +385,7 @@ def test_the_place_is_the_users_own_line_and_no_line_of_a_library_is_to_be_chang
     result = Program(HEAD + "model = transformers.BertForTokenClassification(cfg)\nmodel(ids, labels=torch.zeros(2, 5))").explained()
     assert result.family == "loss" and result.record.line == "model(ids, labels=torch.zeros(2, 5))"
     assert [(fix.prose, fix.code) for fix in result.fixes] == [("Class numbers are whole numbers of 64 bits.", "")]
-    assert "It was raised in what that line calls, at transformers/" in str(result)
+    assert "It was raised inside what that line calls, at transformers/" in str(result)
 
 
 def test_an_error_that_a_library_explains_itself_is_quoted():

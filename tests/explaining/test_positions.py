@@ -549,15 +549,15 @@ def test_every_line_that_is_offered_works(name):
 
 
 REMARKS = {
-    "seq twice": "2 and 0 are one module, with one weight. A new layer in one place leaves the other.",
+    "seq twice": "2 and 0 are one module, with one weight. A new layer in one place does not change the other.",
     "seq twice, not first": "1 and 3 are one module: which of these calls failed cannot be seen.",
     "modulelist twice": "layers.0 and layers.2 are one module: which of these calls failed cannot be seen.",
-    "tied": "o.weight and e.weight are one tensor (tied): its size is that of both places.",
-    "encoder decoder": "dec.0.weight and shared.weight are one tensor (tied): its size is that of both places.",
-    "gpt2 tied head": "lm_head.weight and wte.weight are one tensor (tied): its size is that of both places.",
+    "tied": "o.weight and e.weight are one tensor (tied): its size applies in both places.",
+    "encoder decoder": "dec.0.weight and shared.weight are one tensor (tied): its size applies in both places.",
+    "gpt2 tied head": "lm_head.weight and wte.weight are one tensor (tied): its size applies in both places.",
     "same list": "layers.0, layers.1 and layers.2 are one module: which of these calls failed cannot be seen.",
-    "seq list times": "1, 0 and 2 are one module, with one weight. A new layer in one place leaves the other.",
-    "shared block": "A module around it has several places: what changes one changes all.",
+    "seq list times": "1, 0 and 2 are one module, with one weight. A new layer in one place does not change the other.",
+    "shared block": "A module around it has several places: changing one changes all.",
 }
 
 

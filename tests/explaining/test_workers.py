@@ -157,7 +157,7 @@ def test_an_error_of_a_worker_is_the_original_at_its_own_place(name):
     assert result.headline.startswith(said)
     assert result.record.line == line
     assert result.record.where.endswith(f":{next(i for i, one in enumerate(found.lines, 1) if one.strip() == line)}")
-    assert f"What it was to give is asked for at program{result.record.where.split(':')[0][7:]}:" in str(result)
+    assert f"Its result is requested at program{result.record.where.split(':')[0][7:]}:" in str(result)
 
 
 def test_a_collate_fn_of_ones_own_is_the_place():

@@ -115,7 +115,7 @@ def write_script(path):
 
 
 FILES = {
-    "hello": (lambda p: p.write_text("hello"), r"^c\.pt is a text file and no checkpoint\.$"),
+    "hello": (lambda p: p.write_text("hello"), r"^c\.pt is a text file, not a checkpoint\.$"),
     "words": (lambda p: p.write_text("Übung macht den Meister " * 9), "text file"),
     "json": (lambda p: p.write_text('{"a": 1}'), "text file"),
     "empty": (lambda p: p.write_bytes(b""), r"c\.pt is empty \(0 bytes\)"),
@@ -142,7 +142,7 @@ def test_quantized_tensors_are_listed(tmp_path):
 @pytest.mark.parametrize("content", [{"weight_map": {"a": 5}}, {"weight_map": {"a": None}}, {"weight_map": {"a": ["x"]}}], ids=str)
 def test_a_damaged_index_is_told(content, tmp_path):
     (tmp_path / "m.index.json").write_text(json.dumps(content))
-    with pytest.raises(CheckpointError, match=r"gives .* where the name of a file belongs"):
+    with pytest.raises(CheckpointError, match=r"gives .* instead of a file name"):
         modlab.state(tmp_path / "m.index.json")
 
 

@@ -876,7 +876,7 @@ def test_a_few_elements_that_decay_alone_are_no_headline(idle):
 
 def test_a_kind_that_there_is_not_is_told():
     found = modlab.diff(modlab.snapshot(Net()), modlab.snapshot(Net()))
-    with pytest.raises(modlab.ModlabError, match="got 'weights', and takes one of: parameter, buffer"):
+    with pytest.raises(modlab.ModlabError, match="got 'weights', but takes one of: parameter, buffer"):
         found.find(kind="weights")
     assert {row.kind for row in found.records} <= set(KINDS) and len(found.find(kind="parameter")) == 4
 

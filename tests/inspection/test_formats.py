@@ -207,7 +207,7 @@ def test_gguf_says_its_types_and_settings(tmp_path):
     shown = modlab.state(tmp_path / "m.gguf")
     rows = {row.path: (row.shape, row.dtype, row.bytes, row.note) for row in shown.records}
     assert rows["w"] == ((3, 4), "float32", 48, "") and shown["w"].sum == 66
-    assert rows["q"] == ((64,), "Q4_0", 36, "quantized, 4.5 bits a number: values are not read")
+    assert rows["q"] == ((64,), "Q4_0", 36, "quantized, 4.5 bits per number: values are not read")
     assert rows["general.architecture"][3] == "str 'llama'" and "(2 values)" in rows["tokenizer.tokens"][3]
     with pytest.raises(CheckpointError, match="'q' cannot be read: quantized"):
         shown["q"]
@@ -289,8 +289,8 @@ FOREIGN = {
     "new_gguf": (lambda p: write_gguf(p, {}, version=9), "version 9"),
     "old_gguf": (lambda p: write_gguf(p, {}, version=0), "version 0"),
     "noise": (lambda p: p.write_bytes(random.Random(0).randbytes(5000)), "c"),
-    "no_text": (lambda p: p.with_suffix(".safetensors").write_bytes(b"\xff" * 8), "no length of a header"),
-    "gguf_as_bin": (lambda p: p.with_suffix(".bin").write_bytes(b"GGUF\x03\0\0\0"), "header goes on beyond its end"),
+    "no_text": (lambda p: p.with_suffix(".safetensors").write_bytes(b"\xff" * 8), "not a header length"),
+    "gguf_as_bin": (lambda p: p.with_suffix(".bin").write_bytes(b"GGUF\x03\0\0\0"), "header continues beyond its end"),
 }
 
 
@@ -501,7 +501,7 @@ def test_a_kilobyte_of_shared_lists_is_shown_in_time(tmp_path):
     shared_lists(tmp_path / "c.pt")
     shown = modlab.state(tmp_path / "c.pt")
     assert len(shown) < nesting.MOST and str(shown).startswith("c.pt: 12 numbers in")
-    assert f"! The first {len(shown):,} entries are listed: the rest are the same ones again and again" in str(shown)
+    assert f"! The first {len(shown):,} entries are listed: the rest repeat the same ones" in str(shown)
 
 
 def header(path, text, data=bytes(48)):
@@ -637,7 +637,7 @@ MORE = {
     "model": (lambda: net(), "model = torch.load('c.pt', weights_only=False), then modlab.state(model)"),
     "dict": (lambda: {"a": ONE, "score": np.float64(0.5)}, "held = torch.load('c.pt', weights_only=False), then modlab.diff(held, model)"),
     "other": (lambda: np.ones(3), "If you trust its author: torch.load('c.pt', weights_only=False).\n"),
-    "torchs_own": (lambda: torch.nested.nested_tensor([ONE]), "torch reads it, and runs no code of the file: torch.load('c.pt')"),
+    "torchs_own": (lambda: torch.nested.nested_tensor([ONE]), "torch reads it without running code from the file: torch.load('c.pt')"),
 }
 
 

@@ -456,7 +456,7 @@ def test_left_with_another_body_or_on_another_module():
     notebook.run(PROBE)
     notebook.run(PROBE.replace("x.item()", "2 * x.item()").replace("net.l0", "net.l1"))
     old, new = modlab.hooks(net)
-    assert old.left == "probe is another function by now, since its cell has run again" and not new.left
+    assert old.left == "probe is a different function now, since its cell has run again" and not new.left
     assert modlab.hooks(net).headline.startswith("Net: probe on l0 is left from an earlier run of its cell and still runs;")
     assert modlab.hooks(net).remove(function=notebook.names["probe"]) == 2, "the function given, and what earlier runs left of it"
 
@@ -477,7 +477,7 @@ def test_left_by_a_file_that_was_loaded_again(tmp_path, monkeypatch):
     net = Net()
     net.l0.register_forward_hook(probes.probe)
     importlib.reload(probes)
-    assert row(net).left == "probe is another function by now, since its file has run again"
+    assert row(net).left == "probe is a different function now, since its file has run again"
     assert modlab.hooks(net).headline.startswith("Net: probe on l0 is left from an earlier run and still runs;")
     assert row(net).where == "probes_of_a_test.py:1" and modlab.hooks(net).remove(function=probes.probe) == 1
 
@@ -996,7 +996,7 @@ def test_an_edited_cell_and_another_cell(shell):
     cell = "def probe(module, inputs, output):\n    return output + 1\nnet[0].register_forward_hook(probe)"
     assert seen_in(shell, cell, cell.replace("+ 1", "+ 2")) == [(True, 1), (False, 1)]
     text = modlab.hooks(shell.user_ns["net"]).records[0].left
-    assert text == "probe is another function by now, since its cell, or one like it, has run"
+    assert text == "probe is a different function now, since its cell, or one like it, has run"
     modlab.hooks(shell.user_ns["net"]).remove()
     other = (
         "seen = {}\ndef probe(m, args, out):\n    seen[m] = [t.norm().item() for t in args]\n\n"

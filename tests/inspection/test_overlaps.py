@@ -13,7 +13,7 @@ from torch.nn import Parameter
 import modlab
 from tests import zoo
 
-NOTE = "shares the memory of first, and is another parameter"
+NOTE = "shares the memory of first, but is a separate parameter"
 
 
 class Two(nn.Module):

@@ -193,7 +193,7 @@ def test_ddp_shows_the_users_paths():
         assert tree["module.head"] == tree["head"] and "module.head" in tree
         assert state["module.head.weight"].shape == state["head.weight"].shape == (3, 8)
         assert tree[""].unit.kind == "DDP"
-        assert "DDP puts 'module' before each of these names" in str(state)
+        assert "DDP prefixes each of these names with 'module'" in str(state)
 
 
 @pytest.mark.parametrize("wrapper", [torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel])
@@ -275,7 +275,7 @@ def test_a_replica_is_the_whole_tensor(four_ranks):
 
 def test_partial_sums_are_no_values(four_ranks):
     found = modlab.measure(DTensor.from_local(torch.ones(2), four_ranks, (Partial(), Replicate()), run_check=False))
-    assert "partial values, which the ranks have not put together yet" in str(found)
+    assert "partial values, not yet combined across ranks" in str(found)
 
 
 def test_an_empty_part_has_no_elements_and_raises_nothing():

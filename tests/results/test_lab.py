@@ -312,8 +312,8 @@ def test_a_dead_model_is_said(x):
             lab.panel(name)
     with pytest.raises(GoneError):
         lab(x)
-    assert "exists no longer" in str(lab)
-    assert "exists no longer" in " ".join(unpack(lab._payload())["headline"])
+    assert "no longer exists" in str(lab)
+    assert "no longer exists" in " ".join(unpack(lab._payload())["headline"])
     assert opened(lab, "tree")["modules"] == 3  # what had been read
     assert opened(lab, "trace")["rows"]
 
@@ -432,7 +432,7 @@ def test_it_follows_a_watch(view, net, x):
         train(net, x, 30)
         assert opened(lab, "activations")["view"] == "watch"
         assert opened(lab, "gradients")["live"]
-        assert "the watch that is open" in str(lab)
+        assert "the open watch" in str(lab)
     pushed = [payload for content, (payload,) in view.heard if content == {"action": "update"}]
     assert [one["view"] for one in pushed] == ["watch"] * len(pushed)
     assert {one["model"] for one in pushed} == {opened(lab, "tree")["model"]}

@@ -127,13 +127,25 @@ class Opaque(torch.Tensor):
 
 ODD = [
     (Shell, "", "a Shell has no memory of its own: measure the tensors inside it (inner)"),
-    (Shell, "flatten raises", "its memory cannot be asked for (RuntimeError)"),
-    (Shell, "no such name", "its memory cannot be asked for (AttributeError)"),
+    (Shell, "flatten raises", "its memory cannot be accessed (RuntimeError)"),
+    (Shell, "no such name", "its memory cannot be accessed (AttributeError)"),
     (Offering, "raises", "the dequantize() of an Offering raised ValueError: measure the tensors inside it (inner)"),
-    (Offering, "a list", "the dequantize() of an Offering gave no plain tensor of its shape: measure the tensors inside it (inner)"),
-    (Offering, "another shape", "the dequantize() of an Offering gave no plain tensor of its shape: measure the tensors inside it (inner)"),
-    (Offering, "itself", "the dequantize() of an Offering gave no plain tensor of its shape: measure the tensors inside it (inner)"),
-    (Opaque, "", "an Opaque has no memory of its own, and does not tell what is inside it"),
+    (
+        Offering,
+        "a list",
+        "the dequantize() of an Offering did not return a plain tensor of its shape: measure the tensors inside it (inner)",
+    ),
+    (
+        Offering,
+        "another shape",
+        "the dequantize() of an Offering did not return a plain tensor of its shape: measure the tensors inside it (inner)",
+    ),
+    (
+        Offering,
+        "itself",
+        "the dequantize() of an Offering did not return a plain tensor of its shape: measure the tensors inside it (inner)",
+    ),
+    (Opaque, "", "an Opaque has no memory of its own, and does not show what is inside it"),
 ]
 
 
@@ -165,7 +177,7 @@ def test_numbers_that_share_a_byte_are_counted_as_they_lie(dtype, held, tmp_path
     module.register_buffer("q", torch.quantize_per_channel(torch.ones(2, 4), torch.ones(2), torch.zeros(2), 0, dtype))
     (row,) = modlab.state(module).records
     assert row.bytes == held == module.q.untyped_storage().nbytes()
-    assert "several in a byte" in str(modlab.state(module)["q"])
+    assert "several to a byte" in str(modlab.state(module)["q"])
     assert "1 tensor was not compared" in modlab.diff(modlab.snapshot(module), module).headline
     torch.save({"q": module.q}, tmp_path / "c.pt")
     assert modlab.state(tmp_path / "c.pt").records[0].bytes == held

@@ -382,7 +382,7 @@ def test_hooks_registered_while_it_runs_are_seen():
         net(torch.ones(1, 3))
         net(torch.ones(1, 3))
     assert [event.name.rpartition(".")[2] for event in trace.find(kind="hook")] == ["late", "late", "early"]
-    assert "hooks that 1 got while the trace ran are seen from its next call on" in trace.record.remarks
+    assert "hooks that 1 got during the trace are seen from its next call on" in trace.record.remarks
     assert [list(module._forward_hooks.values()) for module in net] == [[late], []]
     assert list(net[1]._forward_pre_hooks.values()) == [early]
 

@@ -354,7 +354,7 @@ def test_a_module_that_is_registered_while_it_runs_belongs_to_the_model():
 
 
 def test_keep_asks_for_modules_that_there_are():
-    with pytest.raises(QuestionError, match=r"fits no module of Net.  Nearest: 'l0'"):
+    with pytest.raises(QuestionError, match=r"matches no module of Net.  Nearest: 'l0'"):
         modlab.trace(Net(), keep="l00")(torch.randn(4))
 
 

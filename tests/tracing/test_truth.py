@@ -694,7 +694,7 @@ def test_a_question_of_the_wrong_kind_is_answered():
         (lambda: trace.why("0"), r"Those of this module: '0.weight', '0.bias'"),
         (lambda: trace.why(net[0]), r"got a Lying.\n  Write: t.why\('0.weight'\)"),
         (lambda: trace.why(torch.ones(2)), "no parameter of Sequential"),
-        (lambda: trace.export_chrome_trace(None), "got None, and takes the file"),
+        (lambda: trace.export_chrome_trace(None), "got None, but takes the file"),
     ):
         with pytest.raises(modlab.ModlabError, match=words):
             ask()

@@ -549,7 +549,7 @@ def test_the_widget_tells_that_the_model_is_gone(ask):
     shown = modlab.state(zoo.Net())
     widget = shown.widget()
     [(answer, _)] = ask(widget, {"id": 1, "action": "values", "path": "l0.weight"})
-    assert not answer["ok"] and "exists no longer" in answer["error"]
+    assert not answer["ok"] and "no longer exists" in answer["error"]
     [(answer, _)] = ask(widget, {"id": 2, "action": "hello"})
     assert answer["ok"]
 

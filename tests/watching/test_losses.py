@@ -362,7 +362,7 @@ def test_of_a_loss_that_is_here_in_part_no_number_is_told(logs: bool, capfd: pyt
                 if logs:
                     w.log(loss=loss, whole=DTensor.from_local(torch.tensor(2.0), mesh, [Replicate()]))
     assert not curves(w) and the_loss(w.record) is None and w.record.steps == STEPS
-    said = "w.log(loss=…) got a DTensor of which this rank's part of a sum is here, and takes loss.full_tensor(), on all ranks;"
+    said = "w.log(loss=…) got a DTensor of which this rank's part of a sum is here, but needs loss.full_tensor(), on all ranks;"
     assert any(said in one for one in w.record.remarks) == logs and capfd.readouterr().err.count(said) == logs  # once, and not each step
     assert [one.facts["names"] for one in w.findings if one.kind == "loss not seen"] == [("whole",) if logs else ()]
     assert {name: (one.count, one.final) for name, one in curves(w, "logged").items()} == ({"whole": (STEPS, 2.0)} if logs else {})

@@ -359,7 +359,7 @@ def test_weights_that_were_spoilt_before():
         net[2].bias[0] = INF
     found = born(net, data())
     assert (found.where, found.path, found.trace) == ("the weights", "2.bias", None)
-    assert "1 infinity of 2 numbers" in said(found)
+    assert "1 infinity among 2 numbers" in said(found)
 
 
 def test_infinities_on_purpose_are_not_blamed():
@@ -372,7 +372,7 @@ def test_infinities_on_purpose_are_not_blamed():
 def test_a_row_that_is_masked_throughout():
     found = born(nn.Sequential(nn.Linear(4, 8), Attention(all_of_it=True), nn.Linear(8, 2)), data())
     assert (found.where, found.path, name(found), found.kind) == ("forward", "1", "Tensor.softmax", "nan")
-    assert "-inf throughout" in said(found)
+    assert "a whole row of its input is -inf" in said(found)
 
 
 def test_the_same_random_numbers_are_drawn():
@@ -743,7 +743,7 @@ def test_gradients_and_weights_that_are_parts(alone, way):
         assert said(born(net, data())).startswith("backward: torch.sqrt in 1")
     else:
         fully_shard(net, mesh=mesh)
-        assert "hooks of its own, which were not run" in said(born(net, data()))
+        assert "through its own hooks, which were not run" in said(born(net, data()))
     tap = backward(net, data())
     with torch.no_grad():
         net.get_parameter("0.weight").to_local()[0, 0] = NAN  # type: ignore[operator]
@@ -940,7 +940,7 @@ def test_large_gradients_are_not_held(monkeypatch):
     tap = backward(net, data())
     assert tap.passes[0].gradients == {} and tap.passes[0].beyond == {0}
     found = birthplace(net, tap)
-    assert found.where == "" and "too large to be kept" in said(found)
+    assert found.where == "" and "too large to keep" in said(found)
     tap.close()
 
 

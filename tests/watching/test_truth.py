@@ -401,7 +401,7 @@ def test_nothing_healthy_is_called_broken(make: Callable[[], Watch]) -> None:
 def test_a_shift_that_is_taken_out_again_is_a_note(make: Callable[[], Watch], path: str, norm: str) -> None:
     note = kinds(seen(make))["cancelled"]
     assert (note.path, note.severity, note.facts["norm"]) == (path, "note", norm)
-    assert f"The gradient of {path} is rounding alone" in str(seen(make))
+    assert f"The gradient of {path} is only rounding" in str(seen(make))
 
 
 def test_a_bias_beside_large_inputs_has_its_effect() -> None:
@@ -452,7 +452,7 @@ def test_a_gradient_of_zero_is_no_matter_of_the_rate() -> None:
 def test_experts_without_tokens() -> None:
     found = kinds(seen(no_tokens))["slices without a gradient"]
     assert (found.path, found.facts["which"], found.facts["slices"], found.severity) == ("experts", (1, 4), 6, "careful")
-    assert "Slices 1 and 4 of 6 of experts never got a gradient" in seen(no_tokens).headline
+    assert "Slices 1 and 4 of 6 of experts got only zero gradients" in seen(no_tokens).headline
 
 
 def test_a_dead_channel_is_one_of_the_convolutions() -> None:
@@ -675,7 +675,7 @@ CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     (ascent, False, r"^The loss does not fall:", "No problem"),
     (scaler_skips, True, r"^No problem found: each of the 37 steps .* at least 2 steps were skipped", "NaN (from|at)|Inf (from|at)"),
     (parameter_replaced, False, r"^2\.weight gets a gradient, but Adam does not hold it", "No problem|left out by"),
-    (module_replaced, False, r"^2\.weight is not owned by the optimizer: .* since it came into .* the watch: 2\.", "No problem"),
+    (module_replaced, False, r"^2\.weight is not owned by the optimizer: .* joined the model during the watch.*", "No problem"),
     (train_forgotten, True, r"in 30 of 40 looks the model was called only in evaluation mode", "No problem"),
     (some_layers_alone, True, r"units of 0 were not counted", "BROKEN"),
     (rarely_asked, True, r"^No problem found: .* got no gradient in the first \d+ looks", "never called:|in any step"),

@@ -882,7 +882,7 @@ def test_two_runs_side_by_side() -> None:
     one, other = regression(mlp(), steps=30), regression(mlp(), steps=30, optimizer=None, zero=False)
     runs = one.compare(other)
     assert "not zeroed" in str(runs) or "never zeroed" in str(runs)
-    assert "there alone" in runs.headline
+    assert "only there" in runs.headline
     assert len(runs.records) == len(one.records) + len(other.records)
     assert runs.html() and runs.to_dict()["kind"] == "runs"
     with pytest.raises(QuestionError, match="another watch"):

@@ -145,7 +145,7 @@ def _no_store(failure: Failure, match: re.Match[str]) -> Cause | None:
     return Cause(
         f"{name} was never initialized: its constructor does not call super().__init__().",
         f"So it has no {match[2]} and no other store.",
-        "never initialised",
+        "never initialized",
         (("missing", match[2]),),
         (Fix("Put it first in the constructor:", _begun_by_super(type(module))),),
     )

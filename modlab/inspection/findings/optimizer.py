@@ -80,7 +80,7 @@ def _anew(subject: Subject) -> str:
     name = f"torch.optim.{kind.__name__}" if getattr(torch.optim, kind.__name__, None) is kind else kind.__name__
     rate = subject.optimizers[0].param_groups[0].get("lr")
     settings = f", lr={format.number(float(rate))}" if isinstance(rate, (int, float)) else ""
-    return f"optimizer = {name}(model.parameters(){settings})  # made after the last change of the model; with your other settings"
+    return f"optimizer = {name}(model.parameters(){settings})  # after the last change to the model; with your other settings"
 
 
 def _replaced(subject: Subject, lacking: Sequence[Held]) -> tuple[list[Held], list[Held]]:

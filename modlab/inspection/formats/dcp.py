@@ -47,7 +47,7 @@ def read(folder: Path, about: list[str], remarks: list[str]) -> tuple[dict[str, 
         raise CheckpointError(f"{what} cannot be read: {error}.\n  Save the checkpoint again: dcp.save(...)") from None
     entries = held.get("state_dict_metadata") if isinstance(held, Made) else None
     if not isinstance(entries, dict):
-        raise CheckpointError(f"{what} is none of torch.distributed.checkpoint: it lists no entries.")
+        raise CheckpointError(f"{what} is not from torch.distributed.checkpoint: it lists no entries.")
     places = _places(held.get("storage_data"))
     found: dict[str, Any] = {}
     values = 0
@@ -60,7 +60,7 @@ def read(folder: Path, about: list[str], remarks: list[str]) -> tuple[dict[str, 
     missing = sorted(path for path in used if not beside(folder, path, METADATA, below=True).is_file())
     if missing:
         gone = format.plural(len(missing), "file is", "files are")
-        remarks.append(f"{gone} not there, whose values cannot be read: {', '.join(map(called, missing[:3]))}")
+        remarks.append(f"{gone} missing, so their values cannot be read: {', '.join(map(called, missing[:3]))}")
     joined = held.get("planner_data")
     keys = {str(name): path for name, path in joined.items() if isinstance(path, tuple)} if isinstance(joined, dict) else {}
     return found, keys
@@ -68,7 +68,7 @@ def read(folder: Path, about: list[str], remarks: list[str]) -> tuple[dict[str, 
 
 def _name(given: Any) -> str:
     if not isinstance(given, str):
-        raise damaged(METADATA, "a name in it is no text")
+        raise damaged(METADATA, "a name in it is not a string")
     return given
 
 
@@ -106,7 +106,7 @@ def _dtype(properties: Any, what: str) -> str:
     state = properties.state if isinstance(properties, Made) else None
     dtype = state[0] if isinstance(state, tuple) and state else state.get("dtype") if isinstance(state, dict) else None
     if not isinstance(dtype, torch.dtype):
-        raise damaged(what, "the dtype of a tensor is none that this torch has")
+        raise damaged(what, "a tensor has a dtype that this torch does not know")
     return str(dtype).removeprefix("torch.")
 
 
@@ -127,7 +127,7 @@ def _places(given: Any) -> dict[Any, StoredPlace]:
         path, first, length = (info.get(key) for key in ("relative_path", "offset", "length"))
         begin = index.get("offset")
         if not isinstance(path, str) or any(type(one) is not int or not 0 <= one <= LARGEST for one in (first, length)):
-            raise damaged(METADATA, "a part has no place in a file")
+            raise damaged(METADATA, "a part has no position in a file")
         begin = tuple(begin) if isinstance(begin, (tuple, list)) else None
         found[index.get("fqn"), begin] = StoredPlace(path, first, length, bool(info.get("transform_descriptors")))
     return found
@@ -142,11 +142,11 @@ def _loader(
         for begin, size in parts:
             part = _part(folder, name, places.get((name, begin)) or places.get((name, None)))
             if tuple(part.shape) != size or len(begin) != len(shape) or any(b + s > n for b, s, n in zip(begin, size, shape, strict=True)):
-                raise damaged(folder.name, f"a part of {called(name)} has another shape than {METADATA} says")
+                raise damaged(folder.name, f"a part of {called(name)} has a different shape than {METADATA} says")
             whole[tuple(slice(b, b + s) for b, s in zip(begin, size, strict=True))] = part
             covered += part.numel()
         if covered < whole.numel():
-            raise CheckpointError(f"Of {called(name)} only {covered:,} of {whole.numel():,} numbers are in this folder.")
+            raise CheckpointError(f"Only {covered:,} of {whole.numel():,} numbers of {called(name)} are in this folder.")
         return whole
 
     return load
@@ -160,5 +160,5 @@ def _part(folder: Path, name: str, place: StoredPlace | None) -> Tensor:
     file = beside(folder, place.path, METADATA, below=True)
     inner = torch_save.read(PartSource(FileSource(file), place.first, place.length))
     if not isinstance(inner, StoredTensor):
-        raise damaged(folder.name, f"what stands in the place of {called(name)} is no tensor")
+        raise damaged(folder.name, f"what is stored as {called(name)} is not a tensor")
     return inner.read(name)

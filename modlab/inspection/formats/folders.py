@@ -63,13 +63,13 @@ def chosen(folder: Path, given: str, remarks: list[str]) -> Path:
     if found:
         left = [name for name in rest if name != found and not _is_shard(name)]
         more = f"; beside it: {_some(left)}" if left else ""
-        remarks.append(f"{found} is read, of the folder {format.clean(folder.resolve().name)}{more}")
+        remarks.append(f"reading {found} from the folder {format.clean(folder.resolve().name)}{more}")
         return folder / found
     inner = [name for name in _folders(folder) if (folder / name / METADATA).is_file()]
     if len(inner) == 1 or (inner and inner[0] == _INSIDE[0]):
         left = [*inner[1:], *rest]
         more = f"; beside it: {_some(left)}" if left else ""
-        remarks.append(f"{inner[0]} is read, of the folder {format.clean(folder.resolve().name)}{more}")
+        remarks.append(f"reading {inner[0]} from the folder {format.clean(folder.resolve().name)}{more}")
         return folder / inner[0]
     raise _nothing(folder, given, [*(f"{name}/" for name in inner), *(name for name in names if _is_checkpoint(name))])
 
@@ -79,7 +79,7 @@ def _nothing(folder: Path, given: str, found: list[str]) -> CheckpointError:
     below = [name for name in _folders(folder) if name.startswith(("checkpoint-", "epoch", "step")) or name == "checkpoints"]
     found += [f"{name}/" for name in below]
     hint = f"It has: {_some(found)}" if found else "It holds no checkpoint."
-    return CheckpointError(f"{name} is a folder, and modlab.state() needs a file, or a folder that holds a checkpoint.\n  {hint}")
+    return CheckpointError(f"{name} is a folder, but modlab.state() needs a file, or a folder with a checkpoint.\n  {hint}")
 
 
 def _names(folder: Path) -> list[str]:

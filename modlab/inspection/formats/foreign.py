@@ -25,15 +25,15 @@ class Foreign(NamedTuple):
 
 _UNPACK = "Unpack it first, and look at what is inside."
 _HEADS: tuple[tuple[int, bytes, Foreign], ...] = (
-    (0, b"version https://git-lfs", Foreign("is a pointer of Git LFS, and not the checkpoint itself", "Fetch it: git lfs pull")),
+    (0, b"version https://git-lfs", Foreign("is a Git LFS pointer, not the checkpoint itself", "Fetch it: git lfs pull")),
     (0, b"\x89HDF\r\n\x1a\n", Foreign("is an HDF5 file, as Keras saves weights", "Read it: h5py.File({name!r})")),
-    (0, b"\x93NUMPY", Foreign("is one array of NumPy's", "Read it: modlab.measure(torch.from_numpy(numpy.load({name!r})))")),
+    (0, b"\x93NUMPY", Foreign("is a single NumPy array", "Read it: modlab.measure(torch.from_numpy(numpy.load({name!r})))")),
     (0, b"\x1f\x8b", Foreign("is compressed with gzip", _UNPACK)),
     (0, b"BZh", Foreign("is compressed with bzip2", _UNPACK)),
     (0, b"\xfd7zXZ\x00", Foreign("is compressed with xz", _UNPACK)),
     (0, b"\x28\xb5\x2f\xfd", Foreign("is compressed with zstd", _UNPACK)),
     (0, b"7z\xbc\xaf\x27\x1c", Foreign("is a 7z archive", _UNPACK)),
-    (4, b"TFL3", Foreign("is a model of TensorFlow Lite", "Its own tools read it.")),
+    (4, b"TFL3", Foreign("is a TensorFlow Lite model", "Its own tools read it.")),
     (0, b"lmgg", Foreign("is a GGML file from before GGUF", "Convert it with llama.cpp, then look at the .gguf.")),
     (0, b"tjgg", Foreign("is a GGML file from before GGUF", "Convert it with llama.cpp, then look at the .gguf.")),
     (0, b"\x7fELF", Foreign("is a compiled program")),
@@ -41,13 +41,11 @@ _HEADS: tuple[tuple[int, bytes, Foreign], ...] = (
     (0, b"\x89PNG", Foreign("is a picture")),
     (257, b"ustar", Foreign("is a tar archive", _UNPACK)),
 )
-_TORCHSCRIPT = Foreign(
-    "is a TorchScript program, and no checkpoint", "Load it: model = torch.jit.load({name!r}), then modlab.state(model)."
-)
+_TORCHSCRIPT = Foreign("is a TorchScript program, not a checkpoint", "Load it: model = torch.jit.load({name!r}), then modlab.state(model).")
 _ENDINGS = {
     ".onnx": Foreign("is an ONNX model", "Read it with onnx: onnx.load({name!r}).graph.initializer lists its weights."),
     ".msgpack": Foreign("is a msgpack file, as Flax saves weights", "Read it: flax.serialization.msgpack_restore(file.read())"),
-    ".pb": Foreign("is a graph of TensorFlow's", "Its own tools read it."),
+    ".pb": Foreign("is a TensorFlow graph", "Its own tools read it."),
     ".ckpt.index": Foreign("is the index of a TensorFlow checkpoint", "Read it: tf.train.list_variables(path)"),
 }
 
@@ -72,7 +70,7 @@ def by_head(source: ByteSource, head: bytes) -> Foreign | None:
         return _ENDINGS[".onnx"]
     if _is_text(head):
         kind = " (JSON)" if head.lstrip()[:1] in (b"{", b"[") else ""
-        return Foreign(f"is a text file{kind} and no checkpoint")
+        return Foreign(f"is a text file{kind}, not a checkpoint")
     return None
 
 
@@ -82,8 +80,8 @@ def by_entries(archive: Archive) -> Foreign:
     if archive.named("constants.pkl") or any("/code/" in name for name in names):
         return _TORCHSCRIPT
     kinds: tuple[tuple[Callable[[str], bool], Foreign], ...] = (
-        (lambda name: name.endswith(".npy"), Foreign("holds arrays of NumPy's (.npz)", "Read it: numpy.load({name!r})")),
-        (lambda name: name.endswith(".weights.h5"), Foreign("is a model of Keras", "Read it: keras.saving.load_model({name!r})")),
+        (lambda name: name.endswith(".npy"), Foreign("holds NumPy arrays (.npz)", "Read it: numpy.load({name!r})")),
+        (lambda name: name.endswith(".weights.h5"), Foreign("is a Keras model", "Read it: keras.saving.load_model({name!r})")),
         (lambda name: name == "[Content_Types].xml", Foreign("is an office document")),
         (lambda name: name.endswith(".dist-info/METADATA"), Foreign("is a Python package (a wheel)")),
     )

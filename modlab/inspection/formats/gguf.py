@@ -75,7 +75,7 @@ class _Header:
         start = self.position - self._first
         if start + count > len(self._held):
             if count > _STEP or self.position + count > min(self.source.size, _MOST):
-                raise damaged(self.source.name, "its header goes on beyond its end")
+                raise damaged(self.source.name, "its header continues beyond its end")
             self._first, start = self.position, 0
             self._held = self.source.read(self.position, min(_STEP, self.source.size - self.position))
         self.position += count
@@ -84,7 +84,7 @@ class _Header:
     def skip(self, count: int) -> None:
         """Pass over some bytes."""
         if self.position + count > min(self.source.size, _MOST):
-            raise damaged(self.source.name, "its header goes on beyond its end")
+            raise damaged(self.source.name, "its header continues beyond its end")
         self.position += count
         if self.position > self._first + len(self._held):
             self._held, self._first = bytearray(), self.position
@@ -113,8 +113,8 @@ def read(source: ByteSource, about: list[str], remarks: list[str]) -> dict[str, 
     version = header.number("<I")
     if version not in (2, 3):
         known = "for a machine of the other byte order" if version and version & 0xFFFF == 0 else f"of version {version}"
-        told = f"{source.name} is a GGUF file {known}, and modlab reads versions 2 and 3."
-        raise CheckpointError(f"{told}\n  Convert it anew with llama.cpp.")
+        told = f"{source.name} is a GGUF file {known}, but modlab reads versions 2 and 3."
+        raise CheckpointError(f"{told}\n  Convert it again with llama.cpp.")
     tensors, pairs = header.number("<Q"), header.number("<Q")
     if tensors > _TENSORS or pairs > _PAIRS:
         raise damaged(source.name, f"it claims {tensors:,} tensors and {pairs:,} settings")
@@ -125,7 +125,7 @@ def read(source: ByteSource, about: list[str], remarks: list[str]) -> dict[str, 
     rows = [_described(header) for _ in range(tensors)]
     alignment = found.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= 1 << 20:
-        raise damaged(source.name, "its alignment is no number of bytes")
+        raise damaged(source.name, "its alignment is not a number of bytes")
     begin = -(-header.position // alignment) * alignment
     last = begin
     for name, shape, kind, offset in rows:
@@ -134,7 +134,7 @@ def read(source: ByteSource, about: list[str], remarks: list[str]) -> dict[str, 
         found[name] = made = _stored(source, shape, kind, begin + offset)
         last = max(last, begin + offset + made.bytes)
     if last > source.size:
-        remarks.append(f"The file is cut off: {last:,} bytes are promised, and {source.size:,} are there")
+        remarks.append(f"The file is cut off: {last:,} bytes are promised, but only {source.size:,} are there")
     kinds = sorted({value.dtype for value in found.values() if isinstance(value, StoredTensor)})
     about.append(f"A GGUF file of version {version}, as llama.cpp reads it: {', '.join(kinds)}; sizes are in PyTorch's order")
     return found
@@ -146,7 +146,7 @@ def _value(header: _Header, kind: int) -> Any:
     if kind == _TEXT:
         return header.text(1000)
     if kind != _ARRAY:
-        raise damaged(header.source.name, "a setting of it is of no known kind")
+        raise damaged(header.source.name, "one of its settings has an unknown type")
     inner, count = header.number("<I"), header.number("<Q")
     if count > _LISTED:
         raise damaged(header.source.name, f"it claims a list of {count:,} values")
@@ -156,7 +156,7 @@ def _value(header: _Header, kind: int) -> Any:
         for _ in range(count):
             header.skip(header.number("<Q"))
     else:
-        raise damaged(header.source.name, "a list of it is of no known kind")
+        raise damaged(header.source.name, "one of its lists has an unknown type")
     return f"({format.plural(count, 'value')})"
 
 
@@ -168,7 +168,7 @@ def _described(header: _Header) -> tuple[str, tuple[int, ...], int, int]:
     shape = sizes([header.number("<Q") for _ in range(dimensions)][::-1], header.source.name)
     kind, offset = header.number("<I"), header.number("<Q")
     if offset >= 1 << 62:
-        raise damaged(header.source.name, f"{called(name)} begins where no file reaches")
+        raise damaged(header.source.name, f"{called(name)} begins beyond the end of any file")
     return name, shape, kind, offset
 
 
@@ -182,6 +182,6 @@ def _stored(source: ByteSource, shape: tuple[int, ...], kind: int, first: int) -
     length = -(-count // block) * size
     dtype = _DTYPES.get(name)
     if dtype is None:
-        return StoredTensor(shape, name, length, f"quantized, {8 * size / block:.3g} bits a number: values are not read")
+        return StoredTensor(shape, name, length, f"quantized, {8 * size / block:.3g} bits per number: values are not read")
     where = Layout(first, length, dtype, shape)
     return StoredTensor(shape, dtype, length, "", lambda: loaded(source, where))

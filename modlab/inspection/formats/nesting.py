@@ -51,7 +51,7 @@ def items_of(content: Any, remarks: list[str] | None = None) -> Iterator[Item]:
         again += inside is not None and id(value) in met
         if listed >= MOST or again > AGAIN or written > _CHARACTERS:
             if remarks is not None:
-                why = "the rest are the same ones again and again" if again > AGAIN else "there are more"
+                why = "the rest repeat the same ones" if again > AGAIN else "there are more"
                 remarks.append(f"The first {listed:,} entries are listed: {why}")
             return
         if inside is None or len(above) >= DEEPEST:

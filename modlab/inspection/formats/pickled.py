@@ -119,7 +119,7 @@ def checked_key(key: Any) -> Any:
         if isinstance(one, (tuple, frozenset)):
             stack.extend([*one][: KEYS + 1])
         elif isinstance(one, int) and abs(one) >= 1 << 60:  # chosen well, many of them have one hash
-            raise PickleError("a key of one of its dicts is a number that is too large")
+            raise PickleError("a key of one of its dicts is too large a number")
         elif not (one is None or isinstance(one, (str, bytes, int, float, Named, Made, torch.dtype, torch.device))):
             raise PickleError(f"a key of one of its dicts is a {type(one).__name__}")
     return key
@@ -168,11 +168,11 @@ class Reader:
             raise
         except (IndexError, struct.error) as error:
             at_end = self.position >= len(data)
-            raise EndError("it ends in the middle" if at_end else "it is no pickle that torch.save writes") from error
+            raise EndError("it ends in the middle" if at_end else "it is not a pickle that torch.save writes") from error
         except KeyError as error:
-            raise PickleError("it is no pickle that torch.save writes") from error
+            raise PickleError("it is not a pickle that torch.save writes") from error
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError, RecursionError, RuntimeError) as error:
-            raise PickleError(f"it is no pickle that torch.save writes ({type(error).__name__})") from None
+            raise PickleError(f"it is not a pickle that torch.save writes ({type(error).__name__})") from None
         raise PickleError(f"it takes more than {STEPS:,} steps to read")
 
     # ---- bytes ----
@@ -273,7 +273,7 @@ class Reader:
         """More values of a set."""
         values, into = self.marked(), self._stack[-1]
         if type(into) is not set:
-            raise PickleError("it adds to what is no set")
+            raise PickleError("it adds to something that is not a set")
         into.update(map(checked_key, values))
 
     def set_item(self) -> None:
@@ -311,7 +311,7 @@ class Reader:
     def name(self, module: Any, name: Any) -> None:
         """Something that is named by its module."""
         if not (isinstance(module, str) and isinstance(name, str)) or len(module) + len(name) > 1000:
-            raise PickleError("it names something by what is no name")
+            raise PickleError("it names something by an invalid name")
         full = f"{_OLD.get(module, module)}.{name}"
         self.push(CONSTANTS[full] if full in CONSTANTS else Named(full))
 
@@ -337,7 +337,7 @@ class Reader:
 
     def _call(self, function: Any, arguments: Any) -> None:
         if type(function) is not Named or type(arguments) is not tuple:
-            raise PickleError("it calls what is no function")
+            raise PickleError("it calls something that is not a function")
         maker = self._makers.get(function.name)
         if maker is None:
             self.unknown[function.name] = None
@@ -353,12 +353,12 @@ class Reader:
         elif type(into) is Made:
             into.state = state
         else:
-            raise PickleError("it changes what is no object")
+            raise PickleError("it changes something that is not an object")
 
     def persistent(self) -> None:
         """What lies outside of the pickle."""
         if self._persistent is None:
-            raise PickleError("it refers to what is not in it")
+            raise PickleError("it refers to something that is not in it")
         self.push(self._persistent(self._stack.pop()))
 
 
@@ -368,7 +368,7 @@ class EndError(PickleError):
 
 def _made(thing: Any) -> Made:
     if type(thing) is not Made:
-        raise PickleError("it adds to what cannot take anything")
+        raise PickleError("it adds to something that cannot take anything")
     return thing
 
 

@@ -80,7 +80,7 @@ def _stored(source: ByteSource, archive: Archive, key: str, entry: Any, folder: 
     (offset,) = _whole([meta.get("storage_offset", {"as_int": 0})])
     known = _DTYPES.get(meta.get("dtype", 0)) if type(meta.get("dtype")) is int else None
     if known is None or len(stride) != len(shape) or type(offset) is not int or not 0 <= offset <= LARGEST:
-        raise damaged(what, "its dtype, stride or offset is none")
+        raise damaged(what, "its dtype, stride or offset is invalid")
     count = 1
     for size in shape:
         count *= size
@@ -111,6 +111,6 @@ def _old(source: ByteSource, archive: Archive) -> Any:
             continue
         content = torch_save.read(inner)
         if not isinstance(content, dict):
-            raise CheckpointError(f"{source.name} holds weights in a form that is not known.\n  Load it: torch.export.load(path)")
+            raise CheckpointError(f"{source.name} holds weights in an unknown form.\n  Load it: torch.export.load(path)")
         found |= content
     return found

@@ -65,15 +65,15 @@ def read(source: ByteSource, remarks: list[str]) -> dict[str, StoredTensor]:
     found = {name: _stored(source, name, entry, begin) for name, entry in header.items() if name != "__metadata__"}
     last = _last(source, header)
     if begin + last > source.size:
-        remarks.append(f"The file is cut off: {begin + last:,} bytes are promised, and {source.size:,} are there")
+        remarks.append(f"The file is cut off: {begin + last:,} bytes are promised, but only {source.size:,} are there")
     return found
 
 
 def _header(source: ByteSource) -> tuple[dict[str, Any], int]:
     size = int.from_bytes(source.read(0, min(8, source.size)), "little")
     if not 0 < size <= min(HEADER, source.size - 8):
-        raise CheckpointError(f"{source.name} is no safetensors file: its first eight bytes are no length of a header.")
-    header = parsed(bytes(source.read(8, size)), f"{source.name} is no safetensors file: its header")
+        raise CheckpointError(f"{source.name} is not a safetensors file: its first eight bytes are not a header length.")
+    header = parsed(bytes(source.read(8, size)), f"{source.name} is not a safetensors file: its header")
     return header, 8 + size
 
 
@@ -88,9 +88,9 @@ def parsed(text: bytes, what: str) -> dict[str, Any]:
     except CheckpointError:
         raise
     except (ValueError, RecursionError, MemoryError):
-        raise CheckpointError(f"{what} is no JSON object.") from None  # what json says may quote the file
+        raise CheckpointError(f"{what} is not a JSON object.") from None  # what json says may quote the file
     if not isinstance(found, dict):
-        raise CheckpointError(f"{what} is no JSON object.")
+        raise CheckpointError(f"{what} is not a JSON object.")
     return found
 
 
@@ -114,7 +114,7 @@ def _stored(source: ByteSource, name: str, entry: Any, begin: int) -> StoredTens
     shape, dtype = sizes(entry["shape"], what), dtype_of(entry["dtype"], what, _DTYPES)
     place = entry["data_offsets"]
     if not isinstance(place, list) or len(place) != 2 or any(type(one) is not int or not 0 <= one <= LARGEST for one in place):
-        raise damaged(what, "its data_offsets are no two places in the file")
+        raise damaged(what, "its data_offsets are not two positions in the file")
     first, last = place
     one = _SIZES.get(entry["dtype"])
     count = 1
@@ -124,7 +124,7 @@ def _stored(source: ByteSource, name: str, entry: Any, begin: int) -> StoredTens
         raise damaged(what, "it ends before it begins")
     if one is not None and count * one != last - first:
         return StoredTensor(
-            shape, dtype, last - first, f"damaged: its shape and dtype need {count * one:,} bytes, and it has {last - first:,}"
+            shape, dtype, last - first, f"damaged: its shape and dtype need {count * one:,} bytes, but it has {last - first:,}"
         )
     where = Layout(begin + first, last - first, dtype, shape)
     if one is None:

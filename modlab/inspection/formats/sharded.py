@@ -19,20 +19,20 @@ def shards_of(index: Path) -> dict[Path, set[str]]:
     Raises:
         CheckpointError: it is no index, names files elsewhere, or some that are not there.
     """
-    found = parsed(files.content(index, HEADER), f"{index.name} is no index of a sharded checkpoint: it").get("weight_map")
+    found = parsed(files.content(index, HEADER), f"{index.name} is not an index of a sharded checkpoint: it").get("weight_map")
     if not isinstance(found, dict):
-        raise CheckpointError(f"{index.name} is no index of a sharded checkpoint: it has no 'weight_map'.")
+        raise CheckpointError(f"{index.name} is not an index of a sharded checkpoint: it has no 'weight_map'.")
     shards: dict[str, set[str]] = {}
     for name, shard in found.items():
         if not isinstance(shard, str):
             kind = "null" if shard is None else f"a {type(shard).__name__}"
-            raise CheckpointError(f"{index.name} is damaged: its 'weight_map' gives {kind} where the name of a file belongs.")
+            raise CheckpointError(f"{index.name} is damaged: its 'weight_map' gives {kind} instead of a file name.")
         shards.setdefault(shard, set()).add(name)
     places = {name: beside(index.parent, name, index.name) for name in sorted(shards)}
     missing = [name for name, place in places.items() if not place.is_file()]
     if missing:
         named, gone = format.plural(len(shards), "file"), format.plural(len(missing), "is", "are").partition(" ")
-        raise CheckpointError(f"{index.name} names {named}, of which {gone[0]} {gone[2]} not beside it: {_some(missing)}")
+        raise CheckpointError(f"{index.name} names {named}, but {gone[0]} {gone[2]} not beside it: {_some(missing)}")
     return {place: shards[name] for name, place in places.items()}
 
 
@@ -73,6 +73,6 @@ def _blobs(home: Path) -> Path | None:
 
 def _elsewhere(who: str, name: str) -> CheckpointError:
     return CheckpointError(
-        f"{who} names {called(name)}, and files of a checkpoint lie beside it, under a plain name: that one is not opened.\n"
+        f"{who} names {called(name)}, but files of a checkpoint must be beside it, under a plain name: that one is not opened.\n"
         "  If you trust it, look at that file itself: modlab.state(path)"
     )

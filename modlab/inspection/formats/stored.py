@@ -81,20 +81,20 @@ def sizes(given: Any, what: str) -> tuple[int, ...]:
         raise damaged(what, "its shape is not a list of whole numbers")
     shape = tuple(given)
     if any(not 0 <= size <= LARGEST for size in shape) or prod(shape) > LARGEST:
-        raise damaged(what, "its shape is one that no tensor can have")
+        raise damaged(what, "its shape is impossible for a tensor")
     return shape
 
 
 def dtype_of(given: Any, what: str, known: dict[str, str] | None = None) -> str:
     """The name of a dtype out of a file; also of one that this torch does not have."""
     if not isinstance(given, str) or not 0 < len(given) <= 100:
-        raise damaged(what, "its dtype is no name of one")
+        raise damaged(what, "its dtype is not the name of one")
     return (known or {}).get(given) or given.lower()
 
 
 def damaged(what: str, why: str) -> CheckpointError:
     """The error for what a file says and cannot be."""
-    return CheckpointError(f"{what} is damaged: {why}.\n  Save it again, or fetch it anew.")
+    return CheckpointError(f"{what} is damaged: {why}.\n  Save or download it again.")
 
 
 class ByteSource(Protocol):
@@ -122,13 +122,13 @@ class FileSource:
     def read(self, first: int, count: int) -> bytearray:
         """Some of its bytes, of the file as it was when it was opened first."""
         if first < 0 or count < 0 or first + count > self.size:
-            raise CheckpointError(f"{self.name} is cut off: the numbers are not there.\n  Save it again, or fetch it anew.")
+            raise CheckpointError(f"{self.name} is cut off: the numbers are not there.\n  Save or download it again.")
         found = bytearray(count)
         with files.opened(self.file) as stream:
             stream.seek(first)
             whole = stream.readinto(found) == count  # type: ignore[attr-defined]
             if not whole or _state(stream) != self._state:
-                raise CheckpointError(f"{self.name} changed while it was read.\n  Look at it again when it has been written.")
+                raise CheckpointError(f"{self.name} changed while it was read.\n  Look again once it has been written.")
         return found
 
 
@@ -148,7 +148,7 @@ class PartSource:
     def read(self, first: int, count: int) -> bytearray:
         """Some of them."""
         if first < 0 or count < 0 or first + count > self.size:
-            raise CheckpointError(f"{self.name} is cut off: the numbers are not there.\n  Save it again, or fetch it anew.")
+            raise CheckpointError(f"{self.name} is cut off: the numbers are not there.\n  Save or download it again.")
         return self._source.read(self._first + first, count)
 
 
@@ -178,7 +178,7 @@ def loaded(source: ByteSource, where: Layout) -> Tensor:
         return torch.empty(where.shape, dtype=dtype)
     span = _span(where)
     if prod(where.shape) > 64 * span + _SPARE:
-        raise CheckpointError(f"{source.name} claims {prod(where.shape):,} numbers for a tensor, and holds {span:,} of them.")
+        raise CheckpointError(f"{source.name} claims {prod(where.shape):,} numbers for a tensor, but holds {span:,} of them.")
     if (where.offset + span) * dtype.itemsize > where.size:
         raise CheckpointError(f"{source.name} is damaged: a tensor reaches beyond the numbers that are there.")
     raw = source.read(where.first + where.offset * dtype.itemsize, span * dtype.itemsize)

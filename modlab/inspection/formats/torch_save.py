@@ -105,25 +105,25 @@ class Tensors:
         if not isinstance(given, tuple) or len(given) < 5 or given[0] not in ("storage", b"storage") or type(given[1]) is not Named:
             if isinstance(given, tuple) and len(given) > 1 and given[0] in ("module", b"module"):
                 return given[1]  # the class of a whole model, with its source beside it
-            raise PickleError("it refers to what is no tensor's numbers")
+            raise PickleError("it refers to something that is not a tensor's numbers")
         _, kind, key, _, count, *view = given
         dtype = _STORAGES.get(kind.name.rpartition(".")[2])
         if dtype is None or not isinstance(key, (str, int)) or type(count) is not int or not 0 <= count <= LARGEST:
-            raise PickleError("it describes numbers in a way that torch does not")
+            raise PickleError("it describes numbers in a way torch does not")
         found = self.storages.setdefault(str(key), _Storage(str(key), dtype, count))
         begin = view[0][1] if view and isinstance(view[0], tuple) and len(view[0]) == 3 else 0
         if type(begin) is not int or not 0 <= begin <= LARGEST:
-            raise PickleError("it describes numbers in a way that torch does not")
+            raise PickleError("it describes numbers in a way torch does not")
         return _Storage(found.key, dtype, found.count, begin)
 
     # ---- tensors ----
 
     def _stored(self, storage: Any, offset: Any, size: Any, stride: Any, dtype: str, note: str = "") -> StoredTensor:
         if type(storage) is not _Storage:
-            raise PickleError("a tensor of it has no numbers")
+            raise PickleError("one of its tensors has no numbers")
         shape, steps = sizes(size, self.source.name), sizes(stride, self.source.name)
         if type(offset) is not int or not 0 <= offset <= LARGEST or len(steps) != len(shape):
-            raise damaged(self.source.name, "a tensor of it begins or strides where none can")
+            raise damaged(self.source.name, "one of its tensors has an impossible offset or stride")
         one = _itemsize(dtype)
         begin = offset + storage.begin * _itemsize(storage.dtype) // one
 
@@ -158,7 +158,7 @@ class Tensors:
 
     def _of_type(self, function: Any, cls: Any, arguments: Any, state: Any) -> Any:
         if type(function) is not Named or type(cls) is not Named or not isinstance(arguments, tuple):
-            raise PickleError("it makes a tensor in a way that torch does not")
+            raise PickleError("it makes a tensor in a way torch does not")
         maker = self.makers.get(function.name)
         if maker is None:
             self.unknown[cls.name] = None
@@ -175,7 +175,7 @@ class Tensors:
 
     def _quantized(self, storage: Any, offset: Any, size: Any, stride: Any, how: Any, *rest: Any) -> StoredTensor:
         if type(storage) is not _Storage or not isinstance(how, tuple) or not how or not isinstance(how[0], torch.qscheme):
-            raise PickleError("it quantizes a tensor in a way that torch does not")
+            raise PickleError("it quantizes a tensor in a way torch does not")
         dtype = storage.dtype
         made = self._stored(storage, offset, size, stride, dtype, "quantized")
         bits = _BITS.get(dtype)
@@ -191,7 +191,7 @@ class Tensors:
             scales, zeros = (_vector(one) for one in how[1:3])
             axis = int(how[3])
             if not 0 <= axis < len(whole.shape) or len(scales) != whole.shape[axis] or len(zeros) != whole.shape[axis]:
-                raise damaged(self.source.name, "the scales of a quantized tensor do not fit it")
+                raise damaged(self.source.name, "the scales of a quantized tensor do not match it")
             return torch._make_per_channel_quantized_tensor(values, scales.double(), zeros.long(), axis)
 
         made.load = load
@@ -200,11 +200,11 @@ class Tensors:
     def _sparse(self, layout: Any, parts: Any) -> StoredTensor:
         name = str(layout).removeprefix("torch.") if isinstance(layout, torch.layout) else ""
         if name not in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc") or not isinstance(parts, tuple):
-            raise PickleError("it makes a sparse tensor in a way that torch does not")
+            raise PickleError("it makes a sparse tensor in a way torch does not")
         held = parts[:2] if name == "sparse_coo" else parts[:3]
         size = parts[len(held)] if len(parts) > len(held) else None
         if not all(isinstance(part, StoredTensor) for part in held):
-            raise PickleError("a part of a sparse tensor is no tensor")
+            raise PickleError("a part of a sparse tensor is not a tensor")
         shape = sizes(size, self.source.name)
 
         def load() -> Tensor:
@@ -270,7 +270,7 @@ def read(source: ByteSource, archive: Archive | None = None) -> Any:
         return _of_archive(source, archive) if archive is not None else _of_stream(source)
     except PickleError as error:
         why = str(error)
-        raise CheckpointError(f"{source.name} cannot be read as a checkpoint: {why}.\n  Save it again, or fetch it anew.") from None
+        raise CheckpointError(f"{source.name} cannot be read as a checkpoint: {why}.\n  Save or download it again.") from None
 
 
 def _of_archive(source: ByteSource, archive: Archive) -> Any:

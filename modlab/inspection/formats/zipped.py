@@ -30,7 +30,7 @@ class _Tail(io.RawIOBase):
     def seek(self, place: int, whence: int = 0) -> int:
         self._place = place + (0, self._place, self._source.size)[whence]
         if self._place < 0:
-            raise OSError("a place before the beginning")
+            raise OSError("a position before the beginning")
         return self._place
 
     def tell(self) -> int:
@@ -54,14 +54,14 @@ class Archive:
     def __init__(self, source: ByteSource) -> None:
         self.source = source
         if _directory_size(source) > _DIRECTORY:
-            raise CheckpointError(f"{source.name} has a directory of more than {_DIRECTORY:,} bytes, and no checkpoint has.")
+            raise CheckpointError(f"{source.name} has a directory of more than {_DIRECTORY:,} bytes, more than any checkpoint has.")
         try:
             with zipfile.ZipFile(_Tail(source)) as archive:
                 self.entries = {entry.filename: entry for entry in archive.infolist()}
         except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, OSError, OverflowError) as error:
             raise CheckpointError(
                 f"{source.name} is a zip archive that is cut off or damaged: it has no directory at its end.\n"
-                "  Was it written, or fetched, to the end? Save it again, or fetch it anew."
+                "  Was it written or downloaded completely? Save or download it again."
             ) from error
 
     def named(self, ending: str) -> str:
@@ -78,11 +78,11 @@ class Archive:
         if entry is None:
             raise damaged(self.source.name, "the numbers of a tensor are not in it")
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-            told = f"{self.source.name} holds its numbers compressed, and torch does not."
+            told = f"{self.source.name} holds its numbers compressed, which torch never does."
             raise CheckpointError(f"{told}\n  Load it with torch, and save it again.")
         head = self.source.read(entry.header_offset, 30)
         if head[:4] != b"PK\x03\x04":
-            raise damaged(self.source.name, "its directory points to where no entry begins")
+            raise damaged(self.source.name, "its directory points to a position where no entry begins")
         return entry.header_offset + 30 + sum(struct.unpack("<HH", head[26:30])), entry.file_size
 
     def content(self, name: str, most: int) -> bytes:
@@ -95,7 +95,9 @@ class Archive:
         if entry is None:
             raise damaged(self.source.name, "a part of it is missing")
         if entry.file_size > most or entry.compress_size > most:
-            raise CheckpointError(f"{self.source.name} claims a table of contents of {entry.file_size:,} bytes, and no checkpoint has one.")
+            raise CheckpointError(
+                f"{self.source.name} claims a table of contents of {entry.file_size:,} bytes, too many for any checkpoint."
+            )
         if entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1:
             first, size = self.where(name)
             return bytes(self.source.read(first, size))
