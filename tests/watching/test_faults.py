@@ -263,7 +263,9 @@ def test_a_nan_between_two_samples(what: str, rarely: int, monkeypatch: pytest.M
     w = train(model, sgd(model), steps, loss, budget=0.001)
     (alert,) = (alert for alert in w.alerts if alert.kind in ("nan", "inf"))
     assert born <= alert.step < born + rarely
-    held = re.search(r"the gradient of 0.bias was the first with NaN (?:at step|in one of the steps ([\d,]+) to) ([\d,]+), which w", alert.text)
+    held = re.search(
+        r"the gradient of 0.bias was the first with NaN (?:at step|in one of the steps ([\d,]+) to) ([\d,]+), which w", alert.text
+    )
     assert held and int(held[2]) == alert.step
     assert int(held[1] or held[2]) <= born
     assert rarely > 1 or held[1] is None  # where each step is looked at, it is told exactly
