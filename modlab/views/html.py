@@ -38,9 +38,10 @@ def frame(view: str, sentence: tuple[str, str], body: str, payload: bytes | None
     """One output: the static picture, and with a payload the script that brings it to life."""
     strong, rest = (text(part) for part in sentence)
     live = f"\n{BEGIN}{_script(view, payload, version)}{END}" if payload is not None else ""
+    head = f'<p class="modlab-head"><small>{view.upper()}</small> <strong>{strong}</strong> {rest}</p>'
     return (
         f'<div class="modlab mathjax_ignore tex2jax_ignore" data-modlab="{view}">\n<style>{_style()}</style>\n'
-        f'<div class="modlab-static" tabindex="0">\n<p class="modlab-head"><small>{view.upper()}</small> <strong>{strong}</strong> {rest}</p>\n'
+        f'<div class="modlab-static" tabindex="0">\n{head}\n'
         f"{body}\n</div>{live}\n</div>"
     )
 
