@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     own = "where the contents of your own lessons lie, which are run (default: the course's lessons alone)"
     report.add_argument("--lessons", type=Path, help=own)
     report.add_argument("--names", action="store_true", help="say who; without it, the page holds no names")
+    report.add_argument("--csv", type=Path, metavar="FILE", help="also write a line for each learner, question and task")
     report.set_defaults(run=_report)
 
     new = commands.add_parser("new", help="a lesson of your own, from a template that works already")
@@ -115,7 +116,10 @@ def _report(given: argparse.Namespace) -> int:
     out.parent.mkdir(parents=True, exist_ok=True)
     files.write(out, report.html(names=given.names))
     _say(f"\nThe page: {out}")
-    return 0
+    if given.csv is not None:
+        files.write(given.csv, report.csv(names=given.names))
+        _say(f"The table: {given.csv}")
+    return int(not report.notebooks)
 
 
 def _new(given: argparse.Namespace) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
 from modlab.frozen import frozen
+from modlab.lessons.beliefs import Belief
 from modlab.lessons.kinds import QuestionKind
 
 Probe = Callable[[Any], None]
@@ -126,6 +127,7 @@ class Content:
         reasons: asked after it ran: why?
         recalls: three at the end, one from an earlier lesson.
         tasks: what is made.
+        beliefs: misconceptions of one's own, by numbers of one's own (from 101 on), for a class's report.
     """
 
     name: str
@@ -136,7 +138,8 @@ class Content:
     predictions: tuple[Question, ...] = ()
     reasons: tuple[Question, ...] = ()
     recalls: tuple[Question, ...] = ()
-    tasks: tuple[Task, ...] = field(default=())
+    tasks: tuple[Task, ...] = ()
+    beliefs: Mapping[int, Belief] = field(default_factory=dict)
 
     @property
     def questions(self) -> tuple[Question, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from functools import lru_cache
 from importlib import util
 from pathlib import Path
@@ -89,11 +90,19 @@ def _run(file: Path) -> Content:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise LessonError(f"{file.name} cannot be read as a lesson: {type(error).__name__}: {error}") from error
+        raise LessonError(f"{file.name} cannot be read as a lesson{_line(error, file)}: {type(error).__name__}: {error}") from error
     content = getattr(room, "LESSON", None)
     if not isinstance(content, Content):
         raise LessonError(f"{file.name} holds no lesson: it needs a LESSON = Content(...); see `python -m modlab lessons new NAME`.")
     return content
+
+
+def _line(error: BaseException, file: Path) -> str:
+    """The line of a teacher's file at which it failed; "" where it failed elsewhere."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        lines.append(error.lineno)
+    return f", line {lines[-1]}" if lines and lines[-1] else ""
 
 
 def named(name: str, things: tuple[Named, ...], what: str, lesson: str) -> Named:

@@ -56,20 +56,22 @@ def read(file: Path) -> dict[str, Any]:
     Raises:
         NotebookError: it is none.
     """
-    name = format.clean(file.name)
+    name, text = format.clean(file.name), b""
     try:
-        notebook = json.loads(files.content(file, LARGEST))
+        text = files.content(file, LARGEST)
+        notebook = json.loads(text)
     except OSError as error:
         raise NotebookError(f"{name} cannot be read: {(error.strerror or type(error).__name__).lower()}.") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise NotebookError(f"{name} is no notebook: it is no JSON.") from error
+        what = "it is empty" if not text else "it is broken: it is not JSON"
+        raise NotebookError(f"{name} is not a notebook: {what}.") from error
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
-        raise NotebookError(f"{name} is no notebook: it has no list of cells.")
+        raise NotebookError(f"{name} is not a notebook: it has no list of cells.")
     if not isinstance(notebook.get("metadata", {}), dict):
-        raise NotebookError(f"{name} is no notebook: its metadata is no object.")
+        raise NotebookError(f"{name} is not a notebook: its metadata is no object.")
     for number, cell in enumerate(notebook["cells"], 1):
         if not _is_cell(cell):
-            raise NotebookError(f"{name} is no notebook: its cell {number} has no type, no source or odd outputs.")
+            raise NotebookError(f"{name} is not a notebook: its cell {number} has no type, no source or odd outputs.")
     return notebook
 
 

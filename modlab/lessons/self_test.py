@@ -23,6 +23,20 @@ def rehearse(content: Content) -> Iterator[str]:
         yield from (f"question {question.name!r}: {told}" for told in of_question(question))
     for task in content.tasks:
         yield from (f"task {task.name!r}: {told}" for told in of_task(task))
+    yield from _beliefs(content)
+
+
+def _beliefs(content: Content) -> Iterator[str]:
+    """Numbers that stand for no misconception, of modlab's or of the lesson's own."""
+    yield from (
+        f"belief {number} has a number of modlab's: take one from 101 on" for number in content.beliefs if number in beliefs.BELIEFS
+    )
+    known = {0, *beliefs.BELIEFS, *content.beliefs}
+    shown = [(f"question {one.name!r}", {one.belief, *(wrong.belief for wrong in one.wrong)}) for one in content.questions]
+    shown += [(f"task {task.name!r}", {mistake.belief for mistake in task.mistakes}) for task in content.tasks]
+    yield from (
+        f"{what}: it shows belief {number}, and there is none of that number" for what, numbers in shown for number in numbers - known
+    )
 
 
 def of_question(question: Question) -> Iterator[str]:
@@ -58,8 +72,6 @@ def _wrong(question: Question) -> Iterator[str]:
         if not wrong.because.strip() or wrong.because in explained:
             yield f"the wrong answer {wrong.answer!r} has no explanation of its own"
         explained.add(wrong.because)
-    for number in {question.belief, *(wrong.belief for wrong in question.wrong)} - {0, *beliefs.BELIEFS}:
-        yield f"it shows belief {number}, and there is none of that number"
 
 
 def of_task(task: Task) -> Iterator[str]:
@@ -77,8 +89,6 @@ def of_task(task: Task) -> Iterator[str]:
         if verdict.outcome != "not yet" or verdict.mistake != mistake.name or mistake.says not in verdict.says:
             known = f"{verdict.outcome} ({verdict.mistake})" if verdict.mistake else verdict.outcome
             yield f"the mistake {mistake.name!r} comes out as {known}: {cut(' '.join(verdict.says), 200)}"
-        if mistake.belief and mistake.belief not in beliefs.BELIEFS:
-            yield f"the mistake {mistake.name!r} shows belief {mistake.belief}, and there is none of that number"
 
 
 def _possible(thing: Question | Task) -> bool:

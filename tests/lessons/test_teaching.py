@@ -1,5 +1,7 @@
 """What a teacher does with the course: copies that are renewed without loss, checks, reports, own lessons."""
 
+import csv
+import html
 import json
 import os
 import random
@@ -15,10 +17,10 @@ import torch
 
 from modlab.__main__ import main
 from modlab.errors import ModlabError
-from modlab.lessons import classroom, copies, lookup, notebooks, self_test, template, validation
+from modlab.lessons import class_report, classroom, copies, lookup, notebooks, self_test, template, validation
 from modlab.lessons.beliefs import BELIEFS
 from modlab.lessons.checking import MIME, fail, require_equal
-from modlab.lessons.content import Mistake, Question, Task, Wrong
+from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
 from modlab.lessons.kinds import Number, Order
 from scripts.notebooks import index
 from tests import courses
@@ -231,7 +233,7 @@ def test_a_good_notebook_passes_and_what_is_no_notebook_is_said(tmp_path, capsys
     assert main(["lessons", "check", str(tmp_path)]) == 0
     (tmp_path / "text.ipynb").write_text("hello")
     assert main(["lessons", "check", str(tmp_path)]) == 1
-    assert "text.ipynb is no notebook" in capsys.readouterr().out
+    assert "text.ipynb is not a notebook" in capsys.readouterr().out
     assert main(["lessons", "check", str(tmp_path / "missing")]) == 1
     assert "There is no notebook at" in capsys.readouterr().err
 
@@ -260,27 +262,88 @@ def test_a_report_counts_who_holds_what_of_who_was_asked(submissions):
     assert (report.learners, report.notebooks) == (30, 30)
     assert (len(report.counts[33].held), len(report.counts[33].asked)) == (12, 25)
     assert (len(report.counts[32].held), len(report.counts[32].asked)) == (7, 30)
-    assert report.skipped == ("learner00/scratch.ipynb",)
+    assert [*report.reasons] == ["learner00/scratch.ipynb"]
     assert report.headline.startswith("12 of 25 believe")
     assert "learner" not in report.html().replace("30 learners", "") and "learner03" in report.html(names=True)
     assert "learner0" not in report.text().replace("learner00/scratch", "")
 
 
 def test_a_report_of_answers_that_show_nothing_says_so():
-    counts = {number: classroom.Count() for number in classroom.BELIEFS}
-    report = classroom.ClassReport(2, 2, counts)
+    def entry(learner, **more):
+        return class_report.Entry(learner, A_MODULE, "question", "q", "right", "7", **more)
+
+    report = class_report.ClassReport((entry("a"), entry("b")), 2)
     assert report.headline == "2 learners: no answer has been given that could show one of the 36 misconceptions."
     assert not report.unasked
-    counts[3].asked.add("one")
+    report = class_report.ClassReport((entry("a", could=frozenset({3})), entry("b")), 2)
     assert report.headline == "2 learners: of the 1 misconception that an answer could show, none was seen."
-    assert report.unasked.startswith("Nobody has given an answer that could show 1, 2, 4,")
-    assert report.unasked in report.text() and report.unasked in report.html()
+    assert len(report.unasked) == 35 and "35 more of the 36" in report.text()
+    assert all(says in html.unescape(report.html()) for says in report.unasked), "a misconception has its name, not its number"
+
+
+def test_a_report_counts_each_question_and_task(submissions):
+    rows = {row.name: row for row in classroom.read(submissions).rows}
+    assert (rows["call or forward"].right, rows["call or forward"].wrong, rows["call or forward"].open) == (13, 12, 5)
+    assert rows["call or forward"].commonest == "yes (12)"
+    assert (rows["Affine"].kind, rows["Affine"].right, rows["Affine"].wrong, rows["Affine"].open) == ("task", 23, 7, 0)
+    assert rows["Affine"].commonest == "transposed weight (7)" and rows["Square"].open == 30
+
+
+def test_below_five_learners_there_is_no_share(tmp_path):
+    for number in range(5):
+        save(lesson_with({"call or forward": True}), tmp_path / f"l{number}" / f"{A_MODULE}.ipynb")
+        assert ('class="bar"' in classroom.read(tmp_path).html()) == (number == 4)
+
+
+def test_the_table_has_names_only_when_asked_and_no_formula(submissions, tmp_path, capsys):
+    save(lesson_with({"names of MyLinear": "=1+1"}), submissions / "=cmd" / f"{A_MODULE}.ipynb")
+    for options in ([], ["--names"]):
+        out = tmp_path / "class.csv"
+        arguments = ["lessons", "report", str(submissions), "--out", str(tmp_path / "p.html"), "--csv", str(out), *options]
+        assert main(arguments) == 0
+        table = list(csv.DictReader(out.read_text().splitlines()))
+        assert len(table) == 31 * (len(classroom.lookup.find(A_MODULE).questions) + 2)
+        who = {row["learner"] for row in table}
+        assert who == ({f"learner{number:02}" for number in range(30)} | {"'=cmd"} if options else {str(n) for n in range(1, 32)})
+        wrong = [row for row in table if row["name"] == "Affine" and row["outcome"] == "wrong"]
+        assert len(wrong) == 7 and {row["answer"] for row in wrong} == {"transposed weight"}
+        assert {row["misconception"] for row in wrong} == {BELIEFS[32].says}
+    assert "The table:" in capsys.readouterr().out
+
+
+OWN = """
+from modlab.lessons.beliefs import Belief
+from modlab.lessons.content import Content, Question, Wrong
+from modlab.lessons.kinds import Choice
+LESSON = Content("own", "Own", "say", 5,
+    predictions=(Question("q", "Which?", Choice("one", "two"), "a", "One.", wrong=(Wrong("b", "No.", belief=101),)),),
+    beliefs={101: Belief("Two is one.", "It is not.", "own", "1 == 2")})
+"""
+
+
+def test_a_lesson_of_ones_own_is_reported_with_beliefs_of_its_own(tmp_path, capsys):
+    (tmp_path / "lessons").mkdir()
+    (tmp_path / "lessons" / "own.py").write_text(OWN)
+    for number, answer in enumerate("bba"):
+        save(notebook('lesson = Lesson("own")', f'lesson.predict("q", {answer})'), tmp_path / "class" / f"l{number}" / "own.ipynb")
+    assert classroom.read(tmp_path / "class", tmp_path / "lessons").headline == "2 of 3 believe: Two is one."
+    assert list(self_test.rehearse(classroom.lookup.find("own"))) == []
+    sys.modules.pop("modlab_lesson_own")
+    assert main(["lessons", "report", str(tmp_path / "class"), "--out", str(tmp_path / "p.html")]) == 1, "nothing was read"
+    assert "--lessons FOLDER" in capsys.readouterr().out
+
+
+def test_an_error_in_a_teachers_file_has_its_line(tmp_path):
+    for code, line in (("x = 1\n\n1 / 0\n", 3), ("x = 1\ndef (\n", 2), ("def f():\n    raise KeyError(3)\n\nf()\n", 2)):
+        (tmp_path / "mine.py").write_text(code)
+        with pytest.raises(ModlabError, match=f"mine.py cannot be read as a lesson, line {line}: "):
+            classroom.lookup.find("mine", tmp_path)
 
 
 def test_the_report_is_one_page(submissions, tmp_path, capsys):
     assert main(["lessons", "report", str(submissions), "--out", str(tmp_path / "page.html")]) == 0
-    page = (tmp_path / "page.html").read_text()
-    assert page.count("<tr>") == 1 + sum(bool(count.asked) for count in classroom.read(submissions).counts.values())
+    page, report = (tmp_path / "page.html").read_text(), classroom.read(submissions)
+    assert page.count("<tr>") == 2 + len(report.rows) + len(report.believed)
     assert "12 of 25" in page and "12 of 25" in capsys.readouterr().out
     with pytest.raises(ModlabError, match="There is no notebook"):
         classroom.read(tmp_path / "nobody")
@@ -295,7 +358,7 @@ def test_a_report_runs_nothing_of_a_submission_and_survives_odd_ones(submissions
     bad["cells"][2]["outputs"] = [odd, "nothing"]
     save(bad, theirs / "odd.ipynb")
     report = classroom.read(submissions)
-    assert set(report.skipped) == {"learner00/scratch.ipynb", "learner01/my_own.ipynb", "learner01/odd.ipynb"}
+    assert set(report.reasons) == {"learner00/scratch.ipynb", "learner01/my_own.ipynb", "learner01/odd.ipynb"}
 
 
 def deep(levels):
@@ -319,11 +382,11 @@ UNREADABLE = {
     "loop": (lambda f: f.symlink_to(f), "symbolic links"),
     "nowhere": (lambda f: f.symlink_to("nobody"), "no such file"),
     "device": (lambda f: f.symlink_to("/dev/zero"), "device"),
-    "empty": (lambda f: f.write_text(""), "no JSON"),
-    "no_json": (lambda f: f.write_text("hello"), "no JSON"),
-    "other_encoding": (lambda f: f.write_bytes('{"cells": ["é"]}'.encode("latin-1")), "no JSON"),
-    "digits": (lambda f: f.write_text('{"cells": ' + "9" * 5000 + "}"), "no JSON"),
-    "deep": (lambda f: f.write_text(deep(100_000)), "no JSON"),
+    "empty": (lambda f: f.write_text(""), "it is empty"),
+    "no_json": (lambda f: f.write_text("hello"), "not JSON"),
+    "other_encoding": (lambda f: f.write_bytes('{"cells": ["é"]}'.encode("latin-1")), "not JSON"),
+    "digits": (lambda f: f.write_text('{"cells": ' + "9" * 5000 + "}"), "not JSON"),
+    "deep": (lambda f: f.write_text(deep(100_000)), "not JSON"),
     "list": (lambda f: f.write_text("[]"), "no list of cells"),
     "cells": (lambda f: f.write_text('{"cells": {"a": 1}}'), "no list of cells"),
     "null_source": (lambda f: f.write_text('{"cells": [{"cell_type": "code", "source": null}]}'), "cell 1"),
@@ -482,7 +545,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("told", BROKEN)
 def test_a_rehearsal_says_what_is_wrong_with_a_question(told):
-    (found,) = [one for one in self_test.of_question(BROKEN[told]) if told in one]
+    content = Content("mine", "Mine", "say", 5, predictions=(BROKEN[told],))
+    (found,) = [one for one in self_test.rehearse(content) if told in one]
     assert found
     assert list(self_test.of_question(QUESTION)) == []
 
@@ -511,7 +575,7 @@ FAULTY = {
 
 @pytest.mark.parametrize("told", FAULTY)
 def test_a_rehearsal_says_what_is_wrong_with_a_task(told):
-    (found,) = [one for one in self_test.of_task(FAULTY[told]) if told in one]
+    (found,) = [one for one in self_test.rehearse(Content("mine", "Mine", "say", 5, tasks=(FAULTY[told],))) if told in one]
     assert found
     assert list(self_test.of_task(TASK)) == []
     assert list(self_test.of_task(replace(FAULTY[told], needs="torch.of.tomorrow"))) == []
