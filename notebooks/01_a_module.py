@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import modlab
+from modlab.lessons import initialization
 from modlab.lessons.checking import fail, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
 from modlab.lessons.kinds import Choice, Number, Order, Shape, YesNo
@@ -153,8 +154,7 @@ RECALLS = (
 
 def _made(answer: Any) -> nn.Module:
     require_module_class(answer, "Affine")
-    module: nn.Module = answer(5, 2)
-    return module
+    return initialization.made(answer, 5, 2)
 
 
 def _owns(answer: Any) -> None:
@@ -163,7 +163,11 @@ def _owns(answer: Any) -> None:
     shapes = {name: tuple(parameter.shape) for name, parameter in m.named_parameters()}
     wanted = {"weight": (5, 2), "bias": (2,)}
     if not shapes and any(isinstance(vars(m).get(name), torch.Tensor) for name in wanted):
-        fail(mistake="tensors, no parameters", expected=wanted, got=shapes, evidence=modlab.tree(m))
+        fail(mistake="tensors, no parameters", expected=wanted, got=shapes, evidence=modlab.state(m))
+    plain = [name for name in wanted if isinstance(vars(m).get(name), torch.Tensor)]
+    if plain:
+        got = dict.fromkeys(plain, "a plain tensor")
+        fail(mistake="a plain tensor", expected=dict.fromkeys(plain, "an nn.Parameter"), got=got, evidence=modlab.state(m))
     if shapes.get("weight") == (2, 5):
         fail(mistake="transposed weight", expected=wanted, got=shapes, evidence=modlab.tree(m))
     require_equal(shapes, wanted, "It is to own these parameters, under these names.", evidence=modlab.tree(m))
@@ -265,6 +269,22 @@ class Affine(nn.Module):
             belief=8,
         ),
         Mistake(
+            "a plain tensor",
+            """
+class Affine(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(in_features, out_features))
+        self.bias = torch.randn(out_features)
+
+    def forward(self, input):
+        return input @ self.weight + self.bias
+""",
+            "One of the two is a parameter, the other a plain tensor. A plain tensor is not trained, moved or saved. "
+            "It should be learned as well: wrap it in `nn.Parameter`.",
+            belief=8,
+        ),
+        Mistake(
             "nothing returned",
             """
 class Affine(nn.Module):
@@ -320,9 +340,8 @@ class Affine(nn.Module):
 """,
             "`torch.rand` draws between 0 and 1, all alike; `torch.randn` draws from the normal distribution, around 0.",
         ),
-        Mistake(
-            "late super().__init__()",
-            """
+        *initialization.mistakes(
+            late="""
 class Affine(nn.Module):
     def __init__(self, in_features, out_features):
         self.weight = nn.Parameter(torch.randn(in_features, out_features))
@@ -332,10 +351,15 @@ class Affine(nn.Module):
     def forward(self, input):
         return input @ self.weight + self.bias
 """,
-            "`super().__init__()` comes first in the constructor: it makes the registers. Before it, or without it, "
-            "there is nothing to put a parameter into.",
-            belief=4,
-            error=r"cannot assign parameters? before Module.__init__\(\) call|has no attribute '_(parameters|buffers|modules|\w*hooks\w*)'",
+            never="""
+class Affine(nn.Module):
+    def __init__(self, in_features, out_features):
+        self.weight = nn.Parameter(torch.randn(in_features, out_features))
+        self.bias = nn.Parameter(torch.randn(out_features))
+
+    def forward(self, input):
+        return input @ self.weight + self.bias
+""",
         ),
     ),
     hints=(
@@ -350,7 +374,7 @@ class Affine(nn.Module):
 def _stateless(answer: Any) -> None:
     """it owns nothing"""
     require_module_class(answer, "Square")
-    square = answer()
+    square = initialization.made(answer)
     owned = [name for name, _ in square.named_parameters()]
     if owned:
         fail(mistake="it owns a parameter", expected=[], got=owned, evidence=modlab.tree(square))
@@ -423,7 +447,7 @@ class Square(nn.Module):
             "The exponent became a parameter, so training would change it. What is not learnt needs none.",
         ),
         Mistake(
-            "super().__init__() left out",
+            "no super().__init__()",
             """
 class Square(nn.Module):
     def __init__(self):
@@ -434,7 +458,6 @@ class Square(nn.Module):
 """,
             "A constructor of your own begins with `super().__init__()`, which makes the registers that each module has, full or empty.",
             belief=4,
-            error=r"before Module.__init__\(\) call|has no attribute '_(parameters|buffers|modules|\w*hooks\w*)'",
         ),
         Mistake(
             "it keeps a tensor",

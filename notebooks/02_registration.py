@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab.lessons import initialization
 from modlab.lessons.checking import fail, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
 from modlab.lessons.kinds import Choice, Number, Several, YesNo
@@ -309,8 +310,7 @@ def _made(answer: Any, layers: int = 3) -> nn.Module:
     require_module_class(answer, "DynamicNet")
     if answer.__init__ is nn.Module.__init__:
         fail(mistake="no constructor")
-    module: nn.Module = answer(layers)
-    return module
+    return initialization.made(answer, layers)
 
 
 def _called_outside(net: nn.Module) -> list[nn.Module]:
@@ -425,12 +425,6 @@ self.final = MyLinear(4, 1)"""
 _LIST = "[MyLinear(4, 4) for _ in range(num_layers)]"
 _GOOD = f"super().__init__()\nself.linears = nn.ModuleList({_LIST})\n{_REST}"
 
-_LATE = (
-    "`super().__init__()` comes first in the constructor: it makes the stores. Before it, or without it, "
-    "there is nothing to put a module into."
-)
-_NO_STORES = r"cannot assign \w+ before Module.__init__\(\) call|has no attribute '_(parameters|buffers|modules|\w*hooks\w*)'"
-
 DYNAMIC_NET = Task(
     "DynamicNet",
     "Mend `DynamicNet`, so that `DynamicNet(3)` has eight parameters, from `linears.0.weight` to `final.bias`.",
@@ -472,12 +466,9 @@ DYNAMIC_NET = Task(
             "Each call makes new layers with new random numbers, and forgets them. What is to be learnt is made in the constructor.",
             belief=3,
         ),
-        Mistake(
-            "late super().__init__()",
-            _net(f"self.linears = nn.ModuleList({_LIST})\n{_REST}\nsuper().__init__()"),
-            _LATE,
-            belief=4,
-            error=_NO_STORES,
+        *initialization.mistakes(
+            late=_net(f"self.linears = nn.ModuleList({_LIST})\n{_REST}\nsuper().__init__()"),
+            never=_net(f"self.linears = nn.ModuleList({_LIST})\n{_REST}"),
         ),
         Mistake(
             "attribute misspelt",
@@ -537,8 +528,7 @@ def _two() -> tuple[nn.Module, nn.Module]:
 def _parallel(answer: Any) -> tuple[nn.Module, nn.Module, nn.Module]:
     require_module_class(answer, "Parallel")
     first, second = _two()
-    both: nn.Module = answer(first, second)
-    return both, first, second
+    return initialization.made(answer, first, second), first, second
 
 
 def _holds(answer: Any) -> None:
@@ -629,7 +619,9 @@ class Parallel(nn.Module):
 """
 
 
-_BOTH = "super().__init__()\nself.first = first\nself.second = second"
+_ASSIGNED = "self.first = first\nself.second = second"
+_BOTH = f"super().__init__()\n{_ASSIGNED}"
+_JOINED = "return torch.cat([self.first(x), self.second(x)], dim=-1)"
 
 PARALLEL = Task(
     "Parallel",
@@ -695,14 +687,9 @@ PARALLEL = Task(
             "`module.forward(x)` goes past the module's hooks. Call the module: `module(x)`.",
             belief=33,
         ),
-        Mistake(
-            "late super().__init__()",
-            _class(
-                "self.first = first\nself.second = second\nsuper().__init__()", "return torch.cat([self.first(x), self.second(x)], dim=-1)"
-            ),
-            _LATE,
-            belief=4,
-            error=_NO_STORES,
+        *initialization.mistakes(
+            late=_class(f"{_ASSIGNED}\nsuper().__init__()", _JOINED),
+            never=_class(_ASSIGNED, _JOINED),
         ),
     ),
     hints=(

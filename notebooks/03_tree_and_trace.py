@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab.format import plural
 from modlab.lessons.checking import fail, require_callable, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
 from modlab.lessons.kinds import Choice, Name, Number, Order, Several
@@ -429,7 +430,8 @@ def _leaves_nothing(answer: Any) -> None:
     answer(net, x)
     left = [record.path or "(root)" for record in modlab.hooks(net)]
     if left:
-        fail(f"Hooks are left on {len(left)} modules.", mistake="hooks left behind", expected=0, got=len(left), evidence=modlab.hooks(net))
+        says = f"Hooks are still on {plural(len(left), 'module')}."
+        fail(says, mistake="hooks left behind", expected=0, got=len(left), evidence=modlab.hooks(net))
     if any(module.training for module in net.modules()):
         fail("It changed the mode of the net.", expected="eval", got="train")
     difference = modlab.diff(before, net)
@@ -531,7 +533,8 @@ def never_called(module, *inputs):
         Mistake(
             "hooks left behind",
             _hooked("child not in called", remove=False),
-            "Each `register_forward_pre_hook` returns a handle; without `handle.remove()` the hook stays, and runs at each later call.",
+            "Your hooks are still on the net, and run in every later call. "
+            "Keep the handle that each registration returns, and call its `remove()`.",
         ),
         Mistake(
             "others' hooks removed",

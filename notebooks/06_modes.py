@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 import modlab
+from modlab.lessons import initialization
 from modlab.lessons.checking import fail, require_callable, require_equal, require_module_class, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
 from modlab.lessons.kinds import Choice, Number, Several, YesNo
@@ -311,14 +312,11 @@ RECALLS = (
 
 
 NOTHING = "`forward` gives nothing back: it needs a `return`."
-NO_STORES = r"before Module.__init__\(\) call|has no attribute '_(modules|parameters|buffers|forward_hooks|backward_hooks)'"
-"""What torch says of a module whose ``super().__init__()`` did not run."""
 
 
 def _around(answer: Any, inner: nn.Module) -> nn.Module:
     require_module_class(answer, "Modal")
-    module: nn.Module = answer(inner)
-    return module
+    return initialization.made(answer, inner)
 
 
 def _has_a_child(answer: Any) -> None:
@@ -384,9 +382,9 @@ def _reaches_the_child(answer: Any) -> None:
     inner, x = nn.Dropout(0.5), torch.randn(64)
     m = _around(answer, inner)
     net = nn.Sequential(m)
-    for call in (net.eval, net.train, m.eval, m.train):
-        call()
-        mode = call.__name__ == "train"
+    for module, method in ((net, "eval"), (net, "train"), (m, "eval"), (m, "train")):
+        getattr(module, method)()
+        mode = method == "train"
         if inner.training is not mode:
             fail(mistake="the child stays behind", expected=f"training is {mode} inside", got=inner.training, evidence=modlab.tree(net))
     net.eval()
@@ -415,6 +413,11 @@ def _calls_it(answer: Any) -> None:
         y.sum().backward()
         if any(tensor.grad is None for tensor in (x, inner.weight)):
             fail(mistake="cut from the graph", expected="gradients for x and for inner", got="none")
+
+
+def _without_super(source: str) -> str:
+    """A class whose constructor does not begin with ``super().__init__()``."""
+    return source.replace("        super().__init__()\n", "", 1)
 
 
 def _modal(forward: str, constructor: str = "self.inner = inner", more: str = "") -> str:
@@ -506,12 +509,9 @@ class Modal(nn.Module):
             _modal("self.inner(x).detach() + float(self.training)"),
             "The output has no history, so neither the module inside nor anything in front of it can learn. Leave `detach` out.",
         ),
-        Mistake(
-            "super().__init__() missing",
-            _modal("self.inner(x) + float(self.training)").replace("        super().__init__()\n", ""),
-            "`super().__init__()` makes what a module keeps its children and its mode in. It must run, and run first.",
-            belief=4,
-            error=NO_STORES,
+        *initialization.mistakes(
+            late=_without_super(_modal("self.inner(x) + float(self.training)", "self.inner = inner\n        super().__init__()")),
+            never=_without_super(_modal("self.inner(x) + float(self.training)")),
         ),
     ),
     hints=(
@@ -526,8 +526,7 @@ class Modal(nn.Module):
 
 def _dropout(answer: Any, p: float) -> nn.Module:
     require_module_class(answer, "MyDropout")
-    module: nn.Module = answer(p)
-    return module
+    return initialization.made(answer, p)
 
 
 def _quiet(answer: Any) -> None:
@@ -660,11 +659,10 @@ class MyDropout(nn.Module):
             "Behind `detach()` nothing learns: no gradient gets back to the layers in front. Give `F.dropout` the input itself.",
         ),
         Mistake(
-            "super().__init__() missing",
-            _my_dropout("F.dropout(x, self.p, training=self.training)").replace("        super().__init__()\n", ""),
-            "`super().__init__()` makes what a module keeps its children and its mode in. It must run, and run first.",
+            initialization.NEVER,
+            _without_super(_my_dropout("F.dropout(x, self.p, training=self.training)")),
+            "The constructor never calls `super().__init__()`. Make it the first line: it makes the flag `training` as well.",
             belief=4,
-            error=NO_STORES,
         ),
     ),
     hints=("`F.dropout` has three arguments that matter: the input, the share, and whether it is training. Who knows the last?",),
@@ -786,11 +784,11 @@ def _returns(answer: Any) -> None:
     """train() and eval() still return the module that they are called on"""
     net = _frozen(answer, _plain_net())
     for name, module in net.named_modules():
-        for call in (module.train, module.eval):
-            got = call()
+        for method in ("train", "eval"):
+            got = getattr(module, method)()
             if got is module:
                 continue
-            expected = f"{name or 'net'}.{call.__name__}() gives the module"
+            expected = f"{name or 'net'}.{method}() returns the module"
             mistake = "train returns nothing" if got is None else ""
             says = "" if mistake else "`train()` and `eval()` are to return the module that they are called on."
             fail(says, mistake=mistake, expected=expected, got=f"a {type(got).__name__}")

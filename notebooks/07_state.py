@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import modlab
+from modlab.lessons import initialization
 from modlab.lessons.checking import fail, require_callable, require_equal, require_module_class, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
 from modlab.lessons.kinds import Choice, Number, Several, Shape, YesNo
@@ -436,8 +437,7 @@ def _moved_by_a_pass() -> str:
 
 def _made(answer: Any, *arguments: Any) -> nn.Module:
     require_module_class(answer, "BetterMean")
-    module: nn.Module = answer(*arguments)
-    return module
+    return initialization.made(answer, *arguments)
 
 
 def _keeps(answer: Any) -> None:
@@ -653,12 +653,9 @@ class BetterMean(nn.Module):
             belief=10,
             error="attribute '(mean|last)' already exists",
         ),
-        Mistake(
-            "late super().__init__()",
-            _better_mean(_BUFFERS + "        super().__init__()\n").replace("        super().__init__()\n", "", 1),
-            "`super().__init__()` makes the registers: before it, and without it, there is nothing to put a buffer into.",
-            belief=4,
-            error=r"before Module.__init__\(\) call|has no attribute '_(modules|parameters|buffers|state_dict_pre_hooks|backward_hooks)'",
+        *initialization.mistakes(
+            late=_better_mean(_BUFFERS + "        super().__init__()\n").replace("        super().__init__()\n", "", 1),
+            never=_better_mean().replace("        super().__init__()\n", "", 1),
         ),
         Mistake(
             "momentum the other way round",

@@ -19,6 +19,10 @@ Named = TypeVar("Named", Question, Task)
 class LessonError(ModlabError, LookupError):
     """A lesson, a question or a task that does not exist."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows below the cell: the sentence, without the frames of modlab that it came through."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 PLACES = (Path(__file__).parents[1] / "course", Path(__file__).parents[2] / "notebooks")
 """The folder of the course, where modlab was installed, and in its repository."""
