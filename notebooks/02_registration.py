@@ -14,8 +14,8 @@ import modlab
 from modlab.lessons import initialization
 from modlab.lessons.checking import fail, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.kinds import Choice, Number, Several, YesNo
-from modlab.lessons.note import DynamicNet, MyLinear
+from modlab.lessons.kinds import Choice, Number, Several
+from modlab.lessons.note import DynamicNet
 
 # ---- questions ------------------------------------------------------------------------------------
 
@@ -31,15 +31,6 @@ class Box(nn.Module):
         self.layers = [nn.Linear(2, 2)]
         self.power = 3
         self.register_buffer("mean", torch.zeros(2))
-
-
-class Forgetful(nn.Module):
-    """Makes its layer anew at each call."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(4,) → (4,)."""
-        out: Tensor = MyLinear(4, 4)(x)
-        return out
 
 
 class Typo(nn.Module):
@@ -164,20 +155,6 @@ PREDICTIONS = (
         proof=_in_a_list,
     ),
     Question(
-        "tensors with a ModuleList",
-        "And when the same layers are in an `nn.ModuleList`?",
-        Number(),
-        8,
-        "Four layers, each with a weight and a bias: a `ModuleList` is a module itself, and registers what it holds.",
-        wrong=(
-            Wrong(2, "A `ModuleList` is no plain list: it is a module, so it is registered, and so are its layers.", belief=1),
-            Wrong(4, "Four layers, each with a weight *and* a bias."),
-            Wrong(6, "These are the six of the list; `final` has two more."),
-            Wrong(65, "The *numbers* are 65; the tensors are fewer."),
-        ),
-        proof=lambda: len(list(DynamicNet(3).parameters())),
-    ),
-    Question(
         "keys of a ModuleDict",
         "Which of these keys does `nn.ModuleDict` accept?",
         Several('`"relu"`', '`"type"`', '`"max pool"`', '`"a.b"`', '`"forward"`'),
@@ -210,46 +187,6 @@ PREDICTIONS = (
         ),
         belief=29,
         proof=lambda: sum(p.numel() for p in nn.Sequential(*[nn.Linear(4, 4)] * 3).parameters()),
-    ),
-    Question(
-        "keys of three times one",
-        "And how many keys has `same.state_dict()`?",
-        Number(),
-        6,
-        "A weight and a bias under each of the three names: keys are paths, and `parameters()` counts objects.",
-        wrong=(
-            Wrong(2, "So many tensors there are, but a `state_dict` has an entry for each *path*.", belief=29),
-            Wrong(3, "One for each name of the layer would be three; each has a weight and a bias."),
-            Wrong(1, "A layer has a weight and a bias, and this one has three names."),
-        ),
-        proof=lambda: len(nn.Sequential(*[nn.Linear(4, 4)] * 3).state_dict()),
-    ),
-    Question(
-        "twice the same",
-        "`x` is the same in both calls. Do they give the same?",
-        YesNo(),
-        False,
-        "Each call makes a new layer with new random numbers, uses it once, and throws it away.",
-        wrong=(Wrong(True, "The model is the same, but its layer is not: it is made anew inside `forward`.", belief=3),),
-        proof=lambda: bool((lambda m, x: torch.equal(m(x), m(x)))(Forgetful(), torch.ones(4))),
-    ),
-)
-
-REASONS = (
-    Question(
-        "why it computes",
-        'Why does `net(x, "relu")` work all the same, with its layers in a plain list?',
-        Choice(
-            "`forward` is plain Python: it finds the list as an attribute, and calls what is in it",
-            "PyTorch registers the layers when they are called",
-            "the layers are registered, but frozen",
-        ),
-        "a",
-        "Registration is not needed to compute. It is needed by whoever asks the model what it owns: optimizer, file, device.",
-        wrong=(
-            Wrong("b", "Nothing is registered by a call; after it the tree is as it was.", belief=1),
-            Wrong("c", "A frozen parameter is still listed, moved and saved. These are not."),
-        ),
     ),
 )
 
@@ -707,7 +644,6 @@ LESSON = Content(
     minutes=30,
     after=("01_a_module",),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(DYNAMIC_NET, PARALLEL),
 )

@@ -13,7 +13,7 @@ import modlab
 from modlab.format import plural
 from modlab.lessons.checking import fail, require_callable, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.kinds import Choice, Name, Number, Order, Several
+from modlab.lessons.kinds import Choice, Number, Order, Several
 from modlab.lessons.note import BigNet, DynamicNet, MyLinear, Net
 
 # ---- questions ------------------------------------------------------------------------------------
@@ -33,11 +33,6 @@ def _error(call: Callable[[], Any]) -> str:
     except (TypeError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-def _first_error() -> str:
-    said = _error(lambda: DynamicNet(3)(torch.randn(5)))
-    return "b" if said.startswith("TypeError") and "'act'" in said else f"another: {said}"
 
 
 def _second_error() -> str:
@@ -76,21 +71,8 @@ def _transposed() -> str:
 
 PREDICTIONS = (
     Question(
-        "children of the Sequential",
-        "How many children has `chain`?",
-        Number(),
-        3,
-        "Three modules were given, and each is a child: two `MyLinear` and one `nn.ReLU`.",
-        wrong=(
-            Wrong(2, "An `nn.ReLU` owns no numbers, but it is a module, and so it is a child.", belief=27),
-            Wrong(4, "That counts the `Sequential` itself, which is not its own child.", belief=28),
-            Wrong(1, "A `Sequential` does not melt its modules into one: it keeps each."),
-        ),
-        proof=lambda: len(list(nn.Sequential(MyLinear(4, 3), nn.ReLU(), MyLinear(3, 1)).children())),
-    ),
-    Question(
         "children of Net",
-        "And how many has `net`?",
+        "`chain` has three children. How many does `net` have?",
         Number(),
         2,
         "`l0` and `l1`. `F.relu` is a function: it runs, but nobody owns it.",
@@ -119,53 +101,6 @@ PREDICTIONS = (
             Wrong("d b c e a", "`l1` was assigned before `net`; and `net` is followed at once by what it holds.", belief=28),
         ),
         proof=lambda: [{"": "d", "l1": "c", "net": "b", "net.l0": "e", "net.l1": "a"}[name] for name, _ in BigNet().named_modules()],
-    ),
-    Question(
-        "children of BigNet",
-        "And how many entries does `big.named_children()` give?",
-        Number(),
-        2,
-        "Children are one level down, `l1` and `net`; `named_modules` goes all the way, and begins with the model.",
-        wrong=(
-            Wrong(5, "That is `named_modules()`: the model, and all that is below it.", belief=28),
-            Wrong(4, "Four modules are below `big`, but two of them are children of `net`.", belief=28),
-            Wrong(3, "These are the three `MyLinear`; two of them belong to `net`, one level further down.", belief=28),
-        ),
-        proof=lambda: len(list(BigNet().named_children())),
-    ),
-    Question(
-        "not called",
-        'Seven modules of `dynamic` can run. `dynamic(x, act="relu")` calls six of them. What is the name of the seventh?',
-        Name(),
-        "lrelu",
-        "Both activations are owned, and one is chosen at each call. The trace marks the other one as never called.",
-        wrong=(
-            Wrong("relu", "That is the one that is chosen; the other one stays idle.", belief=26),
-            Wrong("activations", "A `ModuleDict` is never called, but it cannot run at all: it holds modules."),
-            Wrong("linears", "A `ModuleList` is none of the seven: it has no `forward`, and holds modules only."),
-            Wrong("final", "`forward` ends with it, whichever activation is chosen."),
-        ),
-        proof=lambda: modlab.trace(DynamicNet(3))(torch.randn(4), "relu").not_called[0],
-    ),
-    Question(
-        "five numbers",
-        "What does `dynamic(torch.randn(5))` give?",
-        Choice(
-            "one number",
-            "a `TypeError`: `act` is missing",
-            "a `RuntimeError` about shapes",
-            "five numbers",
-        ),
-        "b",
-        "Python checks the arguments before `forward` begins, so no layer has seen the five numbers yet.",
-        wrong=(
-            Wrong("a", "`forward` takes `x` and `act`, and there is no default for `act`."),
-            Wrong("c", "The shapes are wrong, too; but before any layer runs, Python misses an argument."),
-            Wrong(
-                "d", "Five numbers would be five inputs only with a shape of (5, 4); and before any shape matters, an argument is missing."
-            ),
-        ),
-        proof=_first_error,
     ),
     Question(
         "five numbers and relu",
@@ -227,24 +162,6 @@ PREDICTIONS = (
         ),
         belief=29,
         proof=_transposed,
-    ),
-)
-
-REASONS = (
-    Question(
-        "same numbers, other tree",
-        "Why has `net` one child less than `chain`, although both compute the same?",
-        Choice(
-            "`F.relu` runs only in training mode",
-            "the tree holds what was assigned in the constructor, and `F.relu` is called in `forward`",
-            "PyTorch melts `F.relu` into the layer before it",
-        ),
-        "b",
-        "The constructor makes the tree, `forward` makes the computation. Nothing forces the two to agree.",
-        wrong=(
-            Wrong("a", "It runs in both modes; the trace has it in either.", belief=27),
-            Wrong("c", "The trace shows it between the two layers, as a step of its own.", belief=27),
-        ),
     ),
 )
 
@@ -824,10 +741,9 @@ LESSON = Content(
     name="03_tree_and_trace",
     title="Tree and trace: what it owns, what it ran",
     goal="read off what a model owns and what it ran, and find where the two differ",
-    minutes=40,
+    minutes=35,
     after=("02_registration",),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(NEVER_CALLED, THIRD_EDITION, TIE),
 )

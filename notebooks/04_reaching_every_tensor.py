@@ -41,15 +41,6 @@ def _same_objects() -> bool:
     return all(now is old for now, old in zip(net.parameters(), before, strict=True))
 
 
-def _to_int() -> str:
-    net = Net()
-    try:
-        net.to(torch.int)
-    except TypeError:
-        return "b"
-    return "a" if net.l0.weight.dtype == torch.int else "c"
-
-
 def _runs(call: Callable[[], Any]) -> bool:
     try:
         call()
@@ -62,13 +53,6 @@ class _Vanished(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(4)).to(torch.float64)
-
-
-def _visits(model: nn.Module) -> list[str]:
-    """The paths that `apply` visits, in its order."""
-    names, visited = {id(module): name for name, module in model.named_modules()}, []
-    model.apply(lambda m: visited.append(names[id(m)]))
-    return visited
 
 
 def _xavier(kind: type[nn.Module]) -> Callable[[nn.Module], None]:
@@ -164,21 +148,6 @@ PREDICTIONS = (
         proof=_stays,
     ),
     Question(
-        "to an integer",
-        "What does `net.to(torch.int)` do?",
-        Choice("it rounds all weights to whole numbers", "it raises an error", "nothing: weights stay what they are"),
-        "b",
-        "A module's `to` takes floating-point and complex dtypes only. Gradients of whole numbers make no sense.",
-        wrong=(
-            Wrong(
-                "a",
-                "A tensor's `to` would, by cutting: 0.9 becomes 0. A module's refuses, since whole numbers cannot be trained.",
-            ),
-            Wrong("c", "Integer *buffers* stay what they are. An integer *target* is refused."),
-        ),
-        proof=_to_int,
-    ),
-    Question(
         "an input from before",
         "`net` is float64 now. Does it still take `torch.randn(4)`?",
         YesNo(),
@@ -197,32 +166,6 @@ PREDICTIONS = (
         proof=lambda: len([*_Vanished().parameters()]),
     ),
     Question(
-        "visits",
-        "How many modules does `DynamicNet(3).apply(f)` visit?",
-        Number(),
-        9,
-        "Three linears and `final`, two activations, the two containers, and the model itself.",
-        wrong=(
-            Wrong(8, "And the model itself: `apply` begins with the children and ends with the module that it was called on."),
-            Wrong(4, "These are the layers. Activations, containers and the model itself are modules too.", belief=28),
-            Wrong(6, "The two containers are modules too, and the model itself.", belief=28),
-            Wrong(3, "`apply` does not stop at the children: it goes all the way down.", belief=28),
-        ),
-        proof=lambda: len(_visits(DynamicNet(3))),
-    ),
-    Question(
-        "the last visit",
-        "Which module is visited last?",
-        Choice("the model itself", "`final`, the last child", "`linears.0`, the deepest"),
-        "a",
-        "Children first, then the module that holds them: when `f` sees a module, its children have been seen.",
-        wrong=(
-            Wrong("b", "It is the last child. After all children comes the model itself."),
-            Wrong("c", "It is visited first: `apply` goes down before it calls `f`."),
-        ),
-        proof=lambda: {"": "a", "final": "b", "linears.0": "c"}[_visits(DynamicNet(3))[-1]],
-    ),
-    Question(
         "tensors that change",
         "How many of the 8 tensors of `DynamicNet(3)` does `dynamic_net.apply(init_weights)` change?",
         Number(),
@@ -234,46 +177,6 @@ PREDICTIONS = (
             Wrong(2, "It goes down to all layers. But none of them is an `nn.Linear`.", belief=31),
         ),
         proof=lambda: _changed(nn.Linear),
-    ),
-    Question(
-        "tensors that change now",
-        "And with `isinstance(m, MyLinear)`?",
-        Number(),
-        8,
-        "Four layers, a weight and a bias each.",
-        wrong=(
-            Wrong(0, "Now the condition holds for the four layers."),
-            Wrong(6, "`final` is a `MyLinear` too."),
-            Wrong(4, "Of each layer the weight and the bias."),
-        ),
-        proof=lambda: _changed(MyLinear),
-    ),
-    Question(
-        "fill outside of no_grad",
-        "Without `no_grad`: does `m.bias.fill_(0.0)` work?",
-        YesNo(),
-        False,
-        "Autograd forbids writing over a parameter while it takes notes. `nn.init.zeros_` switches it off by itself.",
-        wrong=(Wrong(True, "It is allowed for plain tensors. A parameter is watched by autograd, and would lose its past."),),
-        proof=lambda: _runs(lambda: MyLinear(4, 3).bias.fill_(0.0)),
-    ),
-)
-
-REASONS = (
-    Question(
-        "an optimizer from before",
-        "Why does an optimizer that was made before `net.to(torch.float64)` still train `net`?",
-        Choice(
-            "it asks the module for its parameters in every step",
-            "it holds the `Parameter` objects, and these are still the module's",
-            "it copies its results back into the module",
-        ),
-        "b",
-        "The optimizer got a list of objects. As long as the module keeps these objects, both mean the same.",
-        wrong=(
-            Wrong("a", "It never sees the module; it was given `net.parameters()` once."),
-            Wrong("c", "It knows no module to copy to: it changes the objects that it was given."),
-        ),
     ),
 )
 
@@ -732,7 +635,6 @@ LESSON = Content(
     minutes=25,
     after=("03_tree_and_trace",),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(SCALED, INIT_WEIGHTS),
 )

@@ -14,14 +14,10 @@ import modlab
 from modlab.lessons import initialization
 from modlab.lessons.checking import fail, require_callable, require_equal, require_module_class, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.kinds import Choice, Number, Several, YesNo
+from modlab.lessons.kinds import Number, Several, YesNo
 from modlab.lessons.note import ModalModule, Net
 
 # ---- questions ------------------------------------------------------------------------------------
-
-
-def _name_without_dimension() -> str:
-    return "a" if hasattr(nn, "BatchNorm") else "c"
 
 
 def _backward_in_eval_mode() -> bool:
@@ -51,13 +47,6 @@ def _child_in_eval_mode() -> bool:
     net[1].eval()
     net.train()
     return not net[1].training
-
-
-def _the_same_with_equal_statistics() -> bool:
-    bn = nn.BatchNorm1d(1, momentum=1.0)
-    batch = torch.tensor([[0.0], [2.0]])
-    trained = bn(batch)
-    return torch.allclose(trained, bn.eval()(batch), atol=1e-3)
 
 
 class Noisy(nn.Module):
@@ -97,24 +86,6 @@ def _frozen_by_the_flag() -> int:
 
 PREDICTIONS = (
     Question(
-        "a new module",
-        "`m = ModalModule()` is new; nobody has called `train()` or `eval()`. What is the first number of `m(torch.zeros(4))`?",
-        Number(),
-        1,
-        "`training` is True when a module is made. So whoever wants evaluation mode must ask for it.",
-        wrong=(Wrong(0, "Nobody called `train()`, but nobody has to: a module begins in training mode."),),
-        proof=lambda: ModalModule()(torch.zeros(4))[0],
-    ),
-    Question(
-        "five numbers",
-        "`x` has shape (4,). Two editions of PyTorch's note print five numbers for `m(x)`. Can that be what the module gave?",
-        YesNo(),
-        False,
-        "Four numbers go in, one is added to each, four come out: the printed five are not from this line.",
-        wrong=(Wrong(True, "The 1.0 is added to each of the four; it makes no fifth number."),),
-        proof=lambda: len(ModalModule()(torch.randn(4))) == 5,
-    ),
-    Question(
         "what dropout keeps",
         "`nn.Dropout(0.75)` in training mode gets ones, and makes zeros of some. What does it make of the others?",
         Number(0.01),
@@ -127,34 +98,6 @@ PREDICTIONS = (
             Wrong(1 / 0.75, "`p` is the share that goes, not the one that stays: the factor is 1/(1 - p)."),
         ),
         proof=lambda: nn.Dropout(0.75)(torch.ones(1000)).max(),
-    ),
-    Question(
-        "BatchNorm without a dimension",
-        "Three editions of the note name the layer `torch.nn.BatchNorm`. What does `torch.nn.BatchNorm(3)` give?",
-        Choice("a BatchNorm for inputs of any shape", "the same as `nn.BatchNorm1d(3)`", "an error"),
-        "c",
-        "There are `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`, for (N, C) or (N, C, L), for pictures and for volumes.",
-        wrong=(
-            Wrong("a", "Each of the three refuses inputs of the wrong number of dimensions, and no class takes them all."),
-            Wrong("b", "There is no shorter name for it."),
-        ),
-        proof=_name_without_dimension,
-    ),
-    Question(
-        "the same with equal statistics",
-        "With `momentum=1.0` the running statistics are those of the last batch. "
-        "Does evaluation mode then give the same for that batch as training mode did?",
-        YesNo(),
-        False,
-        "The outputs differ by a factor: the same means, and not the same spread. The next cell looks for it.",
-        wrong=(
-            Wrong(
-                True,
-                "So one should think: the same batch, the same statistics. But the two modes do not mean the same by *variance*.",
-                belief=19,
-            ),
-        ),
-        proof=_the_same_with_equal_statistics,
     ),
     Question(
         "a child's own mode",
@@ -179,20 +122,6 @@ PREDICTIONS = (
             ),
         ),
         proof=_backward_in_eval_mode,
-    ),
-    Question(
-        "a step in evaluation mode",
-        "`Net` has four parameters. It is in evaluation mode, and an optimizer takes a step. How many of the four change?",
-        Number(),
-        4,
-        "The gradients are there, and `step` uses them.",
-        wrong=(
-            Wrong(
-                0, "That is what the claim says. But `backward` fills the gradients as ever, and nothing holds the step back.", belief=18
-            ),
-        ),
-        belief=18,
-        proof=_changed_by_a_step,
     ),
     Question(
         "statistics under no_grad",
@@ -224,39 +153,6 @@ PREDICTIONS = (
         "`F.dropout(x)` is a function: it knows no module, and its own `training` is True unless told.",
         wrong=(Wrong(True, "So it is with `nn.Dropout`, which asks its flag. A function has no flag to ask.", belief=21),),
         proof=_function_twice,
-    ),
-)
-
-REASONS = (
-    Question(
-        "two variances",
-        "Why did the mode change the output, though the running statistics are those of the batch?",
-        Choice(
-            "the running mean lags behind the batch's mean",
-            "`running_var` is the variance over n - 1, and the batch is scaled by the one over n",
-            "evaluation mode uses neither of them",
-        ),
-        "b",
-        "Over n it is 1, over n - 1 it is 2: the outputs differ by the square root of 2. In a large batch this is tiny.",
-        wrong=(
-            Wrong("a", "With a momentum of 1 it does not: both are 1 here.", belief=19),
-            Wrong("c", "It uses just these; the batch's own it ignores.", belief=19),
-        ),
-    ),
-    Question(
-        "decay in evaluation mode",
-        "Why does weight decay go on in evaluation mode?",
-        Choice(
-            "it belongs to the optimizer, and the optimizer knows no modes",
-            "the gradient was not quite zero",
-            "`eval()` reaches the children, and the parameters are in them",
-        ),
-        "a",
-        "`weight_decay` is an argument of the optimizer. What has a gradient, even one of zero, is decayed by `step`.",
-        wrong=(
-            Wrong("b", "It was exactly zero: the loss was multiplied by 0. And without decay nothing moved."),
-            Wrong("c", "It does reach them, and sets their flags. No optimizer reads these.", belief=18),
-        ),
     ),
 )
 
@@ -875,10 +771,9 @@ LESSON = Content(
     name="06_modes",
     title="Modes",
     goal="say what train() and eval() switch, what no_grad switches, and what neither of them stops",
-    minutes=25,
+    minutes=30,
     after=("05_training_loop",),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(MODAL, MY_DROPOUT, FREEZE),
 )

@@ -11,28 +11,10 @@ import modlab
 from modlab.lessons import initialization
 from modlab.lessons.checking import fail, require_callable, require_equal, require_module_class, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.kinds import Choice, Number, Several, Shape, YesNo
+from modlab.lessons.kinds import Choice, Number, Several, YesNo
 from modlab.lessons.note import RunningMean, StatefulModule
 
 # ---- questions ------------------------------------------------------------------------------------
-
-
-def _after_ten_ones(momentum: float = 0.9) -> float:
-    m = RunningMean(4, momentum)
-    for _ in range(10):
-        m(torch.ones(4))
-    return round(m.mean[0].item(), 4)
-
-
-def _letter(value: float) -> str:
-    return {1.0: "a", 0.6513: "b", 0.1: "c"}[value]
-
-
-def _batch_norm_after_ten() -> float:
-    bn = nn.BatchNorm1d(4)
-    for _ in range(10):
-        bn(torch.ones(2, 4))
-    return round(bn.running_mean[0].item(), 4)  # type: ignore[index]
 
 
 def _moves_in_evaluation_mode() -> bool:
@@ -48,27 +30,10 @@ def _wiped() -> bool:
     return not m.mean.any()
 
 
-def _reshaped() -> tuple[int, ...]:
-    m = RunningMean(4)
-    m(torch.randn(2, 4))
-    return tuple(m.mean.shape)
-
-
 def _joins_the_graph() -> bool:
     m = RunningMean(4)
     m(torch.randn(4, requires_grad=True))
     return m.mean.grad_fn is not None
-
-
-def _left_out() -> list[str]:
-    keys = StatefulModule().state_dict().keys()
-    names = ["param3", "buffer1", "buffer2", "buffer3", "param_list.0", "linear.bias"]
-    return [letter for letter, name in zip("abcdef", names, strict=True) if name not in keys]
-
-
-def _first(keys: Any) -> str:
-    order = [key.rpartition(".")[2] for key in keys if key.rpartition(".")[2] in ("foo", "bar")]
-    return {"foo": "a", "bar": "b"}[order[0]]
 
 
 def _refused() -> list[str]:
@@ -97,19 +62,6 @@ def _refused() -> list[str]:
     return found
 
 
-def _what_buffer3_becomes() -> str:
-    m = StatefulModule()
-    m.buffer3 = nn.Parameter(torch.randn(2))
-    return "a" if "buffer3" in dict(m.named_buffers()) else "b" if "buffer3" in dict(m.named_parameters()) else "c"
-
-
-def _keys_when_filled() -> int:
-    m = StatefulModule()
-    m.param3 = nn.Parameter(torch.randn(2))
-    m.buffer3 = torch.randn(2)
-    return len(m.state_dict())
-
-
 class Assigns(nn.Module):
     """Assigns what ``register_buffer`` returns."""
 
@@ -118,16 +70,6 @@ class Assigns(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.mean = self.register_buffer("mean", torch.zeros(4))  # type: ignore[func-returns-value]
-
-
-def _registered_after() -> str:
-    module = nn.Module()
-    module.mean = torch.zeros(4)
-    try:
-        module.register_buffer("mean", torch.zeros(4))
-    except KeyError:
-        return "c"
-    return "a" if "mean" in module.state_dict() else "b"
 
 
 def _follow_to() -> list[str]:
@@ -147,30 +89,6 @@ def _kinds_in_a_state_dict() -> list[str]:
 
 PREDICTIONS = (
     Question(
-        "ten ones",
-        "`m = RunningMean(4)` gets ten inputs of ones. What are the numbers in `m.mean`?",
-        Choice("1.0, the mean of what came", "0.6513", "0.1"),
-        "b",
-        "It starts at zero, and each input closes a tenth of the gap: 1 - 0.9**10 = 0.6513.",
-        wrong=(
-            Wrong("a", "All inputs were 1.0, but the zero that it started from still weighs 0.9**10, which is 0.35."),
-            Wrong("c", "That is after the first input; nine follow."),
-        ),
-        proof=lambda: _letter(_after_ten_ones()),
-    ),
-    Question(
-        "the other momentum",
-        "`nn.BatchNorm1d(4)` has `momentum=0.1`, and gets ten batches of ones. What is its `running_mean`?",
-        Choice("1.0 up to rounding: the old value weighs only 0.1", "0.6513, as above", "0.1"),
-        "b",
-        "BatchNorm's momentum weighs the *new* value. Its 0.1 is the 0.9 of `RunningMean`.",
-        wrong=(
-            Wrong("a", "In `RunningMean` it would be so: there momentum weighs the old value. BatchNorm's weighs the new one."),
-            Wrong("c", "That is after the first batch; nine follow."),
-        ),
-        proof=lambda: _letter(_batch_norm_after_ten()),
-    ),
-    Question(
         "a mean in evaluation mode",
         "You call `m.eval()`, and then `m(x)`. Does `m.mean` move?",
         YesNo(),
@@ -187,15 +105,6 @@ PREDICTIONS = (
         "`forward` returned `self.mean` itself: two names for one tensor.",
         wrong=(Wrong("a", "`return self.mean` copies nothing. What the caller writes, the module has."),),
         proof=lambda: "b" if _wiped() else "a",
-    ),
-    Question(
-        "a batch of two",
-        "Which shape has `m.mean` after an input of shape (2, 4)?",
-        Shape(),
-        (2, 4),
-        "(4,) and (2, 4) add up to (2, 4), and assigning to a buffer's name takes a tensor of any shape.",
-        wrong=(Wrong((4,), "Nobody takes the mean over the two: the sum has two rows, and the buffer is replaced by it."),),
-        proof=_reshaped,
     ),
     Question(
         "an input that requires a gradient",
@@ -220,29 +129,6 @@ PREDICTIONS = (
             Wrong(7, "The containers are modules: each of their entries has a key of its own."),
         ),
         proof=lambda: len(StatefulModule().state_dict()),
-    ),
-    Question(
-        "names without a key",
-        "Which of these have no key in it?",
-        Several("`param3`", "`buffer1`", "`buffer2`", "`buffer3`", "`param_list.0`", "`linear.bias`"),
-        ("a", "c", "d"),
-        "Two are reserved and hold nothing, one is not persistent.",
-        wrong=(
-            Wrong("a d", "`buffer2` has a tensor, but `persistent=False` keeps it out.", belief=11),
-            Wrong("c", "`param3` and `buffer3` hold None: the names are reserved, and there is nothing to save.", belief=12),
-            Wrong("a b c d", "`buffer1` is not learnt, and it is saved: buffers are, unless they are not persistent.", belief=11),
-            Wrong("b c d", "`param3` holds None. And `buffer1` is saved, though it is not learnt.", belief=11),
-        ),
-        proof=_left_out,
-    ),
-    Question(
-        "foo or bar",
-        'The `ParameterDict` was given `{"foo": …, "bar": …}`. Which of the two comes first in the state_dict?',
-        Choice("`foo`, as it was given", "`bar`"),
-        "b",
-        "A `ParameterDict` sorts the keys of a plain dict. Given a list of pairs it keeps their order.",
-        wrong=(Wrong("a", "A Python dict would keep it. This container is none."),),
-        proof=lambda: _first(StatefulModule().state_dict()),
     ),
     Question(
         "what follows to",
@@ -286,31 +172,6 @@ PREDICTIONS = (
         proof=_refused,
     ),
     Question(
-        "buffer3 becomes",
-        "`m.buffer3 = nn.Parameter(torch.randn(2))` is accepted. What is `buffer3` then?",
-        Choice("a buffer", "a parameter", "a plain attribute"),
-        "b",
-        "It leaves the buffers, and is trained from now on; nothing is said.",
-        wrong=(
-            Wrong("a", "The name was reserved for one; but an `nn.Parameter` always goes to the parameters.", belief=12),
-            Wrong("c", "An `nn.Parameter` never stays a plain attribute: the assignment registers it.", belief=8),
-        ),
-        proof=_what_buffer3_becomes,
-    ),
-    Question(
-        "keys when filled",
-        "`param3` gets a parameter and `buffer3` a tensor. How many keys has the state_dict now?",
-        Number(),
-        12,
-        "Both names are filled, so both have a key. `buffer2` still has none.",
-        wrong=(
-            Wrong(10, "A reserved name that is filled is saved like any other.", belief=12),
-            Wrong(13, "`buffer2` is still not persistent.", belief=11),
-            Wrong(11, "Both count: `buffer3` was registered as persistent, which is the default.", belief=12),
-        ),
-        proof=_keys_when_filled,
-    ),
-    Question(
         "what register_buffer returns",
         'A constructor says `self.mean = self.register_buffer("mean", torch.zeros(4))`. What is `self.mean`?',
         Choice("a buffer of four zeros", "None", "a plain tensor"),
@@ -321,55 +182,6 @@ PREDICTIONS = (
             Wrong("c", "The name is a buffer's by then, so no plain attribute comes of it.", belief=9),
         ),
         proof=lambda: "b" if Assigns().mean is None else "a",
-    ),
-    Question(
-        "registered after",
-        'A constructor assigns `self.mean = torch.zeros(4)`, and calls `self.register_buffer("mean", …)` after it. What comes of it?',
-        Choice("a buffer", "a plain attribute: the second line does nothing", "an error"),
-        "c",
-        "`register_buffer` refuses a name that the module has already, whatever it is.",
-        wrong=(
-            Wrong("a", "It does not take an attribute's place: a name has to be free, or a buffer's.", belief=10),
-            Wrong("b", "It does not pass over it in silence.", belief=10),
-        ),
-        proof=_registered_after,
-    ),
-)
-
-REASONS = (
-    Question(
-        "buffer2 is listed",
-        "Why is `buffer2` in `named_buffers()` and not in the state_dict?",
-        Choice(
-            "`named_buffers()` lists every buffer that holds a tensor, the state_dict the persistent ones",
-            "it is not learnt, and a state_dict has what is learnt",
-            "it was registered last",
-        ),
-        "a",
-        "Two questions: is it a buffer, and shall it be saved? A cache that can be computed again need not be.",
-        wrong=(
-            Wrong("b", "Neither is `buffer1`, and it is in both.", belief=11),
-            Wrong("c", "The order decides where a key stands, not whether."),
-        ),
-    ),
-    Question(
-        "a second backward",
-        "Why does the second `backward` raise an error?",
-        Choice(
-            "a module may be called once only before `backward`",
-            "the second mean hangs on the first, whose graph the first `backward` has used up",
-            "a buffer has no gradient",
-        ),
-        "b",
-        "The first `backward` throws its graph away at the end. The second mean was computed from the first: its way back leads there.",
-        wrong=(
-            Wrong(
-                "a",
-                "Layers are called as often as you like: each call has a graph of its own. Here the second one contains the first.",
-                belief=36,
-            ),
-            Wrong("c", "It has none, and the error is not about that: the way to the first `x` goes through the buffer.", belief=36),
-        ),
     ),
 )
 
@@ -828,7 +640,6 @@ LESSON = Content(
     minutes=30,
     after=("06_modes",),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(BETTER_MEAN, UNSAVED),
 )

@@ -15,7 +15,7 @@ import modlab
 from modlab.lessons.checking import fail, require_callable, require_equal, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
 from modlab.lessons.kinds import Choice, Number, Several, YesNo
-from modlab.lessons.note import MyLinear, Net, RunningMean, StatefulModule
+from modlab.lessons.note import Net, RunningMean, StatefulModule
 
 # ---- questions ------------------------------------------------------------------------------------
 
@@ -44,21 +44,6 @@ def _means_are_equal() -> bool:
     return not (m.mean != m_loaded.mean).any()
 
 
-def _equal_after_loading() -> str:
-    s, t = StatefulModule(), StatefulModule()
-    t.load_state_dict(_filed(s.state_dict()))
-    pairs: dict[str, Any] = {"a": (s.param1, t.param1), "b": (s.buffer1, t.buffer1), "c": (s.buffer2, t.buffer2)}
-    return " ".join(letter for letter, pair in pairs.items() if torch.equal(*pair))
-
-
-def _filled_names() -> str:
-    s, t = StatefulModule(), StatefulModule()
-    t.param3, t.buffer3 = nn.Parameter(torch.zeros(1)), torch.zeros(2)
-    if not _raises(lambda: t.load_state_dict(s.state_dict())):
-        return "a"
-    return "b" if t.param3 is not None and len(t.state_dict()) == 12 else "c"
-
-
 def _step(net: nn.Module) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.1)
     optimizer.zero_grad()
@@ -78,39 +63,16 @@ def _changed_dicts() -> str:
     return " ".join(letter for letter, one in zip("abc", changed, strict=True) if one)
 
 
-def _history() -> str:
-    m, lengths = RunningMean(3), []
-    for _ in range(3):
-        m(torch.randn(3, requires_grad=True))
-        node, length = m.mean.grad_fn, 0
-        while node is not None:
-            node, length = node.next_functions[0][0], length + 1
-        lengths.append(length)
-    return "a" if lengths[-1] == 0 else "b" if lengths[-1] == lengths[0] else "c"
-
-
 def _changed_by(state: dict[str, Tensor], net: nn.Module) -> int:
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     _raises(lambda: net.load_state_dict(state, strict=False))
     return sum(not torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
 
 
-def _with_two_outputs() -> Net:
-    net = Net()
-    net.l1 = MyLinear(3, 2)
-    return net
-
-
 def _batch_mean_loads() -> bool:
     m = RunningMean(4)
     m(torch.randn(2, 4))
     return not _raises(lambda: RunningMean(4).load_state_dict(m.state_dict(), strict=False))
-
-
-def _added_key_loads() -> bool:
-    state = Net().state_dict()
-    state["epochs"] = torch.tensor(3)
-    return not _raises(lambda: Net().load_state_dict(state))
 
 
 def _resumes_alike() -> bool:
@@ -147,35 +109,6 @@ PREDICTIONS = (
         proof=_means_are_equal,
     ),
     Question(
-        "after state.pt",
-        "`t` loads what `s` saved. Which of these are equal then? Give all the letters.",
-        Several("`s.param1` and `t.param1`", "`s.buffer1` and `t.buffer1`", "`s.buffer2` and `t.buffer2`"),
-        ("a", "b"),
-        "`buffer2` is not persistent: it is not in the file, and each module keeps its own.",
-        wrong=(
-            Wrong(
-                "a b c",
-                "`buffer2` is a buffer too, but `persistent=False` keeps it out of the file.",
-                belief=11,
-            ),
-            Wrong("a", "Buffers are not learnt, and yet saved, unless they say `persistent=False`.", belief=11),
-        ),
-        proof=_equal_after_loading,
-    ),
-    Question(
-        "an older file",
-        "Then `t` fills the names that it had reserved, `param3` and `buffer3`, and loads `state.pt` again. What happens?",
-        Choice("it loads, and the two stay as they are", "it raises: two keys are missing", "it loads, and the two are None again"),
-        "b",
-        "A filled name is a key of the model: now there are 12, and the file has 10.",
-        wrong=(
-            Wrong("a", "So `strict=False` does. By default every key of the model must be in the file."),
-            Wrong("c", "A file holds tensors and nothing of the names that were empty when it was written."),
-        ),
-        belief=12,
-        proof=_filled_names,
-    ),
-    Question(
         "three dicts",
         "One training step follows. Which of the three hold other numbers then? Give all the letters.",
         Several("`live`", "`copied`", "`cloned`"),
@@ -196,18 +129,6 @@ PREDICTIONS = (
         proof=_changed_dicts,
     ),
     Question(
-        "behind the buffer",
-        "`m` is called again and again with inputs that require a gradient. What hangs behind `m.mean`?",
-        Choice("nothing: a buffer is not in the graph", "the graph of the last call", "the graph of all calls so far"),
-        "c",
-        "Each new mean is computed from the old one, so each graph holds the one before it.",
-        wrong=(
-            Wrong("a", "A buffer has no gradient, but what is computed from `x` gets a `grad_fn`, and that is stored.", belief=36),
-            Wrong("b", "The last mean was computed from the one before, whose graph goes along: nothing cuts it off.", belief=36),
-        ),
-        proof=_history,
-    ),
-    Question(
         "strict=False",
         "`wrapped` is loaded into a new `Net()` with `strict=False`. How many of the four tensors change?",
         Number(),
@@ -221,19 +142,6 @@ PREDICTIONS = (
         ),
         belief=15,
         proof=lambda: _changed_by({"module." + name: tensor for name, tensor in Net().state_dict().items()}, Net()),
-    ),
-    Question(
-        "after the error",
-        "`new` is a `Net` whose head `l1` has two outputs. Loading `net.pt` raises. How many of its four tensors have changed by then?",
-        Number(),
-        2,
-        "`load_state_dict` copies what fits, collects what does not, and raises at the end: `l0` is loaded, `l1` is not.",
-        wrong=(
-            Wrong(0, "An error suggests that nothing happened. But it comes at the end, when all that fits has been copied."),
-            Wrong(4, "Two of them have another shape: their numbers have nowhere to go."),
-            Wrong(3, "The head's bias is of another size too: (1,) in the file, (2,) in the model."),
-        ),
-        proof=lambda: _changed_by(Net().state_dict(), _with_two_outputs()),
     ),
     Question(
         "a batch in the mean",
@@ -258,15 +166,6 @@ PREDICTIONS = (
         proof=lambda: "c" if _raises(lambda: _filed(Net()), pickle.UnpicklingError) else "a",
     ),
     Question(
-        "epochs as a key",
-        'A hook adds `state_dict["epochs"] = torch.tensor(3)`. Does that state_dict still load into a new `Net()`?',
-        YesNo(),
-        False,
-        "Each key of a state_dict must be a tensor's name in the model; `epochs` is none.",
-        wrong=(Wrong(True, "The dict takes it, and so does the file. But strict loading asks of each key where it belongs."),),
-        proof=_added_key_loads,
-    ),
-    Question(
         "resumed",
         "After ten steps only the weights are loaded, and the optimizer (SGD with momentum) is new. "
         "Are the weights after ten more steps the same as without the break?",
@@ -275,42 +174,6 @@ PREDICTIONS = (
         "Momentum is state too, and it lives in the optimizer. A new one starts from zero.",
         wrong=(Wrong(True, "The weights are. But the optimizer remembers earlier gradients, and a new one does not."),),
         proof=_resumes_alike,
-    ),
-)
-
-REASONS = (
-    Question(
-        "removeprefix",
-        'Why `removeprefix("module.")` and not `replace("module.", "")`?',
-        Choice(
-            "`replace` is slower",
-            "`replace` also takes it out further on: `module.submodule.x` becomes `subx`",
-            "`replace` would change the tensors",
-        ),
-        "b",
-        "`replace` takes out every place where the letters stand. `removeprefix` looks at the beginning alone.",
-        wrong=(
-            Wrong("a", "Both take no time to speak of. They differ where the letters stand twice in a name."),
-            Wrong("c", "Both work on names. The tensors stay as they are."),
-        ),
-        belief=14,
-        proof=lambda: "b" if "module.submodule.x".replace("module.", "") == "subx" else "a",
-    ),
-    Question(
-        "refused",
-        "Why does `torch.load` refuse `whole.pt`, which you made yourself?",
-        Choice(
-            "it does not know who made a file, and reading a class from one runs code",
-            "the class `Net` cannot be found",
-            "the file holds no weights",
-        ),
-        "a",
-        "A file of a class is a little program. By default only tensors and plain containers are read.",
-        wrong=(
-            Wrong("b", "The class is there, and could be imported. That is what `torch.load` does not do unasked."),
-            Wrong("c", "The weights are in it, inside an object of a class."),
-        ),
-        belief=17,
     ),
 )
 
@@ -1031,10 +894,9 @@ LESSON = Content(
     name="08_save_load_repair",
     title="Save, load, repair",
     goal="save a model, load it, mend a file that does not fit, and keep a snapshot that stays",
-    minutes=40,
+    minutes=35,
     after=("05_training_loop", "07_state"),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(SNAPSHOT, ADAPT, TRANSFER),
 )

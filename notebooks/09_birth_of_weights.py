@@ -53,13 +53,6 @@ def _bias_after_skipping() -> str:
     return "c" if bias.isnan().all() else "b" if bias.any() else "a"
 
 
-def _variance_after_skipping() -> str:
-    with _raw_memory_is_nan():
-        variance = skip_init(nn.BatchNorm1d, 3).running_var
-    assert isinstance(variance, Tensor)
-    return "c" if variance.isnan().all() else "a" if variance.eq(1).all() else "b"
-
-
 class _Filled(nn.Module):
     def __init__(self, fill: Callable[[nn.Module], Any], device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -111,18 +104,6 @@ PREDICTIONS = (
             Wrong("b", "Those are drawn by the constructor's `reset_parameters`, and that draw is what was skipped."),
         ),
         proof=_bias_after_skipping,
-    ),
-    Question(
-        "a buffer after skip_init",
-        "BatchNorm's constructor sets `running_var` to ones. What does `skip_init(nn.BatchNorm1d, 3)` leave in it?",
-        Choice("ones: it is a buffer, and only parameters are skipped", "zeros", "whatever was in that memory before"),
-        "c",
-        "The ones were written before there was memory to keep them. All memory is new, that of the buffers too.",
-        wrong=(
-            Wrong("a", "Buffers get new memory like parameters do, and nobody fills it again."),
-            Wrong("b", "Nobody writes zeros there. What you find is chance."),
-        ),
-        proof=_variance_after_skipping,
     ),
     Question(
         "MyLinear skipped",
@@ -184,45 +165,6 @@ PREDICTIONS = (
     ),
 )
 
-
-def _ranks() -> str:
-    weight = nn.init.orthogonal_(torch.empty(3, 5))
-    return "a" if int(torch.linalg.matrix_rank(weight.T @ weight)) == 3 else "b"
-
-
-REASONS = (
-    Question(
-        "the other product",
-        "`W @ W.T` is the identity. Why is `W.T @ W`, which is 5 × 5, not?",
-        Choice(
-            "five columns of three numbers cannot all be at right angles",
-            "`orthogonal_` has a rounding error, and it grows",
-            "`orthogonal_` must be called for the columns too",
-        ),
-        "a",
-        "In three dimensions there is room for three right angles. The three rows of five numbers have room enough.",
-        wrong=(
-            Wrong("b", "The error is below one in a million. What is missing is room."),
-            Wrong("c", "There is no way to do it: five vectors in three dimensions always lean on each other."),
-        ),
-        proof=_ranks,
-    ),
-    Question(
-        "defaults of torch.nn",
-        "Why have the layers of `torch.nn` `device=None, dtype=None`?",
-        Choice(
-            'None is faster than `"cpu"`',
-            "None leaves the choice to what is set around the call",
-            "a constructor cannot name a device",
-        ),
-        "b",
-        "`with torch.device(...)` and `torch.set_default_dtype(...)` then reach every layer of a net at once.",
-        wrong=(
-            Wrong("a", "Both take the same time. They differ where something else is set around them."),
-            Wrong("c", "It can, and then nobody else can choose, except by passing the argument each time."),
-        ),
-    ),
-)
 
 RECALLS = (
     Question(
@@ -734,7 +676,6 @@ LESSON = Content(
     minutes=30,
     after=("04_reaching_every_tensor", "08_save_load_repair"),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(SCALED_LINEAR, ORTHOGONAL),
 )

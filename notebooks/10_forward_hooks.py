@@ -52,13 +52,6 @@ def _both() -> str:
     return _letter(m(x), m.forward(x) + x, m.forward(x + 1) + x, m.forward(x + 1) + (x + 1))
 
 
-def _one_more() -> str:
-    m, x = _layer()
-    m.register_forward_pre_hook(_plus_one)
-    m.register_forward_hook(_residual)
-    return _letter(m(x + 1), m(x), m.forward(x + 2) + (x + 2), m.forward(x + 2) + (x + 1))
-
-
 def _one_removed() -> str:
     m, x = _layer()
     first = m.register_forward_pre_hook(_plus_one)
@@ -138,18 +131,6 @@ PREDICTIONS = (
         proof=_both,
     ),
     Question(
-        "one more",
-        "The hooks are still on. What does calling `m` with `x + 1` give?",
-        Choice("the same as with `x`: one is added once", "`m(x + 2) + (x + 2)`", "`m(x + 2) + (x + 1)`"),
-        "b",
-        "The pre-hook runs at each call and adds one to whatever comes.",
-        wrong=(
-            Wrong("a", "Who checks a result by hand does add the one by hand; but the hook is still on, and adds its own."),
-            Wrong("c", "`residual` adds what the layer got, and the layer got `x + 2`."),
-        ),
-        proof=_one_more,
-    ),
-    Question(
         "pre-hook removed",
         "You call `first.remove()`, which takes the pre-hook off. What does calling `m` with `x` give now?",
         Choice("`m(x) + x`", "`m(x) + (x + 1)`", "`m(x + 1) + (x + 1)`"),
@@ -213,24 +194,6 @@ PREDICTIONS = (
             Wrong(2, "These are its children. They call their own, and you call `BigNet`.", belief=28),
         ),
         proof=_calls_of_big_net,
-    ),
-)
-
-REASONS = (
-    Question(
-        "the input of a forward hook",
-        "Why does `residual` add `x + 1`, when `x` was passed?",
-        Choice(
-            "the pre-hook wrote into `x`",
-            "`inputs` is what `forward` was called with, after the pre-hooks",
-            "the forward hook runs before the pre-hook",
-        ),
-        "b",
-        "A call goes pre-hooks, `forward`, forward hooks; each stage gets what the one before it left.",
-        wrong=(
-            Wrong("a", "`inputs[0] + 1` makes a new tensor; `x` has the same numbers as before."),
-            Wrong("c", "Then it could not have the output, which it gets as its third argument."),
-        ),
     ),
 )
 
@@ -812,7 +775,6 @@ LESSON = Content(
     minutes=30,
     after=("01_a_module", "03_tree_and_trace"),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(CAPTURE, CLAMP),
 )

@@ -39,13 +39,6 @@ def _grad(thing: Any) -> Tensor:
     return found
 
 
-def _twice_without_clearing() -> float:
-    m, x = _layer()
-    _gradients(m, x)
-    m.zero_grad()
-    return round(_gradients(m, x)[0][0, 0].item(), 4)
-
-
 def _filled(value: float, register: str) -> str:
     """Which of x.grad and weight.grad a hook that returns one number everywhere changes."""
     m, x = _layer()
@@ -136,19 +129,6 @@ _REPLACED = Choice("`x.grad` alone", "`m.weight.grad` alone", "both")
 
 PREDICTIONS = (
     Question(
-        "cleared or not",
-        "After `m.zero_grad()` the pass runs once more. What is the first number of `x.grad`, which was 0.4497?",
-        Number(),
-        0.8994,
-        "`m.zero_grad()` clears what `m` owns. `x` is yours, so its gradients add up: twice 0.4497.",
-        wrong=(
-            Wrong(0.4497, "So it would be had `x.grad` been cleared. But `x` is no parameter of `m`.", belief=22),
-            Wrong(0, "Clearing comes before the pass here, and the pass adds its gradient.", belief=22),
-        ),
-        belief=22,
-        proof=_twice_without_clearing,
-    ),
-    Question(
         "42 from a full hook",
         "A full backward hook on `m` returns 42 everywhere. What is 42 after the pass?",
         _REPLACED,
@@ -210,18 +190,6 @@ PREDICTIONS = (
         proof=lambda: _seen_inside()["l0"][1],
     ),
     Question(
-        "grad_input of l0",
-        "What does the full hook of `l0` get as `grad_input`?",
-        Choice("`(None,)`", "a tuple with four zeros in a tensor", "the gradient of `l0.weight`"),
-        "a",
-        "Nobody asked for the gradient of that input, so nobody computed it.",
-        wrong=(
-            Wrong("b", "Zero would be a result. There is none here, and PyTorch says None.", belief=23),
-            Wrong("c", "The hook speaks of what goes in and out of the module; the parameters are neither.", belief=35),
-        ),
-        proof=lambda: "a" if _seen_inside()["l0"][0] == (None,) else "",
-    ),
-    Question(
         "a change in place",
         "A layer has a full backward hook, and `nn.ReLU(inplace=True)` comes after it. Where does that fail?",
         Choice("nowhere", "in the forward pass", "in the backward pass"),
@@ -232,24 +200,6 @@ PREDICTIONS = (
             Wrong("c", "The hook runs backward, but it needs its wrapping in the forward pass, and there the ReLU stumbles.", belief=35),
         ),
         proof=_where_it_fails,
-    ),
-)
-
-REASONS = (
-    Question(
-        "the weight untouched",
-        "Why did the 42s of the full hook leave `m.weight.grad` as it was?",
-        Choice(
-            "a hook cannot write to parameters",
-            "it comes from the gradient of the output, and the hook replaces that of the input",
-            "the sum does not depend on the weight",
-        ),
-        "b",
-        "The output's gradient gives both, the weight's and the input's. The hook stands behind the second.",
-        wrong=(
-            Wrong("a", "It could write to any tensor. What it returns goes to one place, the gradient of the input."),
-            Wrong("c", "Then its gradient would be zero, and it is not."),
-        ),
     ),
 )
 
@@ -922,10 +872,9 @@ LESSON = Content(
     name="11_backward_hooks",
     title="Backward hooks",
     goal="look at gradients on their way, change them, and know when a hook runs",
-    minutes=30,
+    minutes=35,
     after=("05_training_loop", "10_forward_hooks"),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(MONITOR, CLIP, CURE),
 )

@@ -40,15 +40,6 @@ def _parametrized() -> nn.Linear:
     return m
 
 
-def _deprecated() -> str:
-    from torch.ao.quantization import quantize_dynamic
-
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        quantize_dynamic(nn.Sequential(nn.Linear(3, 3)), {nn.Linear}, dtype=torch.qint8)  # type: ignore[no-untyped-call]
-    return "b" if any("deprecated" in str(one.message) for one in told) else "a"
-
-
 def _quantized(size: int = 200) -> nn.Sequential:
     from torch.ao.quantization import quantize_dynamic
 
@@ -74,22 +65,6 @@ def _file_after_pruning() -> str:
     return "a" if pruned < 0.9 * plain else "b" if pruned < 1.1 * plain else "c"
 
 
-def _file_after_remove() -> str:
-    plain, m = _bytes(nn.Linear(200, 200)), _pruned()
-    pruned = _bytes(m)
-    prune.remove(m, "weight")  # type: ignore[no-untyped-call]
-    if torch.__version__.startswith("2.13"):
-        assert (plain, pruned, _bytes(m)) == (162_597, 322_849, 162_661), "the lesson's text gives these bytes"
-    return "a" if _bytes(m) < 0.9 * plain else "b" if _bytes(m) < 1.1 * plain else "c"
-
-
-def _forward_sees_the_change() -> bool:
-    m, x = _pruned(4), torch.ones(4)
-    with torch.no_grad():
-        m.weight_orig.zero_()  # type: ignore[operator]
-    return torch.equal(m.forward(x), m.bias)
-
-
 def _zeros_after_a_step() -> int:
     torch.manual_seed(0)
     m = _pruned(4)
@@ -113,15 +88,6 @@ def _assigned() -> str:
     except RuntimeError:
         return "b"
     return "a"
-
-
-def _gradient_of_the_weight() -> str:
-    m = _parametrized()
-    m(torch.randn(2, 3)).sum().backward()
-    original: Any = m.parametrizations.weight.original  # type: ignore[union-attr]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {(True, False): "a", (False, True): "b", (True, True): "c"}[m.weight.grad is not None, original.grad is not None]
 
 
 PREDICTIONS = (
@@ -152,34 +118,6 @@ PREDICTIONS = (
         proof=_file_after_pruning,
     ),
     Question(
-        "the file after remove",
-        '`prune.remove(m, "weight")` makes the pruning permanent. How large is the file now?',
-        Choice("about 82 kB", "163 kB, as at first", "about 323 kB"),
-        "b",
-        "One tensor of 200 × 200 again. Half of it is zeros, and nobody leaves zeros out.",
-        wrong=(
-            Wrong("a", "The tensor has its full shape. To save zeros cheaply takes another format, or a smaller layer."),
-            Wrong("c", "The mask and the old values are gone: `weight` is a plain parameter again."),
-        ),
-        proof=_file_after_remove,
-    ),
-    Question(
-        "forward after a change",
-        "The parameter behind a pruned weight, `weight_orig`, is set to zeros. Does `m.forward(x)` compute with them?",
-        YesNo(),
-        False,
-        "`weight` is computed by a forward pre-hook, and `m.forward(x)` goes past the hooks: it finds what the last call left there.",
-        wrong=(
-            Wrong(
-                True,
-                "`weight` is a plain attribute, computed by a hook before each call. `m.forward(x)` runs no hook, and finds the old one.",
-                belief=33,
-            ),
-        ),
-        belief=33,
-        proof=_forward_sees_the_change,
-    ),
-    Question(
         "zeros that learn",
         "Eight of sixteen weights are pruned, and `remove` made it permanent. How many are zero after one training step?",
         Number(),
@@ -190,27 +128,6 @@ PREDICTIONS = (
             Wrong(16, "A step moves weights; it does not clear them."),
         ),
         proof=_zeros_after_a_step,
-    ),
-    Question(
-        "is it a leaf",
-        "The layer's weight is parametrized. Is `layer.weight` still a leaf, a tensor that collects a gradient?",
-        YesNo(),
-        False,
-        "It is computed, from `parametrizations.weight.original`, each time that somebody asks for it. The original is the leaf.",
-        wrong=(Wrong(True, "It is a result now, with a `grad_fn`. What learns is the tensor that it is computed from."),),
-        proof=lambda: _parametrized().weight.is_leaf,
-    ),
-    Question(
-        "where the gradient is",
-        "After `backward`, which has a gradient in `.grad`?",
-        Choice("`layer.weight`", "`layer.parametrizations.weight.original`", "both"),
-        "b",
-        "Gradients collect in leaves. `layer.weight` is a new tensor each time that it is asked for.",
-        wrong=(
-            Wrong("a", "That one is computed anew at each access, so nothing could collect in it."),
-            Wrong("c", "Only leaves keep a gradient; `layer.weight` is a result."),
-        ),
-        proof=_gradient_of_the_weight,
     ),
     Question(
         "the earlier optimizer",
@@ -234,19 +151,6 @@ PREDICTIONS = (
         proof=_assigned,
     ),
     Question(
-        "what torch says of it",
-        "What does `torch.ao.quantization.quantize_dynamic` do with torch 2.13?",
-        Choice("it works, and says nothing", "it works, and warns that it is deprecated", "it raises an error: it was taken out"),
-        "b",
-        "What follows it is a package of its own, torchao. Until it is gone it shows well what quantization does to a layer.",
-        wrong=(
-            Wrong("a", "It works, but texts that teach it are older than the warning: it is on its way out of PyTorch."),
-            Wrong("c", "Not yet. It warns for some versions before it goes."),
-        ),
-        proof=_deprecated,
-        needs=QUANTIZATION,
-    ),
-    Question(
         "parameters of a quantized layer",
         "How many parameters has a linear layer after dynamic quantization?",
         Number(),
@@ -258,37 +162,6 @@ PREDICTIONS = (
         ),
         proof=lambda: len(list(_quantized().parameters())),
         needs=QUANTIZATION,
-    ),
-    Question(
-        "the file after quantization",
-        "163 kB in float32. How large is the file of the quantized layer?",
-        Choice("about 43 kB", "about 163 kB", "about 323 kB"),
-        "a",
-        "One byte for each weight instead of four; the bias and a few numbers come on top.",
-        wrong=(
-            Wrong("b", "So it was with pruning. Here each number really takes less: one byte instead of four."),
-            Wrong("c", "Nothing is kept twice here: the float weight is gone."),
-        ),
-        proof=lambda: "a" if _bytes(_quantized()) < 50_000 else "b",
-        needs=QUANTIZATION,
-    ),
-)
-
-REASONS = (
-    Question(
-        "why pruning saves nothing",
-        "Why does pruning save neither memory nor time here?",
-        Choice(
-            "only the smallest weights are pruned",
-            "the tensor keeps its shape, and a zero is stored and multiplied like any other number",
-            "the bias is not pruned",
-        ),
-        "b",
-        "Zeros help only where somebody makes use of them: sparse formats, special kernels, or a layer that is really made smaller.",
-        wrong=(
-            Wrong("a", "The size of the values does not matter: any number takes four bytes."),
-            Wrong("c", "The bias is 200 of 40,200 numbers."),
-        ),
     ),
 )
 
@@ -766,7 +639,6 @@ LESSON = Content(
     minutes=35,
     after=("07_state", "10_forward_hooks", "12_inside_the_class"),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(HALVE, MIRRORED, LEARNT),
 )

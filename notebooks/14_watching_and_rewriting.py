@@ -99,41 +99,11 @@ def _fused_in_training() -> str:
     return ""
 
 
-def _fused() -> tuple[nn.Module, nn.Module]:
-    from torch.fx.experimental.optimization import fuse
-
-    block = _trained().eval()
-    return block, fuse(block)
-
-
-def _how_near() -> str:
-    block, fused = _fused()
-    x = torch.randn(64, 3, 16, 16)
-    one, other = block(x), fused(x)
-    if torch.equal(one, other):
-        return "a"
-    return "b" if torch.allclose(one, other, rtol=0, atol=1e-5) else "c"
-
-
 def _traced_wrongly() -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(Upright(), torch.ones(3))  # type: ignore[no-untyped-call]
     return {1.0: "a", -1.0: "b"}[traced(-torch.ones(3))[0].item()]
-
-
-def _scripted() -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        scripted = torch.jit.script(Upright())
-    return bool(scripted(-torch.ones(3))[0] == 1)
-
-
-def _said_of_script() -> str:
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        torch.jit.script(Upright())
-    return "b" if any(issubclass(one.category, DeprecationWarning | FutureWarning) for one in told) else "a"
 
 
 def _symbolic() -> str:
@@ -150,11 +120,6 @@ def _exported() -> str:
     except RuntimeError:
         return "b"
     return "a"
-
-
-def _kept_branches() -> tuple[str, ...]:
-    found = [] if _traced_wrongly() == "b" else ["a"]
-    return (*found, *(["b"] if _scripted() else []))
 
 
 PREDICTIONS = (
@@ -175,19 +140,6 @@ PREDICTIONS = (
             Wrong("relu", "One comparison for each number: that is quick."),
         ),
         proof=lambda: max(_costs(), key=lambda name: _costs()[name][0]),
-    ),
-    Question(
-        "most memory",
-        "And which of them makes the most new memory in a pass?",
-        Name(),
-        "stem",
-        "Its output is the largest: 32 channels of the picture in full size. What a module makes is its output, whatever its weights are.",
-        wrong=(
-            Wrong("head", "Its weights are there already. What it makes anew is its output: 512 numbers a picture."),
-            Wrong("conv", "It has more channels, but the picture has shrunk to a quarter by then."),
-            Wrong("relu", "It makes as much as `conv` in front of it; the largest picture is earlier."),
-        ),
-        proof=lambda: max(_costs(), key=lambda name: _costs()[name][1]),
     ),
     Question(
         "nodes of Glance",
@@ -232,19 +184,6 @@ PREDICTIONS = (
         needs=FUSE,
     ),
     Question(
-        "how near",
-        "How near is the output of the fused net to that of `block`, both in evaluation mode?",
-        Choice("equal to the last bit", "equal to about 1e-5", "different: the normalisation is gone"),
-        "b",
-        "The same formula in another order: digits are rounded at other places.",
-        wrong=(
-            Wrong("a", "By the formula they are equal. But numbers are rounded after each operation, and these are other operations."),
-            Wrong("c", "The module is gone, its work is not: scale and shift went into the weight and the bias of `conv`."),
-        ),
-        proof=_how_near,
-        needs=FUSE,
-    ),
-    Question(
         "FX and an if",
         "What does `fx.symbolic_trace(Upright())` do?",
         Choice("it keeps both branches", "it keeps one branch", "it raises an error"),
@@ -270,29 +209,6 @@ PREDICTIONS = (
         needs="torch.jit",
     ),
     Question(
-        "scripted",
-        "`scripted` was made without any example. Does it turn `-torch.ones(3)` into ones?",
-        YesNo(),
-        True,
-        "`script` translates the source text of `forward`, with its `if`.",
-        wrong=(Wrong(False, "It runs nothing: it reads the source, and there the `if` stands."),),
-        proof=_scripted,
-        needs="torch.jit",
-    ),
-    Question(
-        "what torch says",
-        "And what does torch 2.13 say to `torch.jit.script`?",
-        Choice("nothing", "a `DeprecationWarning`", "an error: it was taken out"),
-        "b",
-        "`torch.export` comes in the place of TorchScript, and `torch.compile` where speed is all you want.",
-        wrong=(
-            Wrong("a", "It works as ever, but says that it is on its way out."),
-            Wrong("c", "Not yet. It warns for some versions before it goes."),
-        ),
-        proof=_said_of_script,
-        needs="torch.jit",
-    ),
-    Question(
         "export and an if",
         "What does `torch.export` do with `Upright`?",
         Choice("it keeps one branch", "it raises an error", "it keeps both branches"),
@@ -304,39 +220,6 @@ PREDICTIONS = (
         ),
         proof=_exported,
         needs="torch.cond",
-    ),
-)
-
-REASONS = (
-    Question(
-        "cheap weights",
-        "Why does `head`, with nine tenths of the parameters, take so little time?",
-        Choice(
-            "linear layers are always quick",
-            "each of its weights is used once a picture, each of `conv`'s at every place of it",
-            "its parameters are not trained in this pass",
-        ),
-        "b",
-        "Time goes by multiplications, and a convolution uses its weights again and again.",
-        wrong=(
-            Wrong("a", "Give it each place of the picture as an input, as a transformer does, and it is as slow as a convolution."),
-            Wrong("c", "Nobody's are: it is a forward pass under `no_grad`, for all modules alike."),
-        ),
-    ),
-    Question(
-        "why eval",
-        "Why can a normalisation vanish into a convolution, in evaluation mode only?",
-        Choice(
-            "then it multiplies and adds the same numbers for every input",
-            "then no gradients are computed",
-            "then it does nothing",
-        ),
-        "a",
-        "A convolution followed by a fixed scale and shift is a convolution with other weights.",
-        wrong=(
-            Wrong("b", "`eval()` does not turn gradients off, and fusing has nothing to do with them.", belief=18),
-            Wrong("c", "It scales by the running statistics. Leave it out, and the output is another one.", belief=19),
-        ),
     ),
 )
 
@@ -817,10 +700,9 @@ LESSON = Content(
     name="14_watching_and_rewriting",
     title="Watching and rewriting",
     goal="find out where a model's time and memory go, fuse two of its modules, and say what becomes of an if in a graph",
-    minutes=40,
+    minutes=35,
     after=("03_tree_and_trace", "06_modes", "10_forward_hooks"),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(HOT, PROVE),
 )

@@ -103,19 +103,6 @@ PREDICTIONS = (
         needs=GLOO,
     ),
     Question(
-        "apart after thirty",
-        "Thirty steps later: in how many of its four tensors does the net of process 1 differ from that of process 0?",
-        Number(),
-        0,
-        "Not one number differs, though no weight was ever sent.",
-        wrong=(
-            Wrong(4, "Their data differ, but what moves the weights is the mean gradient, and that is the same."),
-            Wrong(2, "Weights and biases are treated alike: both have gradients, and both are averaged."),
-        ),
-        proof=lambda: _differing("by_hand"),
-        needs=GLOO,
-    ),
-    Question(
         "without all-reduce",
         "The same start and the same thirty steps, without `average`. How many of the four tensors differ at the end?",
         Number(),
@@ -181,24 +168,6 @@ PREDICTIONS = (
         ),
         proof=_uneven,
         needs=GLOO,
-    ),
-)
-
-REASONS = (
-    Question(
-        "why they stay equal",
-        "Why do the two nets stay equal?",
-        Choice(
-            "the weights are compared after each step and mended",
-            "the same start, the same gradient, the same rule in each step",
-            "the two train on the same data",
-        ),
-        "b",
-        "Equal weights moved equally stay equal. Only gradients are sent.",
-        wrong=(
-            Wrong("a", "Nothing looks at the weights. A weight that you changed in one process only would stay different."),
-            Wrong("c", "Their own gradients show that they do not: those differ in each step."),
-        ),
     ),
 )
 
@@ -715,7 +684,6 @@ LESSON = Content(
     minutes=30,
     after=("08_save_load_repair", "05_training_loop"),
     predictions=PREDICTIONS,
-    reasons=REASONS,
     recalls=RECALLS,
     tasks=(STEP, SAVE),
 )

@@ -31,7 +31,7 @@ NOTEBOOKS = ROOT / "notebooks"
 INDEX = NOTEBOOKS / "README.md"
 INTRODUCTION = """# The course
 
-Sixteen notebooks about `nn.Module`, {minutes} minutes in all. Each asks before it shows: replace the `...` of a prediction,
+Eighteen notebooks about `nn.Module`, {minutes} minutes in all. Each asks before it shows: replace the `...` of a prediction,
 run on, and see. Here they stand with their outputs, for readers; `make lab` (or `python -m modlab lessons copy DIR`) gives you
 a copy of your own without them.
 
@@ -78,8 +78,8 @@ def index() -> str:
 
 def index_row(content: Content) -> str:
     """One line of it."""
-    number, after = content.name[:2], ", ".join(name[:2] for name in sorted(content.after))
-    return f"| [{number}]({content.name}.ipynb) | **{content.title}** | {content.minutes} | {content.goal} | {after} |\n"
+    number, *after = (name.partition("_")[0] for name in (content.name, *sorted(content.after)))
+    return f"| [{number}]({content.name}.ipynb) | **{content.title}** | {content.minutes} | {content.goal} | {', '.join(after)} |\n"
 
 
 def renew(path: Path) -> str:

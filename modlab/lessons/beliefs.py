@@ -169,7 +169,7 @@ BELIEFS: dict[int, Belief] = {
     25: Belief(
         "A dead unit can be seen in its weights, or from one input.",
         "It is dead when its value after the activation is zero for every input.",
-        "05_training_loop",
+        "05b_dead_units",
         "modlab.watch(net, optimizer)",
     ),
     26: Belief(

@@ -47,7 +47,8 @@ def made(answer: type[nn.Module], *arguments: Any, **options: Any) -> nn.Module:
 
     Args:
         answer: the class.
-        arguments, options: for its constructor.
+        *arguments: for its constructor.
+        **options: for its constructor.
 
     Raises:
         NotYet: its constructor calls ``super().__init__()`` late, or never.

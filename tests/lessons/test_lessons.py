@@ -16,7 +16,7 @@ from tests import courses
 LESSONS = courses.lessons()
 QUESTIONS = [(lesson, question) for lesson in LESSONS for question in lesson.questions]
 TASKS = [(lesson, task) for lesson in LESSONS for task in lesson.tasks if not task.needs or available(task.needs)]
-SLOW = ("05_training_loop", "near-zero-from-seed-63")  # ten thousand steps, some times; nbval compares what they end at
+SLOW = ("05_training_loop", "05b_dead_units", "near-zero-from-seed-63")  # ten thousand steps, some times; nbval compares what they end at
 LINES, WORDS, BREATH = 15, 120, 25
 
 
@@ -305,3 +305,40 @@ def test_the_notebook_runs_with_the_right_answers(lesson):
     assert len(judgements) == len(lesson.tasks)
     assert [one.record for one in judgements if one.outcome not in ("correct", "not possible")] == []
     assert all(card.mark == "fine" for value in values if isinstance(value, SeenView) for card in value.cards)
+
+
+@lesson_by_lesson
+def test_a_lesson_asks_and_takes_no_more_than_one_sitting_holds(lesson):
+    asked = len(notebooks.given(courses.notebook_of(lesson))) + len(lesson.tasks)
+    assert asked <= 12, "a learner who answers more than a dozen times is tired before the tasks"
+    assert lesson.minutes <= 35
+    assert sum(task.minutes for task in lesson.tasks) <= lesson.minutes / 2, "the tasks alone take more than half of the time that it names"
+
+
+HABITS = {
+    "shall": r"\bshall\b",
+    "is to": r"\b(?:is|are|was|were) to (?:be|give|have|own|look|return|keep|hold|turn)\b",
+    "has it a": r"\b[Hh]as (?:it|`[^`]+`) an? ",
+    "which has X": r"\b(?:Which|What|How many) \w+ (?:has|have) (?:the |`|its |a |an )",
+    "otherwise": r"\b(?:come|came|comes) out otherwise\b",
+    "is no module": r"\b(?:is|was) no (?:module|parameter|child|leaf|call|part|wall|buffer|input|entry)\b",
+    "any more": r"\bno \w+ any more\b",
+    "learnt": r"\b(?:not|be|are|is) learnt\b",
+    "mend": r"\b[Mm]end(?:s|ed)?\b",
+}
+"""Turns of phrase that no native speaker uses today, and that were once all over the course."""
+
+
+@lesson_by_lesson
+def test_the_prose_keeps_to_modern_english(lesson):
+    told = [notebooks.source(cell) for cell in courses.notebook_of(lesson)["cells"] if cell["cell_type"] == "markdown"]
+    for question in lesson.questions:
+        told += [
+            question.asks,
+            question.because,
+            *(wrong.because for wrong in question.wrong),
+            *(text for _, text in question.kind.options),
+        ]
+    for task in lesson.tasks:
+        told += [task.asks, *(mistake.says for mistake in task.mistakes), *task.hints]
+    assert [(habit, text) for text in told for habit, pattern in HABITS.items() if re.search(pattern, text)] == []

@@ -204,10 +204,10 @@ SEEN = {
 @pytest.mark.parametrize("name", SEEN)
 @pytest.mark.parametrize("verdict", [True, False])
 def test_the_court_answers_a_verdict_without_evidence_by_a_view(name, verdict):
-    lookup.find("12_inside_the_class")
-    inside_the_class = sys.modules["modlab_lesson_12_inside_the_class"]
+    lookup.find("12b_six_claims")
+    six_claims = sys.modules["modlab_lesson_12b_six_claims"]
     empty = f"\n    def {name}(Net):\n        return {verdict}\n"
-    found = judge(inside_the_class.COURT, made(inside_the_class._court(**{name: empty}), inside_the_class.COURT))
+    found = judge(six_claims.COURT, made(six_claims._court(**{name: empty}), six_claims.COURT))
     assert found.outcome == "not yet"
     text, html = found.evidence
     assert SEEN[name] in text
