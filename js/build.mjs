@@ -21,7 +21,7 @@ const ENTRIES = [
   { source: "src/watch/entry.ts", target: "watch.js", format: "iife", gzipBudget: 45_000 },
   { source: "src/lessons/entry.ts", target: "knobs.js", format: "iife", gzipBudget: 3_000 },
   { source: "src/lessons/lesson.ts", target: "lesson.js", format: "esm", gzipBudget: 6_000 },
-  { source: "src/live.ts", target: "live.js", format: "esm", gzipBudget: 72_000 },
+  { source: "src/live.ts", target: "live.js", format: "esm", gzipBudget: 75_000 },
 ];
 
 /** `import css from "./x.css"` gives the minified style sheet as a string (it goes into a shadow root). */

@@ -140,6 +140,11 @@ export class List<K> {
   }
 }
 
+/** How rows and what there is to know of one share the box: side by side, or below each other where there are few. */
+export function panes(rows: number, few: number): string {
+  return rows > few ? "panes" : "panes single few";
+}
+
 /** Shows whether a row is the selected one. */
 export function mark(row: Element, selected: boolean): void {
   row.classList.toggle("selected", selected);

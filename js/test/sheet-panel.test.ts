@@ -538,3 +538,14 @@ describe("what came", () => {
     expect(view.find(".count").textContent).toBe("11 of 10,000 rows");
   });
 });
+
+describe("what there is to know of a row", () => {
+  it("stands below few rows, and beside many", () => {
+    const of = (rows: number): string => {
+      const sample = explained();
+      sample.rows = (sample.rows as object[]).slice(0, rows);
+      return page(sample).find(".panes").className;
+    };
+    expect([of(4), of(5)]).toEqual(["panes single few", "panes"]);
+  });
+});

@@ -5,7 +5,7 @@ import type { Context, Panel } from "../context";
 import { element, OURS, set, words } from "../elements";
 import { Folds, sifted } from "./folds";
 import { copyAndSay } from "../frame";
-import { ROW } from "../list";
+import { panes, ROW } from "../list";
 import { counted } from "../names";
 import type { Numbers } from "../payload";
 import { parse } from "../search/query";
@@ -21,6 +21,8 @@ const HEAD = 26;
 const FLOW_ROW = 30;
 /** So few rows are searched by eye; `/` brings the box. */
 const FEW = 12;
+/** With no more rows what there is to know of one stands below them. */
+const BELOW = 4;
 const HELP = "No row matches. Words match what stands in a row, its path, or sizes (768, 4x3).";
 
 export class SheetPanel implements Panel {
@@ -68,7 +70,7 @@ export class SheetPanel implements Panel {
     this.element = element(
       "div",
       { class: "body" },
-      ...(rows.length ? [this.#walker.box.element, element("div", { class: this.#hasDetails ? "panes" : "panes single" }, table, this.#detail)] : []),
+      ...(rows.length ? [this.#walker.box.element, element("div", { class: this.#hasDetails ? panes(rows.length, BELOW) : "panes single" }, table, this.#detail)] : []),
       !rows.length && sheet.empty ? element("p", { class: "nothing" }, words(sheet.empty, "", 2000)) : null,
       sheet.notes.length ? element("div", { class: "notes" }, ...blocks(sheet.notes, numbers, context)) : null,
     );

@@ -4,7 +4,7 @@ import type { Context, Panel } from "../context";
 import { element, OURS, set, words } from "../elements";
 import { copyAndSay } from "../frame";
 import { onKeys, type Commands } from "../keys";
-import { List, mark, ROW } from "../list";
+import { List, mark, panes, ROW } from "../list";
 import { counted } from "../names";
 import type { Numbers, StatePayload } from "../payload";
 import { parse } from "../search/query";
@@ -16,6 +16,8 @@ import { codeFor, tensorDetail } from "./detail";
 import { TypeAhead } from "../type-ahead";
 
 const HEAD = 26;
+/** With no more tensors the values stand below them; so many are as high as these. */
+const FEW = 8;
 
 export class StatePanel implements Panel {
   readonly #payload: StatePayload;
@@ -70,7 +72,7 @@ export class StatePanel implements Panel {
     onKeys(this.#grid, this.#typed, this.#commands);
     this.#grid.addEventListener("click", (event) => this.#click(event));
     const table = element("div", { class: "state" }, this.#grid, orphans(payload.orphans), ...payload.remarks.map(remark));
-    this.element = element("div", { class: "body" }, this.#box.element, element("div", { class: "panes" }, table, this.#detail));
+    this.element = element("div", { class: "body" }, this.#box.element, element("div", { class: panes(this.#table.rows.length, FEW) }, table, this.#detail));
     this.#selected = this.#table.rows[0] ?? null;
     this.#refresh();
   }

@@ -3,7 +3,7 @@ import type { Context, Panel } from "../context";
 import { detailPanel } from "./detail";
 import { element, OURS } from "../elements";
 import { copyAndSay } from "../frame";
-import { ROW } from "../list";
+import { panes, ROW } from "../list";
 import { counted } from "../names";
 import { Outline } from "./outline";
 import type { TreePayload } from "../payload";
@@ -15,6 +15,8 @@ import { codeFor, hasReason, treeRow } from "./row";
 import { Walker, type Sifted } from "../walker";
 
 const FIRST_ROWS = 16;
+/** With no more rows at first the detail stands below them; so many are as high as it is. */
+const FEW = 4;
 const HEAD = 22;
 const HELP = "No module matches. Words match a path, a type, a shape (768, 4x3), or are: trainable, frozen, eval, train, tied, lazy, meta, hooks, hidden.";
 
@@ -58,7 +60,7 @@ export class TreePanel implements Panel {
       u: () => this.#refold(this.#walker.listed.refold(this.#walker.selected)),
     });
     scroller.append(columnHeads(), body, this.#walker.nothing);
-    this.element = element("div", { class: "body" }, this.#walker.box.element, element("div", { class: "panes" }, element("div", { class: "tree" }, scroller), this.#detail));
+    this.element = element("div", { class: "body" }, this.#walker.box.element, element("div", { class: panes(this.#whole.length, FEW) }, element("div", { class: "tree" }, scroller), this.#detail));
     this.#walker.refresh();
     this.#showDetail();
   }

@@ -62,10 +62,12 @@ export class WatchPanel {
     const alerts = new AlertsPart(context, (alert) => this.#goToAlert(alert));
     const neurons = new Neurons(context, hooks);
     const flow = new GradientFlow(context, hooks);
-        const plots = [this.#map, this.#axis, new ScalarCurves(context, hooks), new SeriesCurve(context, hooks), new BinsMap(context, hooks), new MovementCurves(context, hooks)];
-    this.#parts = [this.#controls, verdict, alerts, neurons, flow, ...plots];
+    // The loss first: it is in sight beside the verdict, however high the pictures below are.
+    const time = [new ScalarCurves(context, hooks), this.#axis];
+    const plots = [this.#map, new SeriesCurve(context, hooks), new BinsMap(context, hooks), new MovementCurves(context, hooks)];
+    this.#parts = [this.#controls, verdict, alerts, neurons, flow, ...plots, ...time]; // the axis says what the map has read
     const told = element("div", { class: "told" }, verdict.element, alerts.element, flow.element, this.#remarks);
-    const drawn = element("div", { class: "plots", role: "group", "aria-label": "plots over time" }, neurons.element, ...plots.map((part) => part.element));
+    const drawn = element("div", { class: "plots", role: "group", "aria-label": "plots over time" }, ...[...time, neurons, ...plots].map((part) => part.element));
     this.#axis.element.after(this.#map.reading);
     this.#body = element("div", { class: "watch", "data-paint": true }, told, drawn);
     this.#follow = button("", { class: "plain key", title: "go with the newest step" }, () => this.#followAgain());
