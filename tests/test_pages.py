@@ -96,7 +96,7 @@ def test_the_front_end_stands_once():
     assert set(bundles) >= {"0.1.0", "0.1.0+sheet", "0.1.0+watch"}
     for bundle in bundles.values():
         assert TEXT.count(bundle) == 1
-    assert len(payloads(TEXT)) == TEXT.count('<div class="modlab-static">') >= 10
+    assert len(payloads(TEXT)) == TEXT.count('<div class="modlab-static"') >= 10
     assert TEXT.count("DecompressionStream") == 1
 
 

@@ -17,6 +17,8 @@ from modlab.views.html import text as escaped
 
 Mark = Literal["", "fine", "broken", "open", "careful"]
 SIGNS: dict[str, str] = {"fine": "✓", "broken": "✕", "open": "○", "careful": "⚠", "": ""}
+SPOKEN = {"fine": "right", "broken": "wrong", "open": "open", "careful": "careful"}
+"""What a screen reader says for a sign."""
 WIDTH = 110
 MIME = "application/vnd.modlab.answer+json"
 """What a notebook keeps of an answer for its teacher, beside what is shown."""
@@ -153,7 +155,7 @@ def of_cards(cards: tuple[CardRecord, ...], lesson: str = "") -> str:
 
 
 def _card(card: CardRecord) -> str:
-    sign = f'<span class="modlab-sign">{SIGNS[card.mark]}</span> ' if card.mark else ""
+    sign = f"{_sign(card.mark)} " if card.mark else ""
     asks = [f'<p class="modlab-asks">{_words(card.asks)}</p>'] if card.asks else []
     parts = [
         f'<p class="modlab-head"><small>{escape(card.label.upper())}</small> <i>{escaped(card.name)}</i></p>',
@@ -175,8 +177,13 @@ def _card(card: CardRecord) -> str:
     about = "".join(f' data-{name}="{escaped(value)}"' for name, value in card.about)
     return (
         f'<section class="modlab-card" data-mark="{card.mark}" data-label="{escaped(card.label)}"{about}'
-        f' aria-label="{escaped(card.label)}: {escaped(card.name)}">\n' + "\n".join(parts) + "\n</section>"
+        f' role="group" aria-label="{escaped(card.label)}: {escaped(card.name)}">\n' + "\n".join(parts) + "\n</section>"
     )
+
+
+def _sign(mark: str) -> str:
+    spoken = f' role="img" aria-label="{SPOKEN[mark]}"' if mark else ""
+    return f'<span class="modlab-sign"{spoken}>{SIGNS[mark]}</span>'
 
 
 def _block(name: str, code: str) -> str:
@@ -184,7 +191,7 @@ def _block(name: str, code: str) -> str:
 
 
 def _step(mark: str, step: str) -> str:
-    return f'<li data-mark="{mark}"><span class="modlab-sign">{SIGNS[mark]}</span> {_words(step)}</li>'
+    return f'<li data-mark="{mark}">{_sign(mark)} {_words(step)}</li>'
 
 
 def _words(sentence: str) -> str:
