@@ -118,6 +118,11 @@ describe("the view at rest", () => {
     wrote.mockRestore();
   });
 
+  it("has the loss at the top of the plots, and the axis of steps right below", () => {
+    const [first, second] = atRest(small()).find(".plots").children;
+    expect([first?.classList.contains("scalars"), second?.getAttribute("role")]).toEqual([true, "slider"]);
+  });
+
   it("goes to what a check or an alert is about", async () => {
     const view = atRest(gpt({ slots: 60 }));
     view.find(".check.careful .check-name").click();

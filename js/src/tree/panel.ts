@@ -16,7 +16,7 @@ import { Walker, type Sifted } from "../walker";
 
 const FIRST_ROWS = 16;
 /** With no more rows at first the detail stands below them; so many are as high as it is. */
-const FEW = 4;
+const FEW = 6;
 const HEAD = 22;
 const HELP = "No module matches. Words match a path, a type, a shape (768, 4x3), or are: trainable, frozen, eval, train, tied, lazy, meta, hooks, hidden.";
 
