@@ -89,7 +89,7 @@ def _copy(given: argparse.Namespace) -> int:
     for file in copied.mended:
         _say(f"  {file.name}: was half written, and is whole now")
     for file in copied.damaged:
-        _say(f"  {file.name}: is no notebook, and stays as it is; a fresh copy lies beside it: {file.with_suffix('.new.ipynb').name}")
+        _say(f"  {file.name}: is not a notebook and stays unchanged; a fresh copy is beside it: {file.with_suffix('.new.ipynb').name}")
     for file in copied.beside:
         _say(f"  {file.name}: the new edition of a notebook that you have worked in, with your answers; yours stays as it is")
     return 0

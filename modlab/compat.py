@@ -387,7 +387,7 @@ REHEARSAL, STAGE = "rehearsal", "stage"
 
 
 def pipeline_pass() -> str:
-    """`STAGE` where a pipeline runs this pass; `REHEARSAL` where it does so on memory that nobody has written, to learn shapes.
+    """`STAGE` where a pipeline runs this pass; `REHEARSAL` where it does so on uninitialized memory, to learn shapes.
 
     That it does at its first step, and with autograd on: what is seen there is nobody's training.
     """

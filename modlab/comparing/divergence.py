@@ -106,7 +106,7 @@ class Gap:
         self.notes = (*self.notes, f"not compared: {reason}")
 
     def differ(self, note: str) -> None:
-        """Note a difference that is no number."""
+        """Note a difference that is not a number."""
         self.equal, self.exact = False, False
         self.notes = (*self.notes, note)
 
@@ -170,7 +170,7 @@ def nests(left: Sequence[Kept], right: Sequence[Kept], tensors: Callable[[Kept, 
 
 
 def _unread(left: Kept, right: Kept) -> str:
-    """Why what is no tensor was not compared."""
+    """Why something that is not a tensor was not compared."""
     from modlab.wording import events  # most models give tensors alone
 
     found = left.note or right.note

@@ -38,10 +38,10 @@ class Kept:
     Attributes:
         values: the tensor, or `stride`-th elements of it; None where it was not kept.
         stride: 1 for the whole tensor.
-        digest: of every bit: of a tensor that is not kept whole, and of what is no tensor; None where there is nothing to compare.
+        digest: of every bit: of a tensor that is not kept whole, and of what is not a tensor; None where there is nothing to compare.
         text: what it is, in words; of a tensor `shape` and `dtype` say it.
         reason: why a tensor has no values that could be compared.
-        note: why what is no tensor cannot be compared.
+        note: why something that is not a tensor cannot be compared.
     """
 
     name: str

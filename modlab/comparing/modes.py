@@ -335,7 +335,7 @@ class ModePasses:
             self._by[path] = above
 
     def _flip(self, pair: SideBySide) -> None:
-        """Call modules again whose inputs differ, and of which nothing else tells whether they act by their mode."""
+        """Call modules again whose inputs differ, where nothing else shows whether they depend on the mode."""
         tried = set()
         for key, (path, module) in self.places.items():
             gap = pair.of_inputs(path)

@@ -243,7 +243,7 @@ def _direct(one: Pass, place: int) -> list[int]:
 
 
 def _apart(gap: Gap | None) -> float:
-    """The relative distance; 0 where none is known, ``inf`` where something differs that is no number."""
+    """The relative distance; 0 where none is known, ``inf`` where something differs that is not a number."""
     if gap is None or gap.equal is not False:
         return 0.0
     return math.inf if gap.relative is None else gap.relative

@@ -63,7 +63,7 @@ def call(model: Module, inputs: Any) -> Any:
 
 
 def mapped(thing: Any, change: Callable[[Tensor], Tensor], depth: int = DEPTH) -> Any:
-    """The same nest with other tensors; what is no tensor, list, tuple or dict stays the very object."""
+    """The same nest with other tensors; what is not a tensor, list, tuple or dict stays the very object."""
     if issubclass(type(thing), Tensor):
         return change(thing)
     if depth == 0:

@@ -44,7 +44,7 @@ class Comparisons(FunctionMode):
     """Listens to a loss while it is computed; keeps words and numbers alone.
 
     Args:
-        output, target: the tensors in what the model gave, and in what was to be compared with it.
+        output, target: the tensors in what the model gave, and in what it should be compared with.
     """
 
     def __init__(self, output: list[Tensor], target: list[Tensor]) -> None:

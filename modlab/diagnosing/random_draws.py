@@ -28,7 +28,7 @@ class Draw(NamedTuple):
 
     Attributes:
         module: the module in whose code it was called; None outside of any.
-        function: "dropout", "randn_like"; nothing where it was no function of torch's.
+        function: "dropout", "randn_like"; nothing where it was not a function of torch.
         source: which generator, as `Meter` calls it.
         is_dropout: one of ``torch.nn.functional``'s.
         hook: which of the module's own hooks called it, if it was one ("forward hook f (net.py:12)").

@@ -71,7 +71,7 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
 
 
 def _notes(bench: Bench) -> tuple[Finding, ...]:
-    """What is to be said of this batch."""
+    """What to say about this batch."""
     first = next((tensor for tensor in batches.tensors(bench.inputs) if tensor.dim()), None)
     norm = next((site for site in bench.subject.sites if issubclass(type(site.module), BATCH_NORMS) and site.training), None)
     if first is None or norm is None or first.shape[0] != 1:

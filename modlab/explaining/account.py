@@ -26,7 +26,7 @@ class ForwardSource:
         ran: what ran before, or may have run.
         shapes: of each value, its shape where that is known.
         uses: of each value, how often it is read.
-        same: values that are another one with each number changed for itself: of the same shape, whatever that is.
+        same: values that are a different one with each number changed separately: of the same shape, whatever that is.
         flat: values that a flattening, view or reshape gave.
         parts: of values that are tuples, the values in them.
         inputs: the values of the arguments, by their names.
@@ -35,7 +35,7 @@ class ForwardSource:
         again: whether what was called may have run in an earlier round of a loop, with something else.
         helpers: functions and methods that were called before, and may have called any module.
         helped: whether it stopped in one of them, and one that may do the same was called before.
-        certain: False if something stands before of which nobody knows what it did.
+        certain: False if what an earlier statement did is not known.
         within: whether it stopped in a round that is not known, or where the way there is not.
         skipped: rounds of loops that were not looked at, before the next call: they are too many.
         perhaps: under which condition the calls that are looked at now ran; nothing where it is certain.

@@ -71,7 +71,7 @@ def _code(frame: Frame) -> _Code | None:
 
 
 def _here(code: _Code) -> ast.stmt | None:
-    """The statement that failed; of several in one line that which calls ``backward``."""
+    """The statement that failed; of several in one line, the one that calls ``backward``."""
     line = code.frame.line - code.first + 1
     found = [
         node

@@ -273,7 +273,7 @@ class Expressions:
         return name in self.source.helpers or (own and any(one.rpartition(".")[0] == owner for one in self.source.helpers))
 
     def read_by(self, node: ast.expr) -> None:
-        """What stands in the name of a function is read, nobody knows how often."""
+        """What stands in the name of a function is read an unknown number of times."""
         while isinstance(node, ast.Attribute):
             node = node.value
         self.closed(node)
@@ -384,7 +384,7 @@ class Expressions:
 
     @contextmanager
     def doubted(self, nodes: Iterable[ast.AST], told: str) -> Iterator[None]:
-        """Nodes of which nobody knows whether they ran, while they are gone through; the names stand for what they did, afterwards."""
+        """Nodes that may or may not have run, while they are gone through; the names stand for what they did, afterwards."""
         source, scope = self.source, self.scope
         for node in nodes:
             self.closed(node)
@@ -430,13 +430,13 @@ class Expressions:
                 self.source.settle(self.scope.values[name], shape_of(thing))
 
     def forget(self, node: ast.AST) -> None:
-        """Names that stand for something new, of which nothing is known."""
+        """Names that stand for something new and unknown."""
         for name in stored(node):
             self.scope.values[name] = self.source.value()
             self.scope.known.pop(name, None)
 
     def closed(self, node: ast.AST) -> None:
-        """What stands in a node is read, nobody knows how often."""
+        """What stands in a node is read an unknown number of times."""
         values, uses = self.scope.values, self.source.uses
         for inner in (node,) if isinstance(node, (ast.Constant, ast.Name)) else ast.walk(node):
             if isinstance(inner, ast.Name) and inner.id in values:

@@ -39,7 +39,7 @@ class Cause(NamedTuple):
         stop: what stands behind ✕ at the module that failed.
         facts: given and expected.
         fixes: ways out, the likeliest first.
-        remarks: what else is to be known.
+        remarks: what else to know.
     """
 
     said: str

@@ -172,7 +172,7 @@ class Interpreter(Expressions):
         return None
 
     def maybe(self, block: list[ast.stmt], told: str) -> Left | None:
-        """Statements of which nobody knows whether they ran."""
+        """Statements that may or may not have run."""
         results = list(self.results)
         with self.doubted(block, told):
             left = self.go(block)
@@ -269,7 +269,7 @@ class Interpreter(Expressions):
         return out_of_loop(possible)
 
     def unknown_loop(self, loop: ast.For, inside: bool) -> Left | None:
-        """A loop of which nobody knows what it goes through, or in which round it stopped."""
+        """A loop whose items, or the round in which it stopped, are not known."""
         source = self.source
         source.certain = False
         self.closed(loop)

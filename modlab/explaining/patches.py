@@ -148,7 +148,7 @@ def _above(file: str, place: Position, new: ast.stmt, tried: bool | None) -> Edi
 
 
 def _pair(old: ast.stmt, new: ast.stmt, frame: Frame) -> tuple[ast.expr, ast.expr, bool] | None:
-    """What is to be replaced in a statement, by what, and whether that is sure without a trial."""
+    """What to replace in a statement, by what, and whether that is sure without a trial."""
     if type(old) is type(new) and not isinstance(old, ast.Expr):
         same = _head(old) == _head(new) and old.value is not None and new.value is not None  # type: ignore[attr-defined]
         return (old.value, new.value, True) if same else None  # type: ignore[attr-defined]

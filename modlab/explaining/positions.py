@@ -14,7 +14,7 @@ from modlab.inspection import stores
 
 
 def settle(failure: Failure) -> None:
-    """Of a module that a Sequential has in several places, find that which failed, as far as shapes prove it."""
+    """Of a module that a Sequential has in several places, find the one that failed, as far as shapes prove it."""
     for above, call in pairwise(failure.calls):
         if len(call.places) > 1 and type(above.module) is nn.Sequential:
             _settle(above, call)

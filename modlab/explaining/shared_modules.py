@@ -134,7 +134,7 @@ def _named(roots: list[Module], known: dict[int, str], found: _Found) -> str:
 
 
 def told(failure: Failure) -> tuple[str, ...]:
-    """What is to be known of the module that failed, where it has several places or its weight has."""
+    """What to know about the module that failed, where it has several places or its weight has."""
     call = failure.failing
     if call is None or (id(call.module) not in failure.ties and len(call.places) < 2):
         return ()

@@ -1,4 +1,4 @@
-"""What is no module is answered by a sentence that says what to do."""
+"""Anything but a module is answered by a sentence that says what to do."""
 
 from __future__ import annotations
 

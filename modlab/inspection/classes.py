@@ -45,7 +45,7 @@ _alive: dict[int, ref[type]] = {}
 
 
 def facts_of(cls: type) -> ClassFacts:
-    """The facts of a class, made anew where its ``extra_repr`` is another one now."""
+    """The facts of a class, made again if its ``extra_repr`` has changed."""
     key = id(cls)
     facts = known.get(key)
     if facts is None or facts.speaker() is not getattr(cls, "extra_repr", None) or max(len(facts.known), len(facts.extras)) > REMEMBERED:

@@ -16,7 +16,7 @@ from modlab.statistics.memory import is_there, number_of
 
 
 class DecayCause(NamedTuple):
-    """Of the elements that changed: how many by decay alone, and what is to be noted."""
+    """Of the elements that changed: how many by decay alone, and what to note."""
 
     decayed: int = 0
     notes: tuple[Finding, ...] = ()

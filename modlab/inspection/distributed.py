@@ -36,7 +36,7 @@ OF_PIPELINE = {
     STAGE: "this is one stage of a pipeline: the stages on other ranks are not seen",
     REHEARSAL: "a pipeline stage makes its first pass on uninitialized memory, only to learn shapes: it shows nothing",
 }
-"""By `compat.pipeline_pass`: what is to be said of such a pass."""
+"""By `compat.pipeline_pass`: what to say about such a pass."""
 
 _UNSEEN = {
     FSDP1: "FSDP1 keeps parameters in flat ones: everything about parameters refers to this rank's flattened piece",

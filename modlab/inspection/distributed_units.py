@@ -127,7 +127,7 @@ def _dtype(dtype: Any) -> str:
 
 
 def fsdp1() -> Any:
-    """The class of FSDP1's units; None where nobody has imported it, so that nobody else pays for the question."""
+    """The class of FSDP1's units; None unless it has been imported, so that nothing else pays for the question."""
     return getattr(sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel"), "FullyShardedDataParallel", None)
 
 

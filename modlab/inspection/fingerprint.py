@@ -36,7 +36,7 @@ _SPARSE = {
 
 
 class Plain(NamedTuple):
-    """What is no tensor: its text, and by what it is compared (nothing where it cannot be)."""
+    """Anything but a tensor: its text, and by what it is compared (nothing where it cannot be)."""
 
     text: str
     digest: bytes | None
@@ -115,7 +115,7 @@ _SIMPLE = {int, float, bool, complex, str, type(None)}
 
 
 def plain(value: Any) -> Plain:
-    """What is no tensor, so that two of them can be compared without asking either: a user's ``__eq__`` may lie or raise."""
+    """Anything but a tensor, so that two of them can be compared without asking either: a user's ``__eq__`` may lie or raise."""
     if type(value) in _SIMPLE:
         return Plain(_cut(repr(value)), digest_of(f"{type(value).__name__} {value!r}".encode()))
     if type(value) in (tuple, list) and all(type(one) in _SIMPLE for one in value):

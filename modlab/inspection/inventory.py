@@ -39,10 +39,10 @@ class InventoryEntry:
     """One thing.
 
     Attributes:
-        facts: shape, dtype, device, bytes; of what is no tensor, nothing but a name.
+        facts: shape, dtype, device, bytes; for anything but a tensor, only a name.
         tensor: live, or a copy.
         digest: the fingerprint, where no copy was kept.
-        plain: what is no tensor.
+        plain: what is not a tensor.
         load: reads the tensor from its file.
         origin: the id of the tensor object, and what tells whether it still exists; of a snapshot.
         spec: of a copy of what this rank holds of a DTensor, how it was put on its mesh.
@@ -192,7 +192,7 @@ def tensor_entry(key: Key, path: str, owner: str, kind: str, tensor: Tensor, *, 
 
 
 def plain_entry(key: Key, path: str, owner: str, kind: str, value: Any, *, saved: bool = False) -> InventoryEntry:
-    """The entry of what is no tensor."""
+    """The entry of something that is not a tensor."""
     return InventoryEntry(key, path, owner, kind, TensorEntry(path, "plain"), plain=plain(value), saved=saved)
 
 

@@ -23,7 +23,7 @@ _EXTRA = "_extra_state"
 class _Value(NamedTuple):
     """What stands under one key of the weights."""
 
-    kind: str  # its type, if it is no tensor
+    kind: str  # its type, if it is not a tensor
     facts: TensorEntry | None
 
 

@@ -282,7 +282,7 @@ class Route:
 
 
 def described(value: Any) -> str:
-    """What is to be assigned, in a few words; a user's object is not asked for its repr."""
+    """What will be assigned, in a few words; a user's object is not asked for its repr."""
     if _is_tensor(value):
         name = (
             "nn.Parameter"

@@ -1,4 +1,4 @@
-"""The slots of a module, the rows of its state table: what ``state_dict()`` has, in its order, and then what it has not."""
+"""The slots of a module, the rows of its state table: what ``state_dict()`` has, in its order, and then what it does not have."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def own_values(held: dict[str, Any]) -> tuple[bool, list[Any]]:
     """Whether any hook store of a module (given as its ``__dict__``) holds something, and the values of its author's attributes.
 
     ``Module.__init__`` fills a dict in a fixed order, so that both are slices of its values: a question asked 75,000
-    times must be cheap. Where the order is another one (attributes set before ``super().__init__()``, unpickled
+    times must be cheap. Where the order differs (attributes set before ``super().__init__()``, unpickled
     modules of an older torch) the names are asked one by one.
     """
     values = [*held.values()]

@@ -68,10 +68,10 @@ def remember(model: Module, seen: Seen, tree: TreeRecord) -> None:
 
 
 def at(root: Module) -> Seen | None:
-    """What there is to see; None where that does not fit into a list of plain values.
+    """What can be seen; None where that does not fit into a list of plain values.
 
     So for what is large, has ghosts, is lazy, sparse, scripted or of a subclass of Tensor (but a DTensor). Lists of two
-    models are equal only if their trees are. It is one loop without a call for each module: it shall take no longer
+    models are equal only if their trees are. It is one loop without a call for each module: it must take no longer
     than ``repr(model)``.
     """
     if id(root) in _large:

@@ -94,7 +94,7 @@ class ComparisonRecord:
         reason: why the output cannot be compared, where something says so.
         runs: the module in each run.
         left, right: statistics of the first tensor of the first output.
-        notes: what else is to be known, in words.
+        notes: what else to know, in words.
     """
 
     path: str

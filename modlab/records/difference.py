@@ -32,14 +32,14 @@ class DifferenceRecord:
             not finite before or after; None where no values were compared.
         relative_l2: ‖after − before‖ / ‖before‖ over what is finite in both; ``inf`` where all was zero before; None where all that
             changed is not finite.
-        differs: whether its values are others than before; None where they could not be compared.
+        differs: whether its values changed; None where they could not be compared.
         changed: elements that differ; 0 where only fingerprints were compared.
         count: elements, after (before, where it is removed).
         decayed: changed elements of which weight decay alone explains the change, to the last digit.
         renamed_from: the name before, where that is another.
         same_object: whether it is the same tensor object; None where that cannot be known.
         shares_memory: whether both lie in the same memory, so that one changes with the other; None where one is not live.
-        value_before: of what is no tensor, in words.
+        value_before: for anything but a tensor, in words.
         notes: what else is known of it; the kinds are those of `wording.differences.NOTES`.
         in_graph: of a flag, that the tensor requires a gradient because it was computed: it has a ``grad_fn``.
         tied: another name of the same tensor, before and after, under which it is counted.
@@ -137,8 +137,8 @@ class Loading:
         code: the call.
         missing, unexpected: the keys that PyTorch would name.
         mismatched: key, shape in the weights and shape in the model.
-        wrong: key and type of what is no tensor.
-        converted: key, dtype in the weights and dtype in the model; ``copy_`` converts in silence.
+        wrong: key and type of what is not a tensor.
+        converted: key, dtype in the weights and dtype in the model; ``copy_`` converts silently.
         loads: how many tensors would be copied.
         doubts: modules that load their part themselves, so that only loading tells.
         repair: the lines that read the weights, give them the model's names and load them; nothing where there are no such names.

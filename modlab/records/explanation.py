@@ -99,10 +99,10 @@ class ExplanationRecord:
         facts: what was given and what was expected, as names and values.
         fixes: ways out, the likeliest first.
         patch: the first of them that was tried, else the first that has a certain place in the source; there.
-        remarks: what else is to be known, and what could not be seen.
+        remarks: what else to know, and what could not be seen.
         where: file and line of the user's code.
         line: that line.
-        locals: tensors in the local names there, if that is no module's code.
+        locals: tensors in the local names there, if that is not a module's code.
     """
 
     error: str

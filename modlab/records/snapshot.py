@@ -18,8 +18,8 @@ class SnapshotRecord:
         kind: "parameter", "buffer", "reserved", "packed", "extra", "attribute", "gradient", "optimizer state",
             "hyper-parameter" or "RNG".
         bytes: memory of the original; of one that lies over several ranks (`sharding`), of the whole.
-        kept: "copy", "fingerprint", "value" (what is no tensor), or nothing where there was none to keep.
-        value: of what is no tensor, in words.
+        kept: "copy", "fingerprint", "value" (what is not a tensor), or nothing where there was none to keep.
+        value: for anything but a tensor, in words.
         digest: the fingerprint of 128 bits in hexadecimal; nothing where a copy was kept.
         tied: the path under which the same tensor was met first; it is kept once.
     """

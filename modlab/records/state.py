@@ -30,7 +30,7 @@ class StateRecord:
         path: the dotted name, as in the state_dict where it is there.
         kind: "parameter", "buffer", "reserved" (registered as None), "packed" (weights of a quantized module),
             "extra" (what ``get_extra_state`` returns), "attribute" (a tensor that hangs on a module unregistered),
-            "tensor" or "value" (of a checkpoint, which does not say more; a value is no tensor, `value` says what).
+            "tensor" or "value" (of a checkpoint, which does not say more; a value is not a tensor, `value` says what).
         in_state_dict: whether ``state_dict()`` has it under this path.
         persistent: False for buffers registered with ``persistent=False`` and for what is not registered.
         shape: of a tensor that lies over several ranks, that of the whole; so are `count` and `bytes`.
@@ -41,7 +41,7 @@ class StateRecord:
         mark: what is wrong with that, if an optimizer was given.
         computes: the dtype in which it takes part in computations, where it is stored in another.
         sharding: how it lies over several ranks.
-        value: of what is no tensor, its type and itself, as far as that is short: ``("int", "3")``, ``("dict", "")``.
+        value: for anything but a tensor, its type and value, as far as that is short: ``("int", "3")``, ``("dict", "")``.
         position: the row's place in a walk over the modules, whether it is in the state_dict or not.
     """
 

@@ -24,8 +24,8 @@ class Value:
         number: the same number is the same tensor, within one trace; 0 for what is none.
         stats: if values were measured.
         numbers: of a small tensor, in rows and columns.
-        text: what it is, in words, if it is no tensor ("'relu'").
-        note: what is to be known of it ("changed in place", "not looked into").
+        text: what it is, in words, if it is not a tensor ("'relu'").
+        note: what to know about it ("changed in place", "not looked into").
         sharding: of a tensor that lies over several ranks, how; `shape` is that of the whole, and `stats` are of this rank's part.
         owner: of a parameter or buffer of the model, its dotted name.
     """

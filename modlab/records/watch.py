@@ -58,7 +58,7 @@ class Series:
         count: the numbers in the tensor, at the last sample.
         shape: of it; -1 where it was not always the same.
         category: of the module, as in its tree ("linear", "own").
-        note: what is to be known of it ("≈ from 4,096 of its numbers", "not measured: …").
+        note: what to know about it ("≈ from 4,096 of its numbers", "not measured: …").
     """
 
     path: str

@@ -44,7 +44,7 @@ class WatchedParameter(NamedTuple):
 
     Attributes:
         name: in its module; `module`: the path of that, None where it is not among those that are known.
-        trainable: whether it is to be trained, and has numbers on this rank.
+        trainable: whether it should be trained, and has numbers on this rank.
         owned: whether an optimizer that is known holds it; `elsewhere`: whether something else moves it.
         met: whether any sample has looked at it; `felt`: in how many it had a gradient at all.
         graded, moved: whether a sample has seen a gradient other than zero, or a change.

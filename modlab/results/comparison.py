@@ -45,7 +45,7 @@ def compare(left: Module, right: Module | None = None, *, match: Mapping[str, st
             one (or to None). What it leaves out is matched by name; ``_orig_mod.`` and ``module.`` do not count.
 
     Returns:
-        What is to be called with the model's own arguments; that gives a `Comparison`.
+        A function to call with the model's own arguments, which gives a `Comparison`.
 
     Raises:
         NotAModuleError: one of the two is something else.

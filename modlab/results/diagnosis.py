@@ -1,4 +1,4 @@
-"""``modlab.diagnose(model)``: mistakes that PyTorch lets pass in silence."""
+"""``modlab.diagnose(model)``: mistakes that PyTorch silently accepts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def diagnose(
     batch: tuple[Any, Any] | None = None,
     loss: Callable[[Any, Any], Any] | None = None,
 ) -> Diagnosis:
-    """Look for mistakes that PyTorch lets pass in silence: each with its place, the reason, and the fix as code.
+    """Look for mistakes that PyTorch silently accepts: each with its place, the reason, and the fix as code.
 
     Without a batch the model is read and not run, on whichever rank that is. With one, checks that run it are made too: does every
     trained parameter get a gradient, do samples see each other, is the first loss that of a guess, are two passes in eval mode
@@ -48,7 +48,7 @@ def diagnose(
         that ran the model.
 
     Raises:
-        NotAModuleError: `model` is no module.
+        NotAModuleError: `model` is not a module.
         BatchError: a batch without a loss or the other way round, or in another form.
 
     >>> from torch import nn

@@ -27,7 +27,7 @@ def explain(error: BaseException | None = None) -> Explanation:
     kept or changed. After ``%load_ext modlab`` this stands under the traceback of each error that is known.
 
     Args:
-        error: an exception; without one it is that which is being handled (in an ``except`` block), or else the last
+        error: an exception; without one, the one being handled (in an ``except`` block), or else the last
             one that IPython showed.
 
     Returns:
@@ -35,7 +35,7 @@ def explain(error: BaseException | None = None) -> Explanation:
 
     Raises:
         NothingRaisedError: there has been no error.
-        NotAnErrorError: `error` is no exception.
+        NotAnErrorError: `error` is not an exception.
 
     >>> import torch
     >>> net = torch.nn.Sequential(torch.nn.Linear(4, 3))

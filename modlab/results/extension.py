@@ -50,10 +50,10 @@ _OURS = {"text/html": _html, "text/plain": _text}
 
 
 def _explainers(ipython: Any) -> tuple[Callable[[Any], None], Callable[[Any], None]]:
-    """What IPython tells of the start and the end of each cell: an error that is known is explained, any other one passes in silence.
+    """What IPython tells of the start and the end of each cell: an error that is known is explained, any other is ignored.
 
     The traceback stands above it, as it is. Nothing of the cell is kept: neither the error nor the shell. An error of ``%run``
-    ends no cell, but is shown: it is then another one than that which was shown last before.
+    ends no cell, but is shown: it then differs from the one shown last.
     """
     shell = ref(ipython)
     shown = [id(_last_shown())]

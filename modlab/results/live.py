@@ -31,7 +31,7 @@ LATE = 3.0
 """Seconds after which a click on an old picture is none any more: it waited behind the cell that it was meant for."""
 
 GAP = 0.2
-"""Seconds until all is sent again to a page of which nothing was heard; each time twice as many."""
+"""Seconds until all is sent again to a page that has not answered; each time twice as many."""
 
 _AT_REST = "export default { render({ el }) { el.textContent = 'this watch has ended: w in a new cell shows it' } }"
 """A front end for a view that no page ever asked for: what executes a notebook would write the large one into the file."""
@@ -165,7 +165,7 @@ class WatchPage:
         answer_while_the_cell_runs(self.view)
 
     def push(self, watch: LiveWatch, record: WatchRecord, packed: dict[Marks | None, bytes]) -> None:
-        """Send the slots that the page has not; all of them where their number changed otherwise.
+        """Send the slots that the page does not have; all of them where their number changed otherwise.
 
         Args:
             watch: whose views these are.

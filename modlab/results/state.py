@@ -41,7 +41,7 @@ def state(
     tensor attributes.
 
     Args:
-        model: an ``nn.Module``, or the path of a checkpoint, of which no weight is read and no code is run: what ``torch.save``
+        model: an ``nn.Module``, or the path of a checkpoint, read without its weights and without running code: what ``torch.save``
             wrote, ``.safetensors``, the index of a sharded one, ``.gguf``, ``.pt2``, a folder of Hugging Face's, or one that
             ``torch.distributed.checkpoint`` wrote.
         optimizer: one or several; adds group, learning rate, weight decay and state, and marks parameters that are in no

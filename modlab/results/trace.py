@@ -50,7 +50,7 @@ def trace(model: Module, *given: Any, keep: str | Sequence[str] = (), values: bo
         fold: of equal subtrees called one beside the other, record the first and count the others.
 
     Returns:
-        A `Tracer`, which is to be called or entered; that gives the `Trace`.
+        A `Tracer`, to be called or entered, which gives the `Trace`.
 
     Raises:
         NotAModuleError: `model` is something else.
@@ -416,7 +416,7 @@ class Trace(RowsResult):
             path = name
         if not isinstance(path, str):
             raise PathNotFoundError(
-                f"t.why() takes a parameteror its dotted name, but got {checks.described(path)}.\n  Write: t.why({_some(reasons)!r})"
+                f"t.why() takes a parameter or its dotted name, but got {checks.described(path)}.\n  Write: t.why({_some(reasons)!r})"
             )
         path = as_known(path, reasons)
         if path in reasons:

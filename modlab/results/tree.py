@@ -124,7 +124,7 @@ class Tree(Result):
             type: a class (its subclasses match too) or the name of one, wildcards allowed.
             shape: the module itself holds a tensor of this shape; None stands for any size, ``shape=(None, 768)``, a
                 single number for any shape with that size in it; ``"3x768"`` is understood too.
-            trainable: True for modules of whose own parameters some require a gradient, False for those of which none does.
+            trainable: True for modules of whose own parameters some require a gradient, False for those where none does.
 
         >>> from torch import nn
         >>> [r.path for r in tree(nn.Sequential(nn.Linear(4, 3), nn.ReLU())).find(type="Lin*")]

@@ -237,7 +237,7 @@ class Watch(Result):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-        """End it; a stop that the view asked for is no error."""
+        """End it; a stop requested in the view is not an error."""
         try:
             if isinstance(error, Stopped):
                 self._close("stopped")

@@ -56,7 +56,7 @@ class View(AskedWidget):
 
     Args:
         result: what it shows.
-        answer: asked first when the page asks for something; None is no answer.
+        answer: asked first when the page asks for something; None is not an answer.
     """
 
     _esm = static_file("live.js")

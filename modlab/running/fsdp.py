@@ -27,7 +27,7 @@ class FSDPUnits:
                 self._taken[id(state)] = _Unit(state)
 
     def put_back(self) -> None:
-        """As it was: what was not gathered is not any more, and nobody has run."""
+        """As it was: what was not gathered is no longer gathered, and none has run."""
         for unit in self._taken.values():
             unit.put_back()
 

@@ -164,7 +164,7 @@ def afterwards(undo: Callable[[], None], work: Callable[P, R], *args: P.args, **
 
     Args:
         undo: can be called again where it was interrupted.
-        work: what is to be undone.
+        work: what must be undone.
         *args: its arguments.
         **kwargs: the same, by name.
     """

@@ -356,7 +356,7 @@ class _TensorState:
         return self._print is not None and is_there(memory) and fingerprint(memory) != self._print
 
     def _now(self) -> Tensor:
-        """The memory that is to hold its bits."""
+        """The memory that will hold its bits."""
         return self._memory if self._own else local(self.tensor)
 
     def _in_place(self) -> bool:

@@ -22,7 +22,7 @@ _TEXT = 60
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 EMPTY, OPAQUE, USED_UP, DEEP = map(EventFact, ("empty", "not looked into", "used up", "deep"))
-"""Why there is nothing inside of a leaf that is no tensor."""
+"""Why there is nothing inside of a leaf that is not a tensor."""
 
 Leaf = tuple[str, Any, EventFact | None]
 """The name of a place, what is there, and, if that was not looked into, why."""
@@ -127,7 +127,7 @@ def _attribute(thing: Any, name: str) -> Any:
 
 
 def said(thing: Any) -> str:
-    """What is no tensor, in words that are the same in each run."""
+    """Anything but a tensor, in words that are the same in each run."""
     cls = type(thing)
     if cls in _PLAIN:
         text = repr(thing)

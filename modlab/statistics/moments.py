@@ -135,7 +135,7 @@ def _two_passes(values: Values, doubles: npt.NDArray[np.float64], total: float) 
 
 
 def _constant(size: int, value: float) -> Moments:
-    """No rounding error shall give a constant a spread."""
+    """A rounding error must not give a constant a spread."""
     return Moments(size, value, value, float(value) * size, 0.0, 0 if value else size)
 
 

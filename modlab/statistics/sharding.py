@@ -84,7 +84,7 @@ def _lie(mesh: Any) -> _Lie:
 
 
 def renew() -> None:
-    """Forget what was known of the ranks, where this process is another one of them now, as in a test with a fake process group."""
+    """Forget what was known of the ranks, where this process has a different rank now, as in a test with a fake process group."""
     global _last_rank, _moved
     rank = this_rank()
     if rank != _last_rank:
@@ -156,7 +156,7 @@ def _placement(placement: Any, name: str, size: int, turn: int) -> Placement:
 def _turns(placements: Sequence[Any], sizes: Sequence[int]) -> list[int]:
     """When each axis cuts its dimension: from left to right, but for a strided shard, which cuts what those to its right have cut.
 
-    -1 of one that says so of others than these: of which rows it holds nothing is known then.
+    -1 if it says so of others: of which rows it holds nothing is known then.
     """
     turns = [0] * len(placements)
     for dim in {getattr(one, "dim", None) for one in placements} - {None}:

@@ -77,7 +77,7 @@ def values_of(tensor: Tensor) -> Tensor:
     """
     require_values(tensor)
     names = ", ".join(name for name, _ in inside(tensor)[:4])
-    rest = f": measure the tensors inside it ({names})" if names else "and does not show what is inside it"
+    rest = f": measure the tensors inside it ({names})" if names else ", and does not show what is inside it"
     if not is_wrapper(tensor) and has_own_memory(tensor):
         raise NoValuesError(f"{_a(tensor)} computes with its own code (__torch_dispatch__), which modlab does not run")
     if not is_quantized(tensor):

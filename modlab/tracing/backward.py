@@ -117,7 +117,7 @@ class Backward:
             self.reached |= reached or frozenset()
 
     def _note_sums(self, call: Call, fresh: list[tuple[Owned, Tensor]], before: _State, new: bool) -> None:
-        """Which gradients were added to those that were there; `new`: the sum is another tensor (create_graph=True)."""
+        """Which gradients were added to those that were there; `new`: the sum is a new tensor (create_graph=True)."""
         sums = 0
         for one, gradient in fresh:
             key, then = id(one.tensor), before.get(id(one.tensor))

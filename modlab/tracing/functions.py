@@ -71,7 +71,7 @@ TAKEN_OUT = frozenset(
         "Tensor.__array__",
     }
 )
-"""What turns a tensor into something that autograd cannot follow, and is no tensor."""
+"""What turns a tensor into something that autograd cannot follow, and not a tensor."""
 ARRAYS = frozenset({"Tensor.numpy", "Tensor.__array__"})
 RAW = frozenset(
     {

@@ -219,7 +219,7 @@ class ModuleCalls:
                 call.inputs += self._tensor_ids.values(arguments((), (), callers.keyword_arguments()))
 
     def _end_counted(self, folded: FoldedCalls, counted: Counted, given: list[Leaf], raised: BaseException | None, now: float) -> None:
-        """A call of which nothing inside was recorded has ended: if it was not like the first one, it is told at least."""
+        """A call whose inside was not recorded has ended: if it was not like the first one, it is told at least."""
         call = counted.call
         born = len(self._log.calls) - 0.5  # before the event that follows
         seen = self._tensor_ids.values(given, born)

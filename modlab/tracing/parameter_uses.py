@@ -74,7 +74,7 @@ class ParameterUses:
         return self.taken.get(key, self.lost.get(key, (-1, -1))[0])
 
     def _is_new(self, parameter: Parameter, call: Call) -> bool:
-        """Whether a parameter that nobody knows is one of the module that is running."""
+        """Whether an unknown parameter is one of the module that is running."""
         module = None if call.path is None else self._index.modules.get(call.path)
         held = {} if module is None else stores.contents(module).get("_parameters") or {}
         name = next((name for name, tensor in held.items() if tensor is parameter), None)

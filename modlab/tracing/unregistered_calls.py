@@ -26,7 +26,7 @@ class UnregisteredCalls:
         self._met: dict[int, tuple[ref[Module], list[Call]]] = {}
 
     def calls_of(self, module: Module) -> list[Call]:
-        """The calls of one so far: a list, to which the next one is to be added."""
+        """The calls of one so far: a list, to which the next one is added."""
         found = self._met.get(id(module))
         if found is None or found[0]() is not module:
             calls: list[Call] = []

@@ -179,7 +179,7 @@ class BatchedStatistics:
         return [(start + i, some) for i, some in enumerate(rows)]
 
     def _lay(self, values: Tensor, size: int) -> tuple[int, list[tuple[int, Rows, int]]]:
-        """Copy numbers that lie here into the scratch buffer: where they begin, and the list that is to say whose they are."""
+        """Copy numbers that lie here into the scratch buffer: where they begin, and the list that says whose they are."""
         scratch = self._scratch
         start = scratch.used
         if start + size > BATCH:

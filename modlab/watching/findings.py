@@ -171,7 +171,7 @@ def _unseen(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]
 
 
 def _unread(record: WatchRecord) -> tuple[str, ...]:
-    """The modules with parameters whose units nobody who is looked at reads after an activation function."""
+    """The modules with parameters whose units no watched activation function reads."""
     told = {*(one.path for one in record.units), *record.watched.uncounted}
     owners = {one.module for one in record.watched.parameters}
     return tuple(one.path for one in record.watched.modules if one.taken and one.called and one.path in owners and one.path not in told)

@@ -28,7 +28,7 @@ ROOM = 48 << 20
 LEAST, LEAST_BINS = 16, 4
 
 AT_ONCE = 1 << 20
-"""Bytes of both up to which they are taken at the beginning: a long run of a small net is to take no more than a short one."""
+"""Bytes of both up to which they are taken at the beginning: a long run of a small net must take no more than a short one."""
 
 WAITING = 16
 """Samples that wait to be merged together: a few calls of numpy for all, instead of for each."""
@@ -111,12 +111,12 @@ class History:
         self.series[row] = replace(one, count=shape.numel(), shape=sizes)
 
     def note(self, row: int, note: str) -> None:
-        """Say what is to be known of a series."""
+        """Say what to know about a series."""
         if row >= 0 and self.series[row].note != note:
             self.series[row] = replace(self.series[row], note=note)
 
     def wants_bins(self) -> bool:
-        """Whether a sample shall take histograms: in a long run, one for each of their slots is enough."""
+        """Whether a sample should take histograms: in a long run, one for each of their slots is enough."""
         self._turn += 1
         return self._turn % self.bin_slots.stride == 0
 

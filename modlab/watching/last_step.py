@@ -359,7 +359,7 @@ class LastStep:
             self.seconds += clock.now() - start
 
     def _is_nested(self, frame: int) -> bool:
-        """Whether the pass that began last still runs; else it ended by an exception, of which no hook was told."""
+        """Whether the pass that began last still runs; else it ended in an exception that reached no hook."""
         thread = get_ident()
         self._running = [one for one in self._running if one.thread != thread or (one.frame != frame and callers.runs(one.frame))]
         return any(one.thread == thread for one in self._running)

@@ -161,7 +161,7 @@ class Losses:
     Attributes:
         awaiting: values that are not judged yet.
         seconds: that it took, and that are not paid for yet.
-        told: names under which something is logged that is compared with every site that had a value: no more is to be asked.
+        told: names under which something is logged that is compared with every site that had a value: no more need be asked.
     """
 
     def __init__(self, watch: LossWatch, index: WatchIndex, steps: Steps, schedule: Schedule) -> None:
@@ -508,7 +508,7 @@ def _joined(parts: list[ScalarRecord]) -> ScalarRecord:
 
 
 def _value(tensor: Any, scale: Tensor | None) -> Any:
-    """The number, or what will give it; None if it is no number, or nothing that is there."""
+    """The number, or what will give it; None if it is not a number, or nothing that is there."""
     if not isinstance(tensor, Tensor):
         return float(tensor) if isinstance(tensor, (int, float)) else None
     tensor = _whole(tensor)

@@ -40,7 +40,7 @@ class ModuleHooks(GlobalHooks):
         super().__init__(before, after)
 
     def open(self) -> None:
-        """Register them, switched off unless they are to stay on."""
+        """Register them, switched off unless they should stay on."""
         super().open()
         self.off()
 
@@ -50,6 +50,6 @@ class ModuleHooks(GlobalHooks):
         self.on()
 
     def off(self) -> None:
-        """Switch off, unless they are to stay on."""
+        """Switch off, unless they should stay on."""
         if not self._steady:
             super().off()

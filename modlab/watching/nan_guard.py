@@ -133,7 +133,7 @@ class NaNGuard:
         self.standing = True
 
     def rest(self) -> None:
-        """The step is over: let it go, and rest unless every step is to be seen."""
+        """The step is over: let it go, and rest unless every step must be seen."""
         self.tap.forget()
         self.spoilt, self.passed = False, None
         if self.standing:

@@ -87,7 +87,7 @@ class NaNInBackward:
             self._stack.pop()
 
     def _adopt(self, things: Iterable[Leaf]) -> None:
-        """Nodes that nobody has met were made by the module that runs."""
+        """Nodes not met before were made by the module that runs."""
         owner = self._stack[-1][1] if self._stack else None
         with without_torch_function():
             todo = [thing.grad_fn for _, thing, _ in things if issubclass(type(thing), Tensor)]

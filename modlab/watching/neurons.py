@@ -154,7 +154,7 @@ def _layer(held: _Held, used: int) -> Layer:
 
 
 def _bias_of(index: WatchIndex, module: nn.Module, matrix: str, units: int) -> Weight | float:
-    """What is added to each unit: 0 where the module has no other parameter, NaN where it has others than one number for each unit."""
+    """What is added to each unit: 0 where the module has no other parameter, NaN where it has anything but one number for each unit."""
     held = stores.contents(module).get("_parameters") or {}
     others = [name for name, tensor in held.items() if isinstance(tensor, Tensor) and name != matrix]
     if not others:

@@ -82,7 +82,7 @@ class _Search:
         return self._doubted(self._among(passes))
 
     def _doubted(self, found: Birth) -> Birth:
-        """With what there is to be doubted."""
+        """With the doubts."""
         if not self._doubts:
             return replace(found, exact=True)
         doubts: dict[str, Fact] = {"doubts": tuple(dict.fromkeys(self._doubts))}
@@ -129,7 +129,7 @@ class _Search:
         return replace(_nowhere("raises", error=trace.error) if trace.error else _nowhere("finite"), trace=trace)
 
     def _all_again(self, passes: Sequence[LastPass], sandbox: Sandbox) -> tuple[Birth, list[str]]:
-        """The first pass in which a birth has a place, else the last one; and what there is to be doubted of it, or of all."""
+        """The first pass in which a birth has a place, else the last one; and the doubts about it, or of all."""
         sandbox.add(self._model)
         found, doubts = Birth(), list[str]()
         for place, one in enumerate(passes):

@@ -330,7 +330,7 @@ class Sample:
         self._note(ACTIVATION, member.path, tensor)
 
     def _see_activation(self, module: Module, taken: Tensor) -> None:
-        """An input that comes out of an activation function which is no module."""
+        """An input that comes out of an activation function which is not a module."""
         function = taken.grad_fn
         ends = None if function is None else SATURATING.get(type(function).__name__)
         if function is None or is_silencing(module) or not (ends or is_silenced(function)):

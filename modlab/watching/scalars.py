@@ -144,7 +144,7 @@ class Scalar:
             held[at : at + len(starts)] = join(held[at : at + len(starts)], new) if known else new
 
     def record(self) -> ScalarRecord:
-        """What there is now, with what waits, which goes on waiting: a sum shall not depend on who asked for it when."""
+        """What there is now, with what waits, which goes on waiting: a sum must not depend on who asked for it when."""
         with self._settling:
             twin = self._twin()
             twin._take([*self.pending])
@@ -169,7 +169,7 @@ class Scalars:
     """All curves, by name.
 
     Args:
-        tell: told in a sentence, once for each name, of what is no number; the training goes on.
+        tell: told in a sentence, once for each name, of what is not a number; the training goes on.
     """
 
     def __init__(self, tell: Callable[[str], None] = lambda text: None) -> None:

@@ -27,7 +27,7 @@ class Shadow:
     """One such run.
 
     Args:
-        see: called with each module, what it gave, and what is to be known of that.
+        see: called with each module, what it gave, and what to know about that.
     """
 
     def __init__(self, see: Callable[[Module, Any, str], None]) -> None:

@@ -32,7 +32,7 @@ class SteppedWatch(Look, Protocol):
 
     @property
     def attends(self) -> bool:
-        """Whether anything is to be done before the optimizer's step."""
+        """Whether there is anything to do before the optimizer's step."""
 
     def step_begins(self, closure: bool, *, scaled: bool) -> None:
         """The optimizer is about to make its step."""

@@ -134,7 +134,7 @@ class MovedElsewhere:
                 back.ask(selection(part).to(exact(part.device)).sum(), partial(self._summed, weight.path))
 
     def _summed(self, path: str, read: Numbers) -> None:
-        """If a sum is another one than before, somebody moves that parameter."""
+        """If a sum has changed, something moves that parameter."""
         total = float(read)
         if path in self._sums and math.isfinite(total) and self._sums[path] != total:
             self.paths.add(path)

@@ -149,12 +149,12 @@ def _kinds(silent: list[WatchedModule], known: Watched) -> dict[str, Fact]:
 
 
 def _expected(one: WatchedParameter) -> bool:
-    """Whether a parameter is to be trained, and nobody has used it: not by its own module's call, nor as attention uses its last layer."""
+    """Whether a parameter should be trained but nothing has used it: not by its own module's call, nor as attention uses its last layer."""
     return _lacks(one) and one.owned
 
 
 def _lacks(one: WatchedParameter) -> bool:
-    """Whether a parameter is to be trained, and neither has a gradient nor is moved by something else."""
+    """Whether a parameter should be trained, and neither has a gradient nor is moved by something else."""
     return one.trainable and not one.felt and not one.elsewhere
 
 
@@ -192,7 +192,7 @@ def _graded(record: WatchRecord) -> Check:
 
 
 def _besides(trained: list[WatchedParameter]) -> dict[str, Fact]:
-    """What of the others is to be said."""
+    """What to say about the others."""
     aside = tuple(weight.path for weight in trained if _lacks(weight) and not weight.owned)
     return {"aside": aside, "moved": tuple(weight.path for weight in trained if not weight.felt and weight.elsewhere)}
 

@@ -65,7 +65,7 @@ class Weight:
         stacked: whether it is several weights in one, as of experts, and not of a module of torch's own, as a convolution's.
         met: whether any sample has looked at it.
         slices: of stacked weights, which slices ever had a gradient other than zero, in so many `looks`; None of others.
-        trainable: whether it is to be trained, and has numbers on this rank.
+        trainable: whether it should be trained, and has numbers on this rank.
         part: what this rank has of it, in words; `empty`: it has nothing of it.
     """
 
@@ -105,7 +105,7 @@ class Weight:
         return held if isinstance(held, Tensor) else None
 
     def look(self, tensor: Tensor) -> None:
-        """Whether it is to be trained may have changed, and in FSDP whether there is anything of it here."""
+        """Whether it should be trained may have changed, and in FSDP whether there is anything of it here."""
         self.empty = not local(tensor).numel() and not is_lazy(tensor)
         self.trainable = tensor.requires_grad and not self.empty
 

@@ -302,12 +302,12 @@ class Watcher:
 
     @property
     def attends(self) -> bool:
-        """Whether anything is to be done before the optimizer's step."""
+        """Whether there is anything to do before the optimizer's step."""
         return self.guard.standing or self._sample is not None
 
     @guarded
     def meets(self, wrapper: Module) -> None:
-        """What ``torch.compile`` made of the model is called in its place: from now on as the model, of which nothing inside is seen."""
+        """What ``torch.compile`` made of the model is called in its place: from now on as the model, whose inside is not seen."""
         member = next((one for one in self.index.members.values() if not one.path), None)  # the model, or what DDP wraps
         if member is None or id(wrapper) in self.roots:
             return
@@ -450,7 +450,7 @@ class Watcher:
             self._sample = None
 
     def _hidden_pass(self) -> tuple[Module, LastPass] | None:
-        """The model and its last pass, where a compiler hides what is inside, and that is to be seen."""
+        """The model and its last pass, where a compiler hides what is inside, and that must be seen."""
         model, passes = self.model if self.shadows else None, self.tap.passes
         return None if model is None or not passes else (model, passes[-1])
 
@@ -502,7 +502,7 @@ class Watcher:
                 self.sampled, self._thinned = self.sampled[::2], 2 * self._thinned
 
     def _look_later(self) -> None:
-        """Attach what the next step is to be looked at with, or decide when to wake up again."""
+        """Attach what the next step is watched with, or decide when to wake up again."""
         step, steps = self.step, self.steps
         if step >= self._next_whole:
             self.guard.on()

@@ -122,7 +122,7 @@ def test_what_is_on_its_way_is_not_waited_for(ranks):
     tensor._local_tensor = coming
     for one in (coming, tensor):
         assert not is_there(one)
-        assert "on its way" in absence(one)
+        assert "still arriving" in absence(one)
     assert not coming.completed
     coming.completed = True
     assert is_there(tensor)

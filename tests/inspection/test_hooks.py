@@ -535,7 +535,7 @@ def test_hooks_that_never_run():
 def test_a_compiled_model_says_which_hooks_it_does_not_run():
     text = str(modlab.hooks(zoo.named("compiled").build()))
     assert "does not run until torch._dynamo.reset()" in text
-    assert "takes no hooks" in str(modlab.hooks(zoo.named("scripted").build()))
+    assert "accepts no hooks" in str(modlab.hooks(zoo.named("scripted").build()))
 
 
 # ---- what is said of a returned value is what torch does

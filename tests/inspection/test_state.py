@@ -494,22 +494,22 @@ def test_the_index_of_shards(tmp_path):
     assert rows_of(shown) == {"a.weight": ((2, 3), "float32", 24), "b.weight": ((4,), "float32", 16)}
     assert shown["b.weight"].mean == 2
     (tmp_path / "model-2.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="2 files, of which 1 is not beside it: model-2"):
+    with pytest.raises(CheckpointError, match="2 files, but 1 is not beside it: model-2"):
         modlab.state(index)
 
 
 GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 BROKEN = {
     "missing": (lambda p: None, r"There is no file"),
-    "empty": (lambda p: p.write_bytes(b""), "no safetensors file"),
-    "text": (lambda p: p.write_text("hello, I am a text file that is long enough"), "no safetensors file"),
-    "no_json": (lambda p: write_safetensors(p, None, header=b"{not json"), "header is no JSON"),
+    "empty": (lambda p: p.write_bytes(b""), "not a safetensors file"),
+    "text": (lambda p: p.write_text("hello, I am a text file that is long enough"), "not a safetensors file"),
+    "no_json": (lambda p: write_safetensors(p, None, header=b"{not json"), "header is not a JSON object"),
     "list": (lambda p: write_safetensors(p, [1, 2]), "header is not a JSON object"),
     "no_shape": (lambda p: write_safetensors(p, {"a": {"dtype": "F32"}}), "entry 'a' is damaged"),
     "no_entry": (lambda p: write_safetensors(p, {"a": 3}), "entry 'a' is damaged"),
     "negative": (lambda p: write_safetensors(p, {"a": {**GOOD, "shape": [-2]}}, 8), "entry 'a' is damaged"),
     "odd_dtype": (lambda p: write_safetensors(p, {"a": {**GOOD, "dtype": 3}}, 8), "entry 'a' is damaged"),
-    "deep": (lambda p: write_safetensors(p, None, header=b"[" * 50_000), "header is no JSON"),
+    "deep": (lambda p: write_safetensors(p, None, header=b"[" * 50_000), "header is not a JSON object"),
     "too_large": (lambda p: p.write_bytes(struct.pack("<Q", 2**60) + b"{}"), "not a header length"),
 }
 

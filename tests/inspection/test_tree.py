@@ -550,7 +550,7 @@ class Rude:
 
 NOT_MODULES = {
     "class": (nn.Linear, r"the class Linear itself.*\n.*instance first: modlab\.tree\(Linear\(\.\.\.\)\)"),
-    "other_class": (dict, r"the class dict itself.*\n.*no module"),
+    "other_class": (dict, r"the class dict itself.*\n.*not a module"),
     "function": (torch.relu, "the builtin_function_or_method relu.*\n.*function has no parameters"),
     "lambda": (lambda x: x, "function"),
     "text": ("net.pt", r"the text 'net\.pt'.*\n.*modlab\.state\(path\)"),
@@ -560,7 +560,7 @@ NOT_MODULES = {
     "list": ([nn.ReLU()], r"nn\.ModuleList\(modules\)"),
     "tensor": (torch.ones(2), r"modlab\.measure\(tensor\)"),
     "parameter": (nn.Parameter(torch.ones(2)), r"modlab\.measure\(tensor\)"),
-    "optimizer": (torch.optim.SGD([torch.ones(1)]), r"goes second: modlab\.state\(model, optimizer\)"),
+    "optimizer": (torch.optim.SGD([torch.ones(1)]), r"comes second: modlab\.state\(model, optimizer\)"),
     "wrapper": (Wrapper(), r"Its \.model is one: modlab\.tree\(it\.model\)"),
     "stage of a pipeline": (SimpleNamespace(submod=nn.Linear(1, 1)), r"Its \.submod is one: modlab\.tree\(it\.submod\)"),
     "number": (3, "an int.*\n.*Pass the model itself"),

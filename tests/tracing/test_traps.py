@@ -575,7 +575,7 @@ def test_why_takes_the_parameter_itself():
     with modlab.trace(net) as trace:
         net(X).sum().backward()
     assert trace.why(net.a.weight).kind == "detached"
-    with pytest.raises(modlab.ModlabError, match=r"no parameter of Lambda\.\n.*t\.why\('a\.weight'\)"):
+    with pytest.raises(modlab.ModlabError, match=r"not a parameter of Lambda\.\n.*t\.why\('a\.weight'\)"):
         trace.why(torch.ones(2))
 
 

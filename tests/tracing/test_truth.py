@@ -693,7 +693,7 @@ def test_a_question_of_the_wrong_kind_is_answered():
         (lambda: trace["0"][3], r"'0' ran 1 time in this trace: t\['0'\]\[0\] is the last"),
         (lambda: trace.why("0"), r"Those of this module: '0.weight', '0.bias'"),
         (lambda: trace.why(net[0]), r"got a Lying.\n  Write: t.why\('0.weight'\)"),
-        (lambda: trace.why(torch.ones(2)), "no parameter of Sequential"),
+        (lambda: trace.why(torch.ones(2)), "not a parameter of Sequential"),
         (lambda: trace.export_chrome_trace(None), "got None, but takes the file"),
     ):
         with pytest.raises(modlab.ModlabError, match=words):

@@ -349,7 +349,7 @@ _GIVES = {"LSTM": "(output, (h, c))", "GRU": "(output, h)", "RNN": "(output, h)"
 
 
 def _no_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
-    """A function of torch got something that is no tensor."""
+    """A function of torch got something that is not a tensor."""
     function, argument, kind = match[1], match[2], match[3].rpartition(".")[2]
     call = failure.failing
     if failure.inner is None or not (call is not None or failure.inner.is_torch or failure.user is not None):
@@ -406,7 +406,7 @@ def _no_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
 
 
 def _combination(failure: Failure, match: re.Match[str]) -> Cause | None:
-    """Functions that list all their forms say in another way that the first argument is no tensor."""
+    """Functions that list all their forms say differently that the first argument is not a tensor."""
     call, kind = failure.failing, match[2]
     if call is None or not code_fixes.is_torchs(call.module) or not call.args or type(call.args[0]).__name__ != kind.rpartition(".")[2]:
         return None

@@ -1,4 +1,4 @@
-"""Batches that a DataLoader cannot make of its samples: sizes, kinds and keys that differ; None; what is no tensor."""
+"""Batches that a DataLoader cannot make of its samples: sizes, kinds and keys that differ; None; what is not a tensor."""
 
 from __future__ import annotations
 

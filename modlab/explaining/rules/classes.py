@@ -40,7 +40,7 @@ def _made_first(frame: Frame | None, call: ast.Call, maker: str) -> str:
 
 
 def _made_of_tensors(failure: Failure, _: re.Match[str]) -> Cause | None:
-    """``Net(x)``: the constructor got what the model was to be called with."""
+    """``Net(x)``: the constructor got the arguments meant for the model."""
     found = _constructed(failure)
     if found is None:
         return None

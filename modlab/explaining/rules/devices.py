@@ -149,7 +149,7 @@ def _no_data(failure: Failure, match: re.Match[str]) -> Cause:
 
 
 def _wanted(failure: Failure) -> str:
-    """Where the model was to be moved."""
+    """Where the model should move."""
     to = next((frame.names.get("device") for frame in failure.frames if frame.is_torch and frame.function == "to"), None)
     if type(to) is torch.device:
         return str(to)
@@ -289,7 +289,7 @@ def _no_such(failure: Failure, match: re.Match[str]) -> Cause:
 
 
 def _no_place(failure: Failure, match: re.Match[str]) -> Cause:
-    """``'cuda:x'``: what stands behind the colon is no number."""
+    """``'cuda:x'``: what follows the colon is not a number."""
     word = match[1]
     first = f"{word.partition(':')[0]}:0"
     return Cause(

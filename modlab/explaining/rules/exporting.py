@@ -54,7 +54,7 @@ def _larger(failure: Failure, size: str) -> list[Fix]:
 
 
 def _data_dependent(failure: Failure, match: re.Match[str]) -> Cause:
-    """``if x.sum() > 0`` and the like: what happens then depends on values, which nobody knows when a model is exported."""
+    """``if x.sum() > 0`` and the like: what happens then depends on values, which are not known when a model is exported."""
     condition = match[1].split(" (unhinted")[0]
     at = re.search(r"Caused by: (?P<text>.*?)\s*(?:# |\()(?P<where>[^\s():]+\.py:\d+)", failure.message)
     if failure.own is None and at is not None:

@@ -27,7 +27,7 @@ _SYNONYMS = {"learning_rate": "lr", "prob": "p", "dropout_rate": "p", "rate": "p
 
 
 class _Making(NamedTuple):
-    """A call that was to make something, as it is written; and what it calls."""
+    """A call that should make something, as it is written; and what it calls."""
 
     call: ast.Call
     made: Any

@@ -59,7 +59,7 @@ def _held(thing: Any) -> dict[str, Any]:
 
 
 def _given(node: ast.expr, frame: Frame, within: ast.stmt | None = None) -> ModelOutput | None:
-    """What a model gave, of an expression that stands for it: a name, or the call itself, in a statement (else in that which failed)."""
+    """What a model gave, of an expression that stands for it: a name, or the call itself, in a statement (else in the one that failed)."""
     thing = operands.follow(node, frame)
     if isinstance(node, ast.Call):
         model = operands.follow(node.func, frame)
@@ -313,9 +313,9 @@ def _with_head(model: Module, frame: Frame) -> Iterator[Fix]:
         if source is not None and call is not None and isinstance(call.func, ast.Attribute) and call.func.attr == cls.__name__:
             code = written.exchanged(source[0], call.func, ast.Attribute(call.func.value, names[0], ast.Load()))
         yield Fix(
-            f"Take the class for what it is to learn: {', '.join(names[:_SHOWN])}; for example:"
+            f"Use the class for its task: {', '.join(names[:_SHOWN])}; for example:"
             if code
-            else f"Take the class for what it is to learn: {', '.join(names[:_SHOWN])}.",
+            else f"Use the class for its task: {', '.join(names[:_SHOWN])}.",
             code,
         )
 

@@ -32,7 +32,7 @@ _KINDS = ("Linear", "Conv1D")
 
 
 def _base(failure: Failure) -> Module | None:
-    """The model that was to be adapted: the user's own."""
+    """The model that should be adapted: the user's own."""
     for frame in failure.frames:
         if _is_peft(frame) and isinstance(frame.names.get("model"), Module):
             found: Module = frame.names["model"]

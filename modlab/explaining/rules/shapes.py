@@ -20,7 +20,7 @@ _LONG = 60  # characters of an expression that serves as a name
 
 
 def _joined(failure: Failure) -> list[tuple[str, _Shape]]:
-    """The tensors of a list that was to be joined, with their names."""
+    """The tensors of a list that should be joined, with their names."""
     found = [(operand.text, shape) for operand in failure.tensors if (shape := shape_of(operand.thing)) is not None]
     if len(found) > 1:
         return found

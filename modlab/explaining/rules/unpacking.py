@@ -53,7 +53,7 @@ def _unpacked(failure: Failure, match: re.Match[str]) -> Cause | None:
 
 
 def _parted(node: ast.expr, names: list[str], wanted: int) -> Cause | None:
-    """``a, b = x.split(4)``, which gives another number of parts."""
+    """``a, b = x.split(4)``, which gives a different number of parts."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _PARTING:
         return None
     if len(names) != wanted or any(name.startswith("*") for name in names):

@@ -1,1 +1,1 @@
-"""Mistakes that PyTorch lets pass in silence: one small function each, in files by subject."""
+"""Mistakes that PyTorch silently accepts: one small function each, in files by subject."""

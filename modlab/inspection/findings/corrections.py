@@ -51,7 +51,7 @@ def _makes_module(line: str) -> bool:
 
 
 def _around(site: ModuleSite, name: str, line: str) -> str:
-    """For what hangs on a container: the module around it takes it, or a class that is to be written."""
+    """For what hangs on a container: the module around it takes it, or a class that you must write."""
     above = next((one for one in site.above if not _is_chain(one.module)), None)
     made = line.partition(" = ")[2].partition("  #")[0]
     if above is not None:

@@ -84,7 +84,7 @@ def _anew(subject: Subject) -> str:
 
 
 def _replaced(subject: Subject, lacking: Sequence[Held]) -> tuple[list[Held], list[Held]]:
-    """Which of the lacking ones stand where the optimizer holds another tensor of the same shape, that no model's place has any more."""
+    """Which of the lacking ones stand where the optimizer holds another of the same shape, that no model's place has any more."""
     known = {*subject.by_tensor, *subject.hidden}
     held = [one for one in memberships(subject) if id(one.tensor) not in known]
     shapes = Counter(_shape(one.tensor) for one in held)
@@ -197,7 +197,7 @@ def frozen_and_skipped(subject: Subject) -> Iterator[Finding]:
 
 
 def strangers(subject: Subject) -> Iterator[Finding]:
-    """What an optimizer holds and this model has not: another model's, or left from before."""
+    """What an optimizer holds and this model does not have: another model's, or left from before."""
     known = {*subject.by_tensor, *subject.hidden}
     lacking = [held for held in subject.trained if not subject.owns(held.tensor)]
     replaced, _ = _replaced(subject, lacking)

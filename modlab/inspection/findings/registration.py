@@ -1,4 +1,4 @@
-"""What hangs on a module without being registered, and names that look like a switch and are none."""
+"""What hangs on a module without being registered, and names that only look like a switch."""
 
 from __future__ import annotations
 

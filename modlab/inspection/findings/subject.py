@@ -160,7 +160,7 @@ class Subject:
         return id(tensor) in self._owned
 
     def _follows(self, held: Held) -> bool:
-        """Whether it is an average of weights that are trained elsewhere, and no optimizer is to have it."""
+        """Whether it is an average of weights that are trained elsewhere, and no optimizer should have it."""
         alone = self.sites[0].averaged and not self.optimizers  # then nothing is known of the others
         return held.site.averaged and not self.owns(held.tensor) and not alone
 

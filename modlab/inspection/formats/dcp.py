@@ -92,7 +92,7 @@ def _entry(folder: Path, name: str, entry: Any, places: dict[Any, StoredPlace], 
 
 
 def _value(folder: Path, name: str, places: dict[Any, StoredPlace]) -> Any:
-    """What is no tensor: read where it is small, since then it is a number or a word, and by the closed reader, too."""
+    """Anything but a tensor: read where it is small, since then it is a number or a word, and by the closed reader, too."""
     place = places.get((name, None))
     if place is not None and place.length <= _SMALL and not place.transformed:
         try:

@@ -133,7 +133,7 @@ class FileSource:
 
 
 def _state(stream: BinaryIO) -> tuple[int, int, int]:
-    """What is another one as soon as a file is written, or another takes its place."""
+    """What changes as soon as a file is written, or another takes its place."""
     found = os.fstat(stream.fileno())
     return found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -52,7 +52,7 @@ class UnknownError(CheckpointError):
 
     Attributes:
         names: what reading it would call.
-        content: what it is, of which nothing was called.
+        content: what it is; none of it was called.
     """
 
     def __init__(self, names: list[str], content: Any) -> None:

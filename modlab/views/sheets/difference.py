@@ -63,7 +63,7 @@ class Branch:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing at or below it is to be shown by itself."""
+        """Whether nothing at or below it needs its own row."""
         return (
             set(self.tally) <= {"unchanged"}
             and not any(_speaks(record) for record in self.own)

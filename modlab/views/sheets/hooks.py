@@ -268,7 +268,7 @@ def _rows(place: HookPlace, above: list[str], around: Around) -> list[Row]:
 
 
 def _at(owner: str | None, path: str) -> tuple[str | None, str | None]:
-    """The module that a row is about, and what stands before it where that is another name: of all modules, or of a tensor."""
+    """The module that a row is about, and what stands before it where that is a different name: of all modules, or of a tensor."""
     module = None if owner is None or owner.startswith("(") else owner
     return module, None if path == module else path
 

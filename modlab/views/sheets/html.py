@@ -1,4 +1,4 @@
-"""A sheet as HTML without script: a table whose rows are indented, and what is to be said of the marked ones."""
+"""A sheet as HTML without script: a table whose rows are indented, and what to say about the marked ones."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _cell(cell: Cell) -> Any:
 
 
 def _part(part: Box | str) -> Any:
-    """A word, or the sizes of a box; behind them null where it does not fit, and what is here and how it lies where that is to be said."""
+    """A word, or the sizes of a box; behind them null where it does not fit, and what is here and how it lies where that must be said."""
     if isinstance(part, str):
         return part
     return [*part.shape, *([] if part.fits else [None]), *([[*part.here], part.placement] if part.placement else [])]

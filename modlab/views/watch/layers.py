@@ -60,7 +60,7 @@ class LayerCurves:
         return f"from zero, {told}" if name == "update / weights" and self.curves.get("weights", [1.0])[0] == 0 else told
 
     def odd(self) -> str:
-        """What is to be said of NaN and infinities."""
+        """What to say about NaN and infinities."""
         return f"{self.bad:,}, seen first at step {self.bad_step:,}" if self.bad else ""
 
     def odd_slots(self, history: HistoryRecord) -> npt.NDArray[np.bool_]:

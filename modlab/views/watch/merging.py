@@ -13,7 +13,7 @@ from modlab.records.watch import HistoryRecord, Layer, NeuronsRecord, ScalarReco
 
 Array = npt.NDArray[Any]
 LEAST = 8
-"""Slots of any part that are left, however small an output is to be."""
+"""Slots of any part that are left, however small an output must be."""
 _SCALARS = 2048  # slots that all logged curves together keep: they cost little beside the history, and the loss is read closely
 
 

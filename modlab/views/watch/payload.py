@@ -26,7 +26,7 @@ COLUMNS = ("mean", "std", "low", "high", "zeros", "bad", "stuck")
 
 @frozen
 class Marks:
-    """From which slot of each part on an update has what the page has not.
+    """From which slot of each part on an update has what the page does not have.
 
     Attributes:
         history, bins, neurons: numbers of slots.
