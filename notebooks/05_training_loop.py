@@ -64,9 +64,9 @@ def _after_step(gradient: Tensor | None) -> float:
 def _movers() -> str:
     """With a gradient of zero in every step: decay, then momentum after one step with a gradient, then a large learning rate."""
     moved = []
-    for letter, options, first in (("a", {"weight_decay": 0.1}, 0.0), ("b", {"momentum": 0.9}, 1.0), ("c", {}, 0.0)):
+    for letter, decay, momentum, first in (("a", 0.1, 0.0, 0.0), ("b", 0.0, 0.9, 1.0), ("c", 0.0, 0.0, 0.0)):
         weight = nn.Parameter(torch.ones(1))
-        optimizer = SGD([weight], lr=10.0 if letter == "c" else 0.1, **options)
+        optimizer = SGD([weight], lr=10.0 if letter == "c" else 0.1, weight_decay=decay, momentum=momentum)
         weight.grad = torch.full((1,), first)
         optimizer.step()
         before = weight.item() if first else 1.0

@@ -78,5 +78,5 @@ def _calls_it(answer: type[nn.Module], arguments: tuple[Any, ...], options: dict
             initialize(made, *arguments, **options)
 
     with suppress(Exception), patch.object(nn.Module, "__init__", noted):
-        answer.__init__(module, *arguments, **options)  # type: ignore[misc]
+        answer.__init__(module, *arguments, **options)
     return bool(called)
