@@ -23,7 +23,7 @@ FEW = 5
 
 
 @frozen
-class Entry:
+class LearnerEntry:
     """What one learner did with one question or task.
 
     Attributes:
@@ -52,7 +52,7 @@ class Count(NamedTuple):
     held: frozenset[str]
 
 
-class Row(NamedTuple):
+class ItemRow(NamedTuple):
     """One question or task: how many got it right, wrong or left it open, and the commonest wrong answer."""
 
     lesson: str
@@ -75,7 +75,7 @@ class ClassReport:
         reasons: files that were not read, and why.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LearnerEntry, ...]
     notebooks: int
     beliefs: Mapping[int, Belief] = field(default_factory=lambda: BELIEFS)
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -99,9 +99,9 @@ class ClassReport:
         return sorted(asked, key=lambda row: (-len(row[1].held) / len(row[1].asked), -len(row[1].held), row[0]))
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ItemRow]:
         """A row for each question and task that anybody met."""
-        found: dict[tuple[str, str, str], list[Entry]] = {}
+        found: dict[tuple[str, str, str], list[LearnerEntry]] = {}
         for entry in self.entries:
             found.setdefault((entry.lesson, entry.kind, entry.name), []).append(entry)
         return [_row(*key, entries) for key, entries in found.items()]
@@ -187,14 +187,14 @@ class ClassReport:
         return out.getvalue()
 
 
-def _row(lesson: str, kind: str, name: str, entries: list[Entry]) -> Row:
+def _row(lesson: str, kind: str, name: str, entries: list[LearnerEntry]) -> ItemRow:
     outcomes = Counter(entry.outcome for entry in entries)
     wrong = Counter(entry.said for entry in entries if entry.outcome == "wrong" and entry.said)
     commonest = f"{wrong.most_common(1)[0][0]} ({wrong.most_common(1)[0][1]})" if wrong else ""
-    return Row(lesson, kind, name, outcomes["right"], outcomes["wrong"], outcomes["open"], commonest)
+    return ItemRow(lesson, kind, name, outcomes["right"], outcomes["wrong"], outcomes["open"], commonest)
 
 
-def _question(row: Row) -> str:
+def _question(row: ItemRow) -> str:
     numbers = "".join(f'<td class="n">{number or ""}</td>' for number in (row.right, row.wrong, row.open))
     name = f"task {row.name}" if row.kind == "task" else row.name
     return f"<tr><td>{escape(row.lesson)}</td><td>{escape(name)}</td>{numbers}<td>{escape(row.commonest)}</td></tr>"

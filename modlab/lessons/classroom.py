@@ -11,7 +11,7 @@ from modlab import format
 from modlab.errors import ModlabError
 from modlab.lessons import answers, kept_answers, lookup, notebooks
 from modlab.lessons.beliefs import BELIEFS
-from modlab.lessons.class_report import ClassReport, Entry
+from modlab.lessons.class_report import ClassReport, LearnerEntry
 from modlab.lessons.content import Content
 
 
@@ -35,7 +35,7 @@ def read(folder: Path, lessons: Path | None = None) -> ClassReport:
     found, skipped = _notebooks(folder)
     if not found and not (skipped and folder.is_dir()):
         raise ModlabError(f"There is no notebook below {str(folder)!r}: give the folder of the submissions.")
-    entries, beliefs, number_read = list[Entry](), dict(BELIEFS), 0
+    entries, beliefs, number_read = list[LearnerEntry](), dict(BELIEFS), 0
     for file in found:
         try:
             notebook = notebooks.read(file)
@@ -99,7 +99,7 @@ def _learner(file: Path, folder: Path, content: Content) -> str:
     return format.clean(name)
 
 
-def _entries(notebook: dict[str, Any], content: Content, clicked: dict[str, Any], learner: str) -> Iterator[Entry]:
+def _entries(notebook: dict[str, Any], content: Content, clicked: dict[str, Any], learner: str) -> Iterator[LearnerEntry]:
     """What a learner did with each question and task of a lesson; what stands in the notebook twice counts as it stands last."""
     said = {one.name: one.value for one in notebooks.answered(notebook, clicked)}
     for question in content.questions:
@@ -107,7 +107,7 @@ def _entries(notebook: dict[str, Any], content: Content, clicked: dict[str, Any]
         outcome: Literal["right", "wrong", "open"] = "open" if answer.right is None else "right" if answer.right else "wrong"
         could = frozenset({question.belief, *(wrong.belief for wrong in question.wrong)} - {0}) if answer.right is not None else frozenset()
         words = "" if answer.said is None else question.kind.write(answer.said)
-        yield Entry(learner, content.name, "question", question.name, outcome, words, answer.belief, could)
+        yield LearnerEntry(learner, content.name, "question", question.name, outcome, words, answer.belief, could)
     checks = {str(check.get("task")): check for check in notebooks.checked(notebook)}
     for task in content.tasks:
         check = checks.get(task.name, {})
@@ -115,7 +115,7 @@ def _entries(notebook: dict[str, Any], content: Content, clicked: dict[str, Any]
         could = frozenset({mistake.belief for mistake in task.mistakes} - {0}) if outcome != "open" else frozenset()
         belief = check.get("belief") if outcome == "wrong" else 0
         shown = belief if isinstance(belief, int) and belief in could else 0
-        yield Entry(learner, content.name, "task", task.name, outcome, str(check.get("mistake") or ""), shown, could)
+        yield LearnerEntry(learner, content.name, "task", task.name, outcome, str(check.get("mistake") or ""), shown, could)
 
 
 _OUTCOMES: dict[str, Literal["right", "wrong"]] = {"correct": "right", "not yet": "wrong"}

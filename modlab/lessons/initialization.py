@@ -1,4 +1,4 @@
-"""A module is made of a learner's class; a constructor that calls `super().__init__()` late, or never, is told by name."""
+"""Initialization: a module of a learner's class is made; a constructor that calls `super().__init__()` late, or never, is told by name."""
 
 from __future__ import annotations
 

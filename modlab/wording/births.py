@@ -1,4 +1,4 @@
-"""Where a NaN comes from, in English: what running the step again showed, or why it showed nothing."""
+"""The birth of a NaN, in English: what running the step again showed, or why it showed nothing."""
 
 from __future__ import annotations
 

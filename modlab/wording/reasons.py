@@ -1,4 +1,4 @@
-"""Why a parameter has a gradient or none, in English, and what follows from it."""
+"""Reasons why a parameter has a gradient or none, in English, and what follows from them."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def test_a_report_counts_who_holds_what_of_who_was_asked(submissions):
 
 def test_a_report_of_answers_that_show_nothing_says_so():
     def entry(learner, **more):
-        return class_report.Entry(learner, A_MODULE, "question", "q", "right", "7", **more)
+        return class_report.LearnerEntry(learner, A_MODULE, "question", "q", "right", "7", **more)
 
     report = class_report.ClassReport((entry("a"), entry("b")), 2)
     assert report.headline == "2 learners: no answer has been given that could show one of the 36 misconceptions."

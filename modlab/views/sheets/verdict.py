@@ -1,4 +1,4 @@
-"""The headline of a difference: the most surprising fact first."""
+"""The verdict on a difference: its headline, the most surprising fact first."""
 
 from __future__ import annotations
 
