@@ -207,7 +207,7 @@ def _by_sample(tensor: Tensor, dim: int, samples: int) -> Tensor | None:
 
 
 def _mixed_rows(before: _Rows, after: _Rows, target: int) -> bool:
-    """Whether an entry of another sample than the changed one is another now."""
+    """Whether an entry of a sample that was not changed has changed."""
     for one, other in zip(before, after, strict=False):
         if one is None or other is None or one.shape != other.shape or len(one) == 1:
             continue

@@ -127,7 +127,7 @@ def rank() -> int:
 
 
 def on_rank() -> str:
-    """What stands behind our name in a line of another rank than the first: " (rank 1)"."""
+    """What follows our name in a line of any rank but the first: " (rank 1)"."""
     return f" (rank {found})" if (found := rank()) else ""
 
 

@@ -112,8 +112,8 @@ class Renaming:
     """Names that follow a rule, or were found one by one.
 
     Attributes:
-        kind: a key of `wording.differences.RENAMINGS`: "in front" (a part stands before each name), "missing" (it does not), "within",
-            "called" (a front or an end has another name), "called everywhere", or "single" (no rule is known).
+        kind: a key of `wording.differences.RENAMINGS`: "in front" (each name starts with a part), "missing" (each name lacks it), "within",
+            "called" (a front or an end was renamed), "called everywhere", or "single" (no rule is known).
         was, now: the part of the names before and after; of "single" the first name.
         names: how many follow it.
         code: the line that turns the names before into those after.

@@ -108,7 +108,7 @@ class RouteRecord:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Where it goes, why, and one by one what follows: with a colon between the first two, all there is to say."""
+        """Where it goes, why, and one by one what follows: with a colon between the first two, everything."""
         places = {"__dict__": "a plain attribute (__dict__)", "class": "the class takes it", "?": "not known"}
         place = places.get(self.store, self.store)
         first = (f"raises {self.error}", self.message, self.reason) if self.error else (place, self.reason)

@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
 
 def diff(before: Any, after: Any) -> Diff:
-    """Compare two states: what changed and by how much, what came, went, moved, or is called something else.
+    """Compare two states: what changed and by how much, and what was added, removed, moved or renamed.
 
     Each side is a `modlab.snapshot`, a module, an optimizer (or several), a ``state_dict()`` or another mapping of tensors
     (also nested, as training checkpoints are), or a checkpoint file or folder of any format that `modlab.state` reads, in any
-    mix. Nothing is changed; of files, one tensor of each is read at a time.
+    mix. Nothing is changed; files are read one tensor at a time.
 
-    Between a model and weights it also tells what ``load_state_dict`` would do. Values are compared as values: NaN equals
+    Between a model and weights, it also says what ``load_state_dict`` would do. Values are compared as values: NaN equals
     NaN, and 0.0 equals -0.0 (a fingerprint sees their bits). Distances leave out what is not finite.
 
     Args:
         before: the state before.
-        after: the state after; of the model that a snapshot was taken of, with its optimizer, both are read now.
+        after: the state after; if `before` is a snapshot of this model and its optimizer, both are read now.
 
     Returns:
         A `Diff`: displays itself; ``diff.changed``, ``diff["net.l0.weight"].max_abs``, ``diff.find(status="renamed")``.
 
     Raises:
         NotComparableError: a side is none of these.
-        CheckpointError: a file is no checkpoint.
+        CheckpointError: a file is not a checkpoint.
 
     >>> import modlab, torch
     >>> net = torch.nn.Linear(2, 1)

@@ -192,7 +192,7 @@ class WatchPage:
             self.view._esm = _AT_REST
 
     def _answer(self, content: dict[str, Any]) -> bytes | None:
-        """Set a flag; this may be another thread than the training's."""
+        """Set a flag; this may be a different thread from the training's."""
         self._heard = True
         action, watch = content.get("action"), self._watch()
         if action not in _ASKED:
@@ -259,7 +259,7 @@ class Lines:
             self._wide = len(line)
 
     def end(self) -> None:
-        """The headline and the verdict, once; on another rank than the first one line, if its own verdict is broken."""
+        """The headline and the verdict, once; on any rank but the first one line, if its own verdict is broken."""
         record = self._watch.record
         if self._rank:
             if record.steps and record.state != "failed" and record.verdict.broken is not None:

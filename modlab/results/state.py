@@ -35,15 +35,15 @@ def state(
     model: Module | str | os.PathLike[str],
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
 ) -> State:
-    """Show every parameter, buffer and reserved name of a model: is it trained, saved, moved, and who owns it.
+    """Show every parameter, buffer and reserved name of a model: is it trained, saved, moved, and which optimizer holds it?
 
-    The rows come in the order of ``state_dict()``, then what is not in it: reserved names, non-persistent buffers, plain
+    The rows follow the order of ``state_dict()``, then come those not in it: reserved names, non-persistent buffers, plain
     tensor attributes.
 
     Args:
-        model: an ``nn.Module``, or the path of a checkpoint, read without its weights and without running code: what ``torch.save``
-            wrote, ``.safetensors``, the index of a sharded one, ``.gguf``, ``.pt2``, a folder of Hugging Face's, or one that
-            ``torch.distributed.checkpoint`` wrote.
+        model: an ``nn.Module``, or the path of a checkpoint, read without its weights and without running code: a file from
+            ``torch.save``, ``.safetensors``, the index of a sharded one, ``.gguf``, ``.pt2``, a Hugging Face folder, or one from
+            ``torch.distributed.checkpoint``.
         optimizer: one or several; adds group, learning rate, weight decay and state, and marks parameters that are in no
             group or in two.
 
@@ -52,7 +52,7 @@ def state(
 
     Raises:
         NotAModuleError: `model` is neither.
-        CheckpointError: the file cannot be read without running code that is stored in it, or is no checkpoint.
+        CheckpointError: the file cannot be read without running code stored in it, or is not a checkpoint.
 
     >>> from torch import nn
     >>> print(state(nn.BatchNorm1d(2, affine=False)).headline)

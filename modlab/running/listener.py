@@ -82,10 +82,10 @@ class Listener:
     Calls in other threads, and in a graph that is being compiled or traced, are not told.
 
     Args:
-        enter: gets the module and its positional arguments; the keyword ones are known at the end alone.
+        enter: gets the module and its positional arguments; the keyword ones are known only at the end.
         leave: gets the module, both kinds of arguments and the output. If an exception came out, ``sys.exception()`` is
             it, the output is None, and the keyword arguments are None as well. Neither of the two may raise.
-        here: whether another thread than the one that opened them is one to be told of as well.
+        here: whether a thread other than the one that opened them is reported as well.
         away: gets a module that is called in a thread that is not; must not raise either.
     """
 

@@ -1,6 +1,6 @@
 """The code of wrappers, FSDP and DDP, around a model's modules, in hooks and in their own ``forward``: one row for each.
 
-Buffers that they gather into, copies and collectives are no functions of the user's: they are neither told nor measured.
+Buffers that they gather into, copies and collectives are not the user's functions: they are not shown or measured.
 """
 
 from __future__ import annotations

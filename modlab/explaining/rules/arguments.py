@@ -156,7 +156,7 @@ def _choices(module: Module, name: str) -> tuple[str, list[str]]:
 
 
 def _misfit(call: ModuleFrame) -> tuple[tuple[str, int] | None, tuple[int, ...] | None]:
-    """The child that gets the first argument and the width it needs, if the argument has another one; and the argument's shape."""
+    """The child that gets the first argument and the width it needs, if the argument has a different one; and the argument's shape."""
     shape = shape_of(call.args[0]) if call.args else None
     tree = code_fixes.forward_of(type(call.module))
     if not shape or tree is None or not tree.args.args[1:]:

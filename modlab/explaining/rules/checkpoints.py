@@ -304,7 +304,7 @@ def _part(missing: list[str], unexpected: list[str]) -> str:
 
 
 def _fitting(failure: Failure, loading: _Loading, prose: str) -> Fix:
-    """The fix that leaves out what has another shape."""
+    """The fix that leaves out what has a different shape."""
     given = failure.local("state_dict")
     tensors = all(issubclass(type(one), Tensor) for one in dict.values(given)) if issubclass(type(given), dict) else False
     own = f"own = {loading.model}.state_dict()\nfitting = "

@@ -65,7 +65,7 @@ def _held(failure: Failure) -> tuple[str, str]:
 
 
 def _stray(failure: Failure) -> str:
-    """A plain tensor attribute of the innermost module, on another device than its registered tensors."""
+    """A plain tensor attribute of the innermost module, on a different device from its registered tensors."""
     call = failure.failing
     own = _held(failure)[1]
     if call is None:

@@ -99,7 +99,7 @@ def _of_model(failure: Failure) -> set[str]:
 
 
 def _layer(failure: Failure, given: str, own: str) -> Cause:
-    """A module whose input is of another dtype than its weights."""
+    """A module whose input has a different dtype from its weights."""
     model = code_fixes.name_of_root(failure)
     root = failure.root
     outer = root is not None and any(_dtype(a) == given for a in root.args or () if issubclass(type(a), Tensor))

@@ -1,4 +1,4 @@
-"""Adapters of peft: target modules that a model has not, or that cannot be adapted; kinds of tasks that do not fit."""
+"""Adapters of peft: target modules that a model lacks, or that cannot be adapted; kinds of tasks that do not fit."""
 
 from __future__ import annotations
 

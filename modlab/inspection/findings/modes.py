@@ -48,7 +48,7 @@ def _is_frozen(site: ModuleSite) -> bool:
 
 
 def mixed(subject: Subject) -> Iterator[Finding]:
-    """Modules in another mode than the model itself."""
+    """Modules in a different mode from the model itself."""
     root = subject.sites[0].training
     known = [site for site in subject.sites if site.training is not None]
     others = [site for site in known if site.training is not root]
