@@ -27,22 +27,22 @@ def compare(left: Module, right: Module | None = None, *, match: Mapping[str, st
     """Compare a model's two modes, or two models, on one input: ``compare(net)(x)``, ``compare(left, right)(x)``.
 
     One model: the same input and random numbers in training and in eval mode, each with autograd as usual, under ``no_grad`` and
-    under ``inference_mode``; where something is random or not repeatable, again, to tell that from what differs. That takes six
-    to eight passes, and a few more where two equal passes differ. Two models: one pass each (and one more, for the left one's own
-    noise), in the modes they are in; modules are matched by path.
+    under ``inference_mode``; if something is random or not repeatable, it runs again to tell that apart from a real difference. That
+    takes six to eight passes, and a few more if two equal passes differ. Two models: one pass each (and one more, for the left one's
+    own noise), in their current modes; modules are matched by path.
 
-    A model that talks to other ranks (FSDP2, tensor parallel) makes six passes on each, and no repeats: **call it on all ranks**. What
-    ``DistributedDataParallel`` wraps is run by itself, on this rank alone. FSDP1 is refused.
+    A model that talks to other ranks (FSDP2, tensor parallel) makes six passes on each, and no repeats: **call it on all ranks**. A
+    model inside ``DistributedDataParallel`` is run without it, only on this rank. FSDP1 is refused.
 
-    Parameters, buffers, gradients, flags, attributes, random generators and your inputs are afterwards what they were, also after an
+    Parameters, buffers, gradients, flags, attributes, random generators and your inputs are restored afterwards, even after an
     exception. Your hooks run in every pass.
 
     Args:
         left: the model.
-        right: another one, to compare it with; where its parameters want the input in another dtype or on another device,
-            it gets it so.
+        right: a second one, to compare it with; if its parameters need the input in a different dtype or on a different device,
+            the input is converted.
         match: for two models whose paths differ: a dict from left path to right path, or a function from a left path to the right
-            one (or to None). What it leaves out is matched by name; ``_orig_mod.`` and ``module.`` do not count.
+            one (or to None). Anything it leaves out is matched by name; ``_orig_mod.`` and ``module.`` do not count.
 
     Returns:
         A function to call with the model's own arguments, which gives a `Comparison`.
@@ -76,13 +76,13 @@ class Comparer:
         """Run the comparison.
 
         Args:
-            *args: what the model takes; each pass gets copies.
+            *args: the model's arguments; each pass gets copies.
             **kwargs: the same, by name.
 
         Raises:
             UnrepeatableInputError: a generator or an iterator is among the inputs.
             LazyModelError: a module has no shape yet.
-            MatchError: `match` names what is not there.
+            MatchError: `match` names something that does not exist.
         """
         if self._right is None:
             return Comparison(modes.of_model(self._left, args, kwargs), self._left)
@@ -105,17 +105,17 @@ class Comparison(RowsResult):
 
     @property
     def records(self) -> Sequence[ComparisonRecord]:
-        """One a module, in the order of the tree; then those that only the right model has."""
+        """One for each module, in the order of the tree; then those that only the right model has."""
         return self.record.rows
 
     @property
     def first(self) -> str | None:
-        """The path of the module where the difference starts; None where there is none, or no one module is to blame."""
+        """The path of the module where the difference starts; None if there is none, or if no single module is to blame."""
         return self.record.first
 
     @property
     def differs(self) -> bool:
-        """Whether any module's output differs; of two models by more than rounding."""
+        """Whether any module's output differs; for two models, by more than rounding."""
         return any(row.differs and not self._near(row) for row in self.records)
 
     def _near(self, row: ComparisonRecord) -> bool:
@@ -151,7 +151,7 @@ class Comparison(RowsResult):
         return True
 
     def find(self, pattern: str = "*", *, type: type | str | None = None, differs: bool | None = None) -> list[ComparisonRecord]:
-        """The modules that match all that is asked.
+        """The modules that match all conditions.
 
         Args:
             pattern: a path with wildcards, ``"*.attn.*"``; ``*`` also matches dots.

@@ -1,4 +1,4 @@
-"""``modlab.costs(model, profiler)``: the tree of a model with the time and the memory that a profile found for each module."""
+"""``modlab.costs(model, profiler)``: the tree of a model with the time and memory of each module, from a profile."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from modlab.views.sheets.layout import Sheet
 
 
 def costs(model: Module, profiler: Any) -> Costs:
-    """Lay a profile over the tree of a model: parameters, calls, new memory and time of each module, as bars.
+    """Show a profile on the tree of a model: parameters, calls, new memory and time of each module, as bars.
 
-    A profile of PyTorch's names operations, and of modules only what was marked: put ``record_function(name)`` around each call, with
-    the name that ``named_modules()`` gives it ("(root)" for the model itself), by two forward hooks. The text and the stored picture leave
-    the times out, which differ from run to run; the headline says who takes the most where that is beyond doubt.
+    A PyTorch profile names operations, but only those modules that you label: put ``record_function(name)`` around each call with
+    two forward hooks, using the name from ``named_modules()`` ("(root)" for the model itself). The text and the stored picture leave
+    out the times, which differ from run to run; the headline says which module takes the most if that is beyond doubt.
 
     Args:
         model: any module; it is not run.
@@ -32,7 +32,7 @@ def costs(model: Module, profiler: Any) -> Costs:
 
     Raises:
         NotAModuleError: `model` is something else.
-        ProfileError: `profiler` is none, has not run, or names no module of `model`.
+        ProfileError: `profiler` is something else, has not run, or names no module of `model`.
 
     >>> import torch
     >>> from torch import nn
@@ -48,7 +48,7 @@ def costs(model: Module, profiler: Any) -> Costs:
 
 
 class Costs(RowsResult):
-    """A tree with what each module takes. Made by `modlab.costs`."""
+    """A tree with the cost of each module. Made by `modlab.costs`."""
 
     kind: ClassVar[str] = "costs"
     code: ClassVar[str] = "modlab.costs(model, profiler)"

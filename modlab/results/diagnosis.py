@@ -28,20 +28,20 @@ def diagnose(
     batch: tuple[Any, Any] | None = None,
     loss: Callable[[Any, Any], Any] | None = None,
 ) -> Diagnosis:
-    """Look for mistakes that PyTorch silently accepts: each with its place, the reason, and the fix as code.
+    """Find mistakes that PyTorch silently accepts, each with its place, the reason, and the fix as code.
 
-    Without a batch the model is read and not run, on whichever rank that is. With one, checks that run it are made too: does every
+    Without a batch, the model is read but not run, on any rank. With one, it also runs checks: does every
     trained parameter get a gradient, do samples see each other, is the first loss that of a guess, are two passes in eval mode
-    equal, does a copy that loads the state_dict give the same, can a copy learn the batch by heart. Afterwards the model is as it
-    was, bit for bit: values, buffers, gradients, flags, hooks and random generators. The model's own hooks run with it. A model
-    whose passes talk to other ranks (FSDP, tensor parallel) is not run, since ranks that part would hang, and each check says so; what
-    ``DistributedDataParallel`` wraps is run by itself, on this rank alone.
+    equal, does a copy that loads the state_dict give the same output, can a copy memorize the batch? Afterwards the model is
+    unchanged, bit for bit: values, buffers, gradients, flags, hooks and random generators. The model's own hooks run with it. A model
+    whose passes talk to other ranks (FSDP, tensor parallel) is not run, because ranks that diverge would hang, and each check says so;
+    a model inside ``DistributedDataParallel`` is run without it, only on this rank.
 
     Args:
         model: an ``nn.Module``.
-        optimizer: one or several; what they lack, hold twice, or hold from before is told.
+        optimizer: one or several; reports what they lack, hold twice, or still hold from before.
         batch: inputs and target. Inputs are a tensor, a tuple (several arguments) or a dict (arguments by name).
-        loss: called as ``loss(output, target)``; gives one number.
+        loss: called as ``loss(output, target)``; must return one number.
 
     Returns:
         A `Diagnosis`: displays itself; ``.findings`` are certain, ``.notes`` are worth a look, ``.experiments`` are the checks
@@ -49,13 +49,13 @@ def diagnose(
 
     Raises:
         NotAModuleError: `model` is not a module.
-        BatchError: a batch without a loss or the other way round, or in another form.
+        BatchError: a batch without a loss or the other way round, or in a different form.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
     >>> model.adapters = [nn.Linear(3, 3), nn.Linear(3, 3)]
     >>> print(diagnose(model).headline)
-    1 finding: adapters (2 Linear) are hidden in a list, so they do not train, and are neither moved nor saved.
+    1 finding: adapters (2 Linear) are hidden in a list: they are not trained, moved or saved.
     """
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
@@ -102,17 +102,17 @@ class Diagnosis(RowsResult):
 
     @property
     def findings(self) -> tuple[FoundMistake, ...]:
-        """What is certain, the worst first."""
+        """What is certain, worst first."""
         return tuple(map(FoundMistake.of, self.record.findings))
 
     @property
     def notes(self) -> tuple[FoundMistake, ...]:
-        """What is worth a look, and may be meant."""
+        """What is worth a look, but may be intended."""
         return tuple(map(FoundMistake.of, self.record.notes))
 
     @property
     def experiments(self) -> tuple[Experiment, ...]:
-        """What each check that ran the model gave; nothing without a batch."""
+        """What each check that ran the model found; empty without a batch."""
         return tuple(map(Experiment.of, self.record.experiments))
 
     @property

@@ -21,10 +21,10 @@ from modlab.views.sheets.layout import Sheet
 
 
 def explain(error: BaseException | None = None) -> Explanation:
-    """Say why a model's error was raised: what did not fit, where, and what mends it.
+    """Say why a model raised an error: what did not fit, where, and how to fix it.
 
-    Nothing needs to have been wrapped: the traceback is read, after the fact. Neither it nor any of its tensors is
-    kept or changed. After ``%load_ext modlab`` this stands under the traceback of each error that is known.
+    You need not wrap anything beforehand: the traceback is read after the fact. Neither it nor any of its tensors is
+    kept or changed. After ``%load_ext modlab`` the explanation appears under the traceback of each known error.
 
     Args:
         error: an exception; without one, the one being handled (in an ``except`` block), or else the last
@@ -43,7 +43,7 @@ def explain(error: BaseException | None = None) -> Explanation:
     ...     net(torch.zeros(5))
     ... except RuntimeError as error:
     ...     print(explain(error).headline)
-    0 (Linear) got 5 numbers and has weights for 4. Sequential stopped there: input (5,), weight (3, 4).
+    0 (Linear) got 5 numbers, but has weights for 4. Sequential stopped there: input (5,), weight (3, 4).
     """
     found = _last() if error is None else error
     if not isinstance(found, BaseException):
@@ -89,17 +89,17 @@ class Explanation(RowsResult):
 
     @property
     def family(self) -> str:
-        """Which kind of mistake it is; empty where modlab does not know the error."""
+        """The kind of mistake; empty if modlab does not know the error."""
         return self.record.family
 
     @property
     def fixes(self) -> Sequence[Fix]:
-        """Ways out, the likeliest first; each has ``.prose`` and ``.code``."""
+        """Possible fixes, the likeliest first; each has ``.prose`` and ``.code``."""
         return self.record.fixes
 
     @property
     def patch(self) -> Patch | None:
-        """The first fix that was tried, else the first that has a certain place in the source: a unified diff.
+        """The first fix that was tried, otherwise the first with a certain place in the source: a unified diff.
 
         It is of the file or the cell (``In [4]``); None where no fix has a place. ``print`` says first whether it was tried on the
         operands of the error; ``.diff`` and ``.tried`` are the parts.

@@ -37,7 +37,7 @@ def internals(module: Module) -> Internals:
 
     >>> from torch import nn
     >>> print(internals(nn.Linear(4, 3)).headline)
-    Linear: 17 stores, 1 of them holds something: _parameters 2.
+    Linear: 17 stores, 1 of them in use: _parameters 2.
     """
     return Internals(checks.require_module(module, "internals"))
 
@@ -117,7 +117,7 @@ class Internals(RowsResult):
         '__dict__'
         >>> print(internals(net).route("weight", 3))
         weight = 3 → raises TypeError: cannot assign 'int' as parameter 'weight' (torch.nn.Parameter or None expected)
-          The name is a parameter's (perhaps only reserved for one), and takes an nn.Parameter or None.
+          The name belongs to a parameter (perhaps only reserved for one), so it takes an nn.Parameter or None.
         """
         return RouteCard.of(routes.route(self._alive("asking where an assignment goes"), name, value))
 

@@ -1,4 +1,4 @@
-"""``modlab.measure(tensor)``: one tensor in numbers that a person can read."""
+"""``modlab.measure(tensor)``: one tensor in readable numbers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def measure(tensor: Tensor, *, histogram: bool = True) -> Measurement:
     """Summarise one tensor: mean, standard deviation, extremes, zeros, NaN and infinities, and a histogram.
 
     Args:
-        tensor: shape ``(...)``, any dtype, device and layout; neither changed nor kept.
-        histogram: count the values by size too (of all elements, or of a stated sample).
+        tensor: shape ``(...)``, any dtype, device and layout; not changed or kept.
+        histogram: also count the values by size (of all elements, or of a stated sample).
 
     Returns:
         Statistics over the finite elements, in the tensor's own units; NaN and infinities are counted apart.
 
     Raises:
-        NotATensorError: `tensor` is something else; the message says what, and what was meant.
+        NotATensorError: `tensor` is something else; the message says what, and what you may have meant.
 
     >>> import torch
     >>> measure(torch.tensor([1.0, 2.0, float("nan")])).nan
@@ -66,7 +66,7 @@ class Measurement(Result):
     def record(self) -> ValuesRecord:
         """The statistics, and the numbers in rows and columns.
 
-        The numbers are fetched when they are first looked at, if the tensor is still there and as it was.
+        The numbers are fetched on first use, if the tensor still exists and has not changed.
         """
         if not isinstance(self._record, ValuesRecord):
             self._record = self._with_numbers(self._record)

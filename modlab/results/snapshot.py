@@ -1,4 +1,4 @@
-"""``modlab.snapshot(model)``: the state as it is now, to compare or to go back to."""
+"""``modlab.snapshot(model)``: the current state, to compare with or return to."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None
 
 
 def snapshot(model: Module, optimizer: Optimizers = None, *, values: bool | Literal["cpu"] = True) -> Snapshot:
-    """Keep the state of a model as it is now: to compare with later, or to go back to.
+    """Keep the current state of a model, to compare with later or to return to.
 
-    All of it: parameters, buffers (also those that are not in the state_dict), gradients, training flags, ``requires_grad``,
-    the states of the random generators, and with an optimizer its state and hyper-parameters. The model is not touched,
-    and not kept alive.
+    It keeps parameters, buffers (also those not in the state_dict), gradients, training flags, ``requires_grad``,
+    the states of the random generators, and with an optimizer its state and hyper-parameters. The model is not changed
+    or kept alive.
 
     Args:
         model: any ``nn.Module``.
         optimizer: one or several.
-        values: True keeps a true copy of each tensor, where it lies (memory: once more that of the tensors, tied ones
-            once); "cpu" the same in the CPU's memory; False a fingerprint of 128 bits each (16 bytes), which tells whether
-            a tensor changed and not by how much. Of n changed tensors one passes for unchanged with a chance of n × 2**-128.
+        values: True keeps a copy of each tensor on its own device (which doubles their memory; tied tensors are copied
+            once); "cpu" keeps the copies in the CPU's memory; False keeps a fingerprint of 128 bits each (16 bytes), which shows
+            whether a tensor changed but not by how much. With n changed tensors, the chance that one is missed is n × 2**-128.
 
     Returns:
         A `Snapshot`, for `modlab.diff`; ``snapshot.state_dict()`` can be loaded back.
@@ -90,7 +90,7 @@ class Snapshot(RowsResult):
         return copying.records(self._found)
 
     def state_dict(self) -> OrderedDict[str, Tensor]:
-        """Copies of what was kept, as ``model.load_state_dict`` takes them; the snapshot itself stays as it is.
+        """Copies of what was kept, in the form ``model.load_state_dict`` takes; the snapshot itself does not change.
 
         Raises:
             SnapshotError: only fingerprints were kept, or a module (a quantized one) writes its part of the state_dict itself.

@@ -1,4 +1,4 @@
-"""``modlab.state(model)``: every parameter, buffer and reserved name, and what becomes of it."""
+"""``modlab.state(model)``: every parameter, buffer and reserved name, and what happens to it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class State(Result):
         return [row.path for row in self.record.rows]
 
     def __getitem__(self, path: str) -> Measurement:
-        """Measure the tensor at a dotted name as it is now; nothing but this tensor is read."""
+        """Measure the tensor at a dotted name as it is now; only this tensor is read."""
         row = self._by_path.get(path) or self._by_path.get(distributed.users_path(path)) if isinstance(path, str) else None
         if row is None:
             raise self._unknown(path)
@@ -133,13 +133,13 @@ class State(Result):
         shape: question.Shape | None = None,
         trainable: bool | None = None,
     ) -> list[StateRecord]:
-        """The rows that match all that is asked.
+        """The rows that match all conditions.
 
         Args:
             pattern: a path with wildcards, ``"*.bias"``; ``*`` also matches dots.
             kind: "parameter", "buffer", "reserved", "packed", "extra", "attribute", "tensor" or "value".
             in_state_dict: only rows that are in it (True) or are not (False).
-            shape: as in `Tree.find`: ``(None, 768)``, ``"3x768"``, or one size that may stand anywhere.
+            shape: as in `Tree.find`: ``(None, 768)``, ``"3x768"``, or one size in any dimension.
             trainable: only tensors that require a gradient (True) or do not (False).
         """
         asked, sizes = question.Pattern(pattern), question.ShapeQuestion(shape)

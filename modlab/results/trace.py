@@ -1,4 +1,4 @@
-"""``modlab.trace(net)(x)``: what runs, in which order, through which hooks, and what became of the gradients."""
+"""``modlab.trace(net)(x)``: what runs, in which order, through which hooks, and what happened to the gradients."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def trace(model: Module, *given: Any, keep: str | Sequence[str] = (), values: bo
     """Show what runs when a model runs: each module, function and hook in order, with shapes, values, time and gradients.
 
     Write ``modlab.trace(net)(x, mask=m)`` where you would write ``net(x, mask=m)``, or
-    ``with modlab.trace(net) as t:`` around several calls, a loss, its backward pass and the optimizer's step. The model runs as it
-    would without: the same outputs, gradients and random numbers, bit for bit. A model that talks to other ranks (FSDP, tensor
-    parallel) is called on all of them, with a trace or without.
+    ``with modlab.trace(net) as t:`` around several calls, a loss, its backward pass and the optimizer's step. Tracing does not
+    change the run: outputs, gradients and random numbers are identical bit for bit. A model that talks to other ranks (FSDP, tensor
+    parallel) must be called on all of them, traced or not.
 
     Args:
-        model: any ``nn.Module``; neither changed nor kept alive.
-        *given: nothing: the model's arguments go into the second call.
+        model: any ``nn.Module``; not changed or kept alive.
+        *given: nothing: the model's arguments go in the second call.
         keep: paths, or patterns of paths ("blocks.*.attn"), whose outputs are copied into ``.kept``; with ``""`` the
-            model's own output is in ``.output`` as it was given.
-        values: measure the tensors; without, shapes and times alone (for large models).
-        fold: of equal subtrees called one beside the other, record the first and count the others.
+            model's own output is in ``.output`` unchanged.
+        values: measure the tensors; without, only shapes and times (for large models).
+        fold: for equal subtrees called one after the other, record the first and count the rest.
 
     Returns:
         A `Tracer`, to be called or entered, which gives the `Trace`.
@@ -88,15 +88,15 @@ class Tracer:
         """Run the model once.
 
         Args:
-            *args: what the model's ``forward`` takes.
+            *args: the arguments of the model's ``forward``.
             **kwargs: the same.
 
         Returns:
-            The `Trace`; of the model's output it has shapes and statistics (``keep=""`` keeps the output itself).
+            The `Trace`; it has shapes and statistics of the model's output (``keep=""`` keeps the output itself).
 
         Raises:
-            Exception: whatever the model raises, as it raised it. What had happened before is then in the `Tracer` itself
-                (``t = modlab.trace(net)``, ``t(x)``, ``print(t)``), and in a notebook it is shown at once.
+            Exception: whatever the model raises, unchanged. What happened before is then in the `Tracer` itself
+                (``t = modlab.trace(net)``, ``t(x)``, ``print(t)``), and a notebook shows it immediately.
         """
         found = Trace(self._model, {**self._options, "follow": False})
         try:
@@ -133,7 +133,7 @@ class Tracer:
         return bool(getattr(self._running, "stack", ()))
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        """Stop; an exception goes on its way."""
+        """Stop; an exception passes through."""
         stack: list[_Block] = self._running.stack
         block = stack[-1]  # nothing is called before the `try`: after a call, Python looks for an interrupt
         try:
@@ -170,10 +170,10 @@ class _Block(_Ended):
 
 
 class Calls:
-    """The calls of one module, in order. Of a single one its attributes can be had at once: ``t["l0"].outputs``.
+    """The calls of one module, in order. If there is only one, its attributes are available directly: ``t["l0"].outputs``.
 
     Attributes:
-        folded: with ``fold=True``, the path of the module whose calls stand for those asked for; else nothing.
+        folded: with ``fold=True``, the path of the module whose calls stand for these; otherwise empty.
     """
 
     def __init__(self, events: Iterable[Event], folded: str = "") -> None:
@@ -270,7 +270,7 @@ class Trace(RowsResult):
 
     @property
     def record(self) -> TraceRecord:
-        """All that is known; while the trace runs, so far."""
+        """Everything known; while the trace runs, everything so far."""
         if self._recorder is not None:
             return self._recorder.record()
         assert self._record is not None
@@ -290,17 +290,17 @@ class Trace(RowsResult):
 
     @property
     def error(self) -> str:
-        """The exception that ended the trace, in one line; or nothing."""
+        """The exception that ended the trace, in one line; empty if there was none."""
         return self.record.error
 
     @property
     def not_called(self) -> list[str]:
-        """Paths of modules that did not run; what is below one is not listed again."""
+        """Paths of modules that did not run; modules below one of them are not listed again."""
         return [one.path for one in self.record.uncalled]
 
     @property
     def output(self) -> Any:
-        """What the model returned, if it was asked for by ``keep=""``.
+        """What the model returned, if you asked for it with ``keep=""``.
 
         Raises:
             ModlabError: it was not kept.

@@ -31,11 +31,11 @@ LISTED = 1_000_000
 def tree(model: Module) -> Tree:
     """Show every module of a model: path, type, parameters, tensors, and what is special about it.
 
-    Nothing is run and no value is read. Equal neighbours (the blocks of a transformer) are one row. What PyTorch does not
-    see, because it sits in a plain list, dict or attribute, is shown as a ghost, with the fix.
+    Nothing is run and no values are read. Equal neighbours (the blocks of a transformer) are one row. Anything PyTorch
+    cannot see, because it sits in a plain list, dict or attribute, appears as a ghost, with the fix.
 
     Args:
-        model: any ``nn.Module``; it is neither changed nor kept alive.
+        model: any ``nn.Module``; it is not changed or kept alive.
 
     Returns:
         A `Tree`: displays itself; ``tree["net.l0"]``, ``tree.find("*.attn.*")``, ``tree.total_parameters``.
@@ -117,14 +117,14 @@ class Tree(Result):
         shape: question.Shape | None = None,
         trainable: bool | None = None,
     ) -> list[ModuleRecord]:
-        """The modules that match all that is asked.
+        """The modules that match all conditions.
 
         Args:
             pattern: a path with wildcards, ``"*.attn.*"``; ``*`` also matches dots.
             type: a class (its subclasses match too) or the name of one, wildcards allowed.
-            shape: the module itself holds a tensor of this shape; None stands for any size, ``shape=(None, 768)``, a
-                single number for any shape with that size in it; ``"3x768"`` is understood too.
-            trainable: True for modules of whose own parameters some require a gradient, False for those where none does.
+            shape: the module itself holds a tensor of this shape; None means any size, ``shape=(None, 768)``, and a
+                single number any shape with that size in it; ``"3x768"`` works too.
+            trainable: True for modules with own parameters that require a gradient, False for those without.
 
         >>> from torch import nn
         >>> [r.path for r in tree(nn.Sequential(nn.Linear(4, 3), nn.ReLU())).find(type="Lin*")]
@@ -142,10 +142,10 @@ class Tree(Result):
         ]
 
     def figure(self, *, ax: Axes | None = None, depth: int = 4) -> Figure:
-        """The parameters by module as an icicle: depth runs down, width is the share. Needs matplotlib.
+        """The parameters by module as an icicle plot: depth runs down, width is the fraction. Needs matplotlib.
 
         Args:
-            ax: matplotlib axes to draw into; else a new figure is made.
+            ax: matplotlib axes to draw into; otherwise a new figure is made.
             depth: levels below the root.
         """
         from modlab.views import figure

@@ -71,29 +71,29 @@ def watch(
     inside: Literal["shadow"] | None = None,
     only: str | Sequence[str] | None = None,
 ) -> Watch:
-    """Watch a model while it trains: a verdict, and plots of activations, gradients, weights and updates that move meanwhile.
+    """Watch a model while it trains: a verdict, and live plots of activations, gradients, weights and updates.
 
-    Watching begins at the call; in a notebook the view appears under the cell. It ends with the ``with`` block, or by
-    ``.close()``. Nothing is put on the model, no call in the loop is needed, and the training stays the same bit for bit.
+    Watching starts with the call; in a notebook the view appears below the cell. It ends with the ``with`` block, or with
+    ``.close()``. Nothing is attached to the model, the loop needs no calls, and training stays identical bit for bit.
 
     Args:
-        model: any module; it is held weakly, unless nobody else holds it, as a ``ModuleDict`` that is made in the call.
-        optimizer: one, or several of which the first one's steps are the steps; without, the first that holds one of the parameters.
-        budget: the share of the loop's time that the watch may take; the first samples are apart.
-        on_nan: "report" finds where a NaN was born if it can; "hold" keeps what that needs in every step; "stop" raises an error
-            before the weights are spoilt. On a model that talks to other ranks "report" alone, for they would wait.
+        model: any module; it is held weakly, unless nothing else holds it, such as a ``ModuleDict`` created in the call.
+        optimizer: one, or several (steps are counted by the first); without, the first one that holds one of the parameters.
+        budget: the fraction of the loop's time that the watch may take; the first samples do not count.
+        on_nan: "report" finds where a NaN first appeared if it can; "hold" keeps what that needs in every step; "stop" raises an error
+            before the weights are spoilt. A model that talks to other ranks allows only "report", because they would wait.
         inside: "shadow" runs a compiled model once more, eagerly, to see its activations.
-        only: what to look at, as a pattern of dotted names or several: ``only="blocks.*"``. ``*`` stands for anything, and what is
-            inside a module that fits is looked at too. What is left out costs nothing, and the view says so.
+        only: what to watch, as one or several patterns of dotted names: ``only="blocks.*"``. ``*`` matches anything, and everything
+            inside a matching module is watched too. What is left out costs nothing, and the view says so.
 
     Returns:
-        The `Watch`; a second one of the same model closes the first.
+        The `Watch`; a second one on the same model closes the first.
 
     Raises:
         NotAModuleError: `model` is something else.
         NotAnOptimizerError: `optimizer` is something else.
         NotInitializedError: its constructor did not call ``super().__init__()``.
-        PathNotFoundError: `only` fits nothing in the model.
+        PathNotFoundError: `only` matches nothing in the model.
 
     >>> import torch
     >>> net = torch.nn.Linear(2, 1)
@@ -252,7 +252,7 @@ class Watch(Result):
         return isinstance(error, Stopped)
 
     def close(self) -> None:
-        """End the watch: every hook is taken off, and the view becomes that of the whole run. Closing twice does nothing."""
+        """End the watch: all hooks are removed, and the view shows the whole run. Closing twice does nothing."""
         try:
             self._close("ended")
         except BaseException:  # an interrupt
@@ -281,7 +281,7 @@ class Watch(Result):
         return self._watcher is not None and not self._watcher.closed
 
     def log(self, **scalars: Any) -> None:
-        """Add a point to a curve for each name, at the step that has just been made.
+        """Add a point to a curve for each name, at the latest step.
 
         Args:
             scalars: numbers, or tensors with one element: ``w.log(loss=loss, accuracy=0.9)``.
@@ -291,7 +291,7 @@ class Watch(Result):
 
     @property
     def record(self) -> WatchRecord:
-        """All that was seen so far."""
+        """Everything seen so far."""
         watcher = self._watcher
         if self._final is not None or watcher is None:
             assert self._final is not None
@@ -306,20 +306,20 @@ class Watch(Result):
     def verdict(self) -> Verdict:
         """The checks from data to a falling loss; ``.broken`` is the first that does not hold.
 
-        ``.ok`` is True where training was seen and nothing is broken; ``.unseen`` names what could not be judged.
+        ``.ok`` is True if training was seen and nothing is broken; ``.unseen`` names what could not be judged.
         """
         return Verdict.of(self.record.verdict)
 
     @property
     def findings(self) -> tuple[Worded, ...]:
-        """What was found beside the checks, and what was not looked at, as facts: ``.kind``, ``.path``, ``.facts``, ``.severity``."""
+        """What was found besides the checks, and what was not measured, as facts: ``.kind``, ``.path``, ``.facts``, ``.severity``."""
         return self.verdict.findings
 
     @property
     def alerts(self) -> tuple[Alert, ...]:
-        """What went wrong, in the order in which it came; each has ``.path``, ``.kind``, ``.step`` and ``.text``.
+        """What went wrong, in order; each has ``.path``, ``.kind``, ``.step`` and ``.text``.
 
-        That of a NaN has the step in which it was born, run again, as its ``.trace``.
+        The alert of a NaN has the step in which it first appeared, run again, as its ``.trace``.
         """
         return tuple(map(Alert.of, self.record.alerts))
 
@@ -336,7 +336,7 @@ class Watch(Result):
         return [Entry(*row) for row in zip(*(column.tolist() for column in self.history.values()), strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, such as JSON takes: what the watch concluded, and all that it measured (schema 3).
+        """Plain data for JSON: what the watch concluded, and everything it measured (schema 3).
 
         Returns:
             ``schema`` (3), ``kind`` ("watch") and ``headline``; ``run`` (model, optimizer, state, error, steps, samples); ``verdict``
@@ -385,10 +385,10 @@ class Watch(Result):
         return self._of(part(record, path))
 
     def compare(self, other: Watch) -> Runs:
-        """This run beside another one: losses, alerts, and each layer at the end.
+        """This run beside a second one: losses, alerts, and each layer at the end.
 
         Args:
-            other: another watch, of the same model or of another one.
+            other: a second watch, of the same model or a different one.
         """
         if not isinstance(other, Watch):
             raise QuestionError(f"w.compare() got a {type(other).__name__}, but takes another watch: w.compare(other)")
@@ -473,7 +473,7 @@ class Watch(Result):
             {"pause": controls.pause, "resume": controls.resume, "step": controls.advance, "stop": controls.end}[action]()
 
     def widget(self) -> View:
-        """The view with the kernel behind it: while the watch runs it moves, and its buttons steer the loop. Needs anywidget."""
+        """The live view: it moves while the watch runs, and its buttons control the loop. Needs anywidget."""
         if not self.running or not isinstance(self._stage, Output):
             return super().widget()
         return self._stage.another()

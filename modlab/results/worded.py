@@ -33,7 +33,7 @@ class Worded(Finding):
         return wording.fix(self)
 
     def explain(self) -> FindingCard:
-        """What it rests on, what it means and what to do, as text and as a card in a notebook.
+        """The evidence, what it means and what to do, as text and as a card in a notebook.
 
         >>> import modlab, torch
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0))
@@ -41,8 +41,8 @@ class Worded(Finding):
         >>> print(found.explain())
         Note: 1 (Dropout) has p = 0 and drops nothing: it does what nn.Identity does.
         where: 1
-        rests on: What stands in the model, which was read and not run.
-        means: p is the share that is dropped, not the share that is kept.
+        evidence: What is in the model, which was read but not run.
+        means: p is the fraction that is dropped, not the fraction that is kept.
         what to do
           model[1].p = 0.1
         """
