@@ -723,8 +723,8 @@ def test_a_check_that_cannot_be_made_is_said(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"batch": (1, 2)}, BatchError, r"without a loss=.*\n.*loss=nn\.CrossEntropyLoss\(\)"),
-        ({"loss": nn.MSELoss()}, BatchError, "without a batch="),
+        ({"batch": (1, 2)}, BatchError, r"but no loss=.*\n.*loss=nn\.CrossEntropyLoss\(\)"),
+        ({"loss": nn.MSELoss()}, BatchError, "but no batch="),
         ({"batch": torch.ones(2), "loss": nn.MSELoss()}, BatchError, "batch= got a Tensor, but needs a pair"),
         ({"batch": (1, 2, 3), "loss": nn.MSELoss()}, BatchError, "a tuple of 3"),
         ({"batch": (1, 2), "loss": nn.MSELoss}, BatchError, r"the class MSELoss itself.*\n.*nn\.MSELoss\(\)"),
