@@ -35,14 +35,14 @@ def data() -> Any:
 
 
 def test_each_field_that_the_page_names_is_there_and_no_other(data: Any) -> None:
-    every, check, alert = fields("in one form"), fields("A check of a watch has these"), fields("An alert has these")
+    every, check, alert = fields("in the same form"), fields("A check of a watch also has"), fields("An alert has these")
     assert {frozenset(one) for one in data["verdict"]["checks"]} == {frozenset(every | check)}
     assert {frozenset(one) for one in data["verdict"]["findings"]} == {frozenset(every)}
     assert {frozenset(one) for one in data["alerts"]} == {frozenset(every | alert)}
 
 
 def test_those_of_a_diagnosis_too() -> None:
-    every, check = fields("in one form"), fields("A check of a diagnosis has these")
+    every, check = fields("in the same form"), fields("A check of a diagnosis has these")
     for name in ("hidden", "flawed"):
         for one in json.loads(json.dumps(RUNS[name]().to_dict()))["records"]:
             assert {*one} == every | {"reason"} | (check if "outcome" in one else set())
@@ -55,7 +55,7 @@ def test_an_explained_error_too() -> None:
     except RuntimeError as error:
         result = modlab.explain(error)
     (found,) = json.loads(json.dumps(result.to_dict()))["findings"]
-    assert {*found} == fields("in one form") and (found["kind"], found["path"], found["severity"]) == ("product", "0", "broken")
+    assert {*found} == fields("in the same form") and (found["kind"], found["path"], found["severity"]) == ("product", "0", "broken")
     assert found["text"] == result.headline and found["fix"] == f"{found['fixes'][0]['advice']} {found['fixes'][0]['code']}"
     facts = found["facts"]
     assert {*facts} == {"error", "given", "module", "inputs", "tensors"} and (facts["error"], facts["module"]) == ("RuntimeError", "Linear")
