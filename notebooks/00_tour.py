@@ -76,7 +76,7 @@ def _apart() -> int:
 PREDICTIONS = (
     Question(
         "modules of Tower",
-        "How many modules does `Tower` count, itself included?",
+        "How many modules does `Tower` have, counting itself?",
         Number(),
         5,
         "The whole, its `stem`, its `body`, and the two layers in there.",
@@ -94,7 +94,7 @@ PREDICTIONS = (
         43,
         "24 in `stem` (5 × 4 and 4), 15 in `body.0` (4 × 3 and 3), 4 in `body.1` (3 × 1 and 1).",
         wrong=(
-            Wrong(35, "These are the weights; each layer has a bias, too."),
+            Wrong(35, "These are the weights; each layer has a bias as well."),
             Wrong(24, "That is `stem` alone; `body` has 19 more."),
         ),
         proof=lambda: sum(p.numel() for p in Tower().parameters()),
@@ -117,13 +117,13 @@ PREDICTIONS = (
         wrong=(
             Wrong(65, "The three layers of the list would add 20 each; but a plain list is not registered.", belief=1),
             Wrong(69, "Neither the layers in the list nor the plain tensor `scale` are registered.", belief=1),
-            Wrong(9, "`scale` is a plain tensor: an attribute like any other, which is not learnt.", belief=8),
+            Wrong(9, "`scale` is a plain tensor: an attribute like any other, which is not learned.", belief=8),
         ),
         proof=lambda: sum(p.numel() for p in Forgetful().parameters()),
     ),
     Question(
         "modules that run",
-        'How many modules run in `Fork()(x, "long")`, itself included?',
+        'How many modules run in `Fork()(x, "long")`, counting itself?',
         Number(),
         6,
         "The whole, `first`, `long`, and the three in it. `short` is owned, and not called in this pass.",
@@ -131,19 +131,19 @@ PREDICTIONS = (
             Wrong(7, "That is all it owns: what runs is decided by `forward`, and `short` does not.", belief=26),
             Wrong(5, "The whole is a module too, and so is the `Sequential` that calls its three."),
             Wrong(3, "The whole, `first` and `long`; but `long` calls the three modules that it holds.", belief=28),
-            Wrong(4, "`first` and the three in `long`; and the two that call them are modules, too.", belief=28),
+            Wrong(4, "`first` and the three in `long`; and the two that call them are modules as well.", belief=28),
         ),
         proof=_ran,
     ),
     Question(
         "layers that differ",
-        "For how many of the five layers is the output another one?",
+        "How many of the five layers give a different output?",
         Number(),
         3,
         "Layer `2`, and the two behind it: they have the same weights, and pass on what they get.",
         wrong=(
             Wrong(1, "One layer has another bias; but the layers behind it get other inputs, and so give other outputs."),
-            Wrong(2, "`2`, `3` and `4`: the activation `3` passes the difference on, too."),
+            Wrong(2, "`2`, `3` and `4`: the activation `3` passes the difference on as well."),
             Wrong(5, "The layers `0` and `1` come before it: same weights, same input, same output."),
             Wrong(4, "The names begin with 0: before `2` there are `0` and `1`, which give the same."),
         ),
@@ -167,7 +167,7 @@ def _number(answer: Any) -> None:
     if isinstance(answer, str):
         fail("This is text. Without the quotes it is a number.", mistake="text", expected="a number", got=repr(answer))
     if isinstance(answer, bool) or not isinstance(answer, (int, float)):
-        fail("It is to be a number.", expected="a number", got=f"a {type(answer).__name__}")
+        fail("It should be a number.", expected="a number", got=f"a {type(answer).__name__}")
 
 
 def _eleven_million(answer: Any) -> None:
@@ -180,7 +180,7 @@ def _eleven_million(answer: Any) -> None:
 
 COUNT = Task(
     "count",
-    "How many parameters has `ResNet18()`? Put the number in the place of the dots.",
+    "How many parameters does `ResNet18()` have? Put the number in place of the dots.",
     starter="count = ...",
     reference="count = 11_689_512",
     probes=(_number, _eleven_million),
@@ -189,7 +189,7 @@ COUNT = Task(
         Mistake(
             "buffers counted",
             "count = 11_699_132",
-            "That counts the buffers as well (the running statistics of BatchNorm): they are kept, and not learnt.",
+            "That counts the buffers as well (the running statistics of BatchNorm): they are kept, and not learned.",
         ),
     ),
     hints=("It is the first number of the tree's headline below.",),

@@ -41,7 +41,7 @@ PREDICTIONS = (
     Question(
         "names of MyLinear",
         "In which order does `named_parameters()` give the two names?",
-        Choice("bias, weight: by the alphabet", "weight, bias: as they were assigned", "in no order that one may rely on"),
+        Choice("bias, weight: by the alphabet", "weight, bias: as they were assigned", "in no guaranteed order"),
         "b",
         "Assigning an `nn.Parameter` to an attribute registers it, and the register keeps the order of the assignments.",
         wrong=(
@@ -52,7 +52,7 @@ PREDICTIONS = (
     ),
     Question(
         "shape for one",
-        "What shape has `m(x)` for an `x` of shape (4,)?",
+        "What is the shape of `m(x)` for an `x` of shape (4,)?",
         Shape(),
         (3,),
         "(4,) times (4, 3) is (3,).",
@@ -78,7 +78,7 @@ PREDICTIONS = (
     ),
     Question(
         "a grad_fn",
-        "`x` is a plain tensor of random numbers. Has `y = m(x)` a `grad_fn`?",
+        "`x` is a plain tensor of random numbers. Does `y = m(x)` have a `grad_fn`?",
         YesNo(),
         True,
         "`y` was computed from `weight` and `bias`, which require a gradient; so PyTorch has noted how.",
@@ -132,7 +132,7 @@ RECALLS = (
     ),
     Question(
         "transposed",
-        "Which shape has the weight of PyTorch's own `nn.Linear(4, 3)`?",
+        "What is the shape of the weight of PyTorch's own `nn.Linear(4, 3)`?",
         Shape(),
         (3, 4),
         "`nn.Linear` keeps it as (out, in), and multiplies by its transpose.",
@@ -170,9 +170,9 @@ def _owns(answer: Any) -> None:
         fail(mistake="a plain tensor", expected=dict.fromkeys(plain, "an nn.Parameter"), got=got, evidence=modlab.state(m))
     if shapes.get("weight") == (2, 5):
         fail(mistake="transposed weight", expected=wanted, got=shapes, evidence=modlab.tree(m))
-    require_equal(shapes, wanted, "It is to own these parameters, under these names.", evidence=modlab.tree(m))
+    require_equal(shapes, wanted, "It should own these parameters, under these names.", evidence=modlab.tree(m))
     if [*shapes] != ["weight", "bias"]:
-        fail("The weight is to be registered first.", expected=["weight", "bias"], got=[*shapes])
+        fail("The weight should be registered first.", expected=["weight", "bias"], got=[*shapes])
 
 
 def _computes(answer: Any) -> None:
@@ -184,7 +184,7 @@ def _computes(answer: Any) -> None:
         got = m(x)
         if got is None:
             fail(mistake="nothing returned", expected=f"a tensor of shape {(*shape[:-1], 2)}", got=None)
-        require_equal(got, x @ weight + bias, f"For an input of shape {shape} it gives something else than x @ weight + bias.")
+        require_equal(got, x @ weight + bias, f"For an input of shape {shape} it gives something other than x @ weight + bias.")
 
 
 def _learns(answer: Any) -> None:
@@ -310,7 +310,7 @@ class Affine(nn.Module):
     def forward(self, input):
         return input @ self.weight + self.bias
 """,
-            "The same numbers each time: nothing is drawn. Many layers do start with a bias of zero; this one draws it, too.",
+            "The same numbers each time: nothing is drawn. Many layers do start with a bias of zero; this one draws it as well.",
         ),
         Mistake(
             "another spread",
@@ -364,7 +364,7 @@ class Affine(nn.Module):
     ),
     hints=(
         "Three things make a module: what the constructor calls first, what it assigns, and what `forward` returns.",
-        "`nn.Parameter(torch.randn(rows, columns))` is a matrix that will be learnt. Which sizes must `input @ weight` have?",
+        "`nn.Parameter(torch.randn(rows, columns))` is a matrix that will be learned. Which sizes must `input @ weight` have?",
         "The constructor begins with `super().__init__()`, then assigns `self.weight` and `self.bias`; `forward` returns one line.",
     ),
     minutes=6,
@@ -415,7 +415,7 @@ def _squares(answer: Any) -> None:
         fail(mistake="nothing returned", expected="a tensor of shape (3, 4)", got=None)
     if not torch.equal(x, before):
         fail(mistake="it changes its input", expected=before[0], got=x[0])
-    require_equal(got, before**2, "It gives something else than the squares.")
+    require_equal(got, before**2, "It gives something other than the squares.")
 
 
 SQUARE = Task(
@@ -444,7 +444,7 @@ class Square(nn.Module):
     def forward(self, input):
         return input**self.power
 """,
-            "The exponent became a parameter, so training would change it. What is not learnt needs none.",
+            "The exponent became a parameter, so training would change it. What is not learned needs none.",
         ),
         Mistake(
             "no super().__init__()",
@@ -470,7 +470,7 @@ class Square(nn.Module):
     def forward(self, input):
         return input**self.power
 """,
-            "It holds a tensor, and is to be without any state. The exponent can be a plain number in `forward`.",
+            "It holds a tensor, and should be without any state. The exponent can be a plain number in `forward`.",
         ),
         Mistake(
             "nothing returned",

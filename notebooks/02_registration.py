@@ -86,7 +86,7 @@ PREDICTIONS = (
         ("a", "c", "f"),
         "A parameter, a module and a registered buffer. The plain tensor, the list and the number are attributes like any other's.",
         wrong=(
-            Wrong("a c", "`mean` is not learnt, but it is registered as a buffer, and buffers are saved too.", belief=11),
+            Wrong("a c", "`mean` is not learned, but it is registered as a buffer, and buffers are saved too.", belief=11),
             Wrong("a b c f", "`offset` is a tensor, but nobody registered it: a plain tensor is neither moved nor saved.", belief=8),
             Wrong("a c d f", "`layers` is a list, and PyTorch does not look into lists.", belief=1),
             Wrong("a b c d f", "PyTorch takes only what is registered: not a plain tensor, and not what is in a list.", belief=1),
@@ -100,7 +100,7 @@ PREDICTIONS = (
         Choice(
             "the parameter gets the new numbers",
             "it raises a `TypeError`",
-            "`weight` becomes a plain tensor, and is no parameter any more",
+            "`weight` becomes a plain tensor, and is no longer a parameter",
         ),
         "b",
         "The name belongs to a parameter, and such a name takes an `nn.Parameter` or `None`, nothing else.",
@@ -118,7 +118,7 @@ PREDICTIONS = (
         "A module and a parameter need a store, and `super().__init__()` makes the stores. The others are plain attributes.",
         wrong=(
             Wrong([], "A tensor and a number need no store of PyTorch's: they go where all attributes of Python objects go.", belief=4),
-            Wrong("d", "A plain tensor is not registered anywhere, so it needs no store: it can be assigned, too.", belief=4),
+            Wrong("d", "A plain tensor is not registered anywhere, so it needs no store: it can be assigned as well.", belief=4),
             Wrong("a b c d", "Modules and parameters go into stores, which `super().__init__()` has not made.", belief=4),
             Wrong("a c d", "A module needs a store as well as a parameter does.", belief=4),
             Wrong("b c d", "A parameter needs a store as well as a module does.", belief=4),
@@ -182,7 +182,7 @@ PREDICTIONS = (
         "The list names one layer three times. A shared tensor is counted once: 16 in the weight, 4 in the bias.",
         wrong=(
             Wrong(60, "`[...] * 3` copies nothing: it is one layer under three names.", belief=29),
-            Wrong(48, "It is one layer, not three; and the bias counts, too.", belief=29),
+            Wrong(48, "It is one layer, not three; and the bias counts as well.", belief=29),
             Wrong(16, "That is the weight; the bias has four more."),
         ),
         belief=29,
@@ -223,7 +223,7 @@ RECALLS = (
     ),
     Question(
         "which call",
-        "From lesson 01: a forward hook hangs on `m`. Which call runs it?",
+        "From lesson 01: a forward hook is registered on `m`. Which call runs it?",
         Choice("`m(x)`", "`m.forward(x)`", "both"),
         "a",
         "The call runs `forward` and the hooks; `m.forward(x)` goes past the hooks.",
@@ -268,7 +268,7 @@ def _runs(answer: Any) -> None:
     for act in ("relu", "lrelu"):
         got = net(torch.randn(4), act)
         if not isinstance(got, Tensor) or tuple(got.shape) != (1,):
-            fail(f"Called with four numbers and {act!r}, it is to give one number.", expected="a tensor of shape (1,)", got=got)
+            fail(f"Called with four numbers and {act!r}, it should give one number.", expected="a tensor of shape (1,)", got=got)
 
 
 def _registers(answer: Any) -> None:
@@ -287,7 +287,7 @@ def _registers(answer: Any) -> None:
         if not {id(module) for module in first} & {id(module) for module in second}:
             fail(mistake="layers made in forward", expected=wanted, got=names, evidence=modlab.trace(net)(torch.randn(4), "relu"))
         fail(mistake="still in a plain container", expected=wanted, got=names, evidence=tree)
-    require_equal(sorted(names), sorted(wanted), "It is to own these parameters, under these names.", evidence=tree)
+    require_equal(sorted(names), sorted(wanted), "It should own these parameters, under these names.", evidence=tree)
 
 
 def _any_number(answer: Any) -> None:
@@ -296,7 +296,7 @@ def _any_number(answer: Any) -> None:
         names = sorted(name for name, _ in _made(answer, layers).named_parameters())
         if names == sorted(_names(3)):
             fail(mistake="always three layers", expected=f"{layers} layers for DynamicNet({layers})", got="3 layers")
-        require_equal(names, sorted(_names(layers)), f"DynamicNet({layers}) is to have as many layers, and the last one.")
+        require_equal(names, sorted(_names(layers)), f"DynamicNet({layers}) should have as many layers, and the last one.")
 
 
 def _after_all(state: dict[str, Tensor], x: Tensor, act: Callable[[Tensor], Tensor], each: bool) -> Tensor:
@@ -315,7 +315,7 @@ def _computes(answer: Any) -> None:
         got, wanted = net(x, name), _after_all(state, x, act, each=False)
         if torch.allclose(got, _after_all(state, x, act, each=True), atol=1e-5) and not torch.allclose(got, wanted, atol=1e-5):
             fail(mistake="the activation after every layer", expected=wanted[0], got=got[0])
-        require_equal(got, wanted, f"With {name!r} it gives something else than before.", tolerance=1e-4)
+        require_equal(got, wanted, f"With {name!r} it gives something other than before.", tolerance=1e-4)
 
 
 def _reached(answer: Any) -> None:
@@ -364,7 +364,7 @@ _GOOD = f"super().__init__()\nself.linears = nn.ModuleList({_LIST})\n{_REST}"
 
 DYNAMIC_NET = Task(
     "DynamicNet",
-    "Mend `DynamicNet`, so that `DynamicNet(3)` has eight parameters, from `linears.0.weight` to `final.bias`.",
+    "Repair `DynamicNet`, so that `DynamicNet(3)` has eight parameters, from `linears.0.weight` to `final.bias`.",
     starter=_net(f"super().__init__()\nself.linears = {_LIST}\n{_REST}"),
     reference=_net(_GOOD),
     probes=(_runs, _registers, _any_number, _computes, _trained, _reached),
@@ -400,7 +400,7 @@ DYNAMIC_NET = Task(
                 f"super().__init__()\nself.num_layers = num_layers\n{_REST}",
                 "for _ in range(self.num_layers):\n    x = MyLinear(4, 4)(x)\nx = self.activations[act](x)\nreturn self.final(x)",
             ),
-            "Each call makes new layers with new random numbers, and forgets them. What is to be learnt is made in the constructor.",
+            "Each call makes new layers with new random numbers, and forgets them. What should be learned is made in the constructor.",
             belief=3,
         ),
         *initialization.mistakes(
@@ -510,7 +510,7 @@ def _joins(answer: Any) -> None:
             )
         if isinstance(got, Tensor) and got.shape == wanted.shape and torch.allclose(got, torch.cat([two, one], dim=-1)):
             fail(mistake="the other way round", expected=wanted, got=got)
-        require_equal(got, wanted, f"For an input of shape {shape} it gives something else than both outputs, the first one first.")
+        require_equal(got, wanted, f"For an input of shape {shape} it gives something other than both outputs, the first one first.")
 
 
 def _calls(answer: Any) -> None:
@@ -523,7 +523,7 @@ def _calls(answer: Any) -> None:
     if sorted(called) != ["first", "second"]:
         mistake = "past the hooks" if not called else ""
         fail(
-            "Each is to be called once.",
+            "Each should be called once.",
             mistake=mistake,
             expected=["first", "second"],
             got=called,

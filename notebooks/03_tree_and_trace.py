@@ -168,7 +168,7 @@ PREDICTIONS = (
 RECALLS = (
     Question(
         "children or modules",
-        "`named_modules()` of a `BigNet` gives five entries. Which of them does `named_children()` give, too?",
+        "`named_modules()` of a `BigNet` gives five entries. Which of them does `named_children()` give as well?",
         Several('`""`', "`l1`", "`net`", "`net.l0`", "`net.l1`"),
         ("b", "c"),
         "The children are the modules directly below; not the model itself, and not what is deeper.",
@@ -212,7 +212,7 @@ RECALLS = (
         "c",
         "A list is neither a parameter nor a module, whatever is in it.",
         wrong=(
-            Wrong("a", "A module would go there; a list of modules is no module. `nn.ModuleList` is one.", belief=1),
+            Wrong("a", "A module would go there; a list of modules is not a module. `nn.ModuleList` is one.", belief=1),
             Wrong("b", "Parameters go there, one by one; nobody looks into a list.", belief=1),
             Wrong("d", "No error comes, which is what makes it a trap.", belief=1),
         ),
@@ -285,10 +285,10 @@ def _is_called(answer: Any, case: Callable[[], _Case]) -> None:
     if given is None:
         fail("It returns nothing.", expected=sorted(wanted), got=None)
     if isinstance(given, (str, Tensor, nn.Module)) or not hasattr(given, "__iter__"):
-        fail("It is to return a list of names.", expected=sorted(wanted), got=given)
+        fail("It should return a list of names.", expected=sorted(wanted), got=given)
     got = [*given]
     if any(not isinstance(name, str) for name in got):
-        fail("It is to return names, as `named_modules()` gives them.", expected=sorted(wanted), got=got)
+        fail("It should return names, as `named_modules()` gives them.", expected=sorted(wanted), got=got)
     names = dict(net.named_modules())
     said = {name for name in got if not isinstance(names.get(name), _HOLDERS)}
     if said == wanted:
@@ -413,7 +413,7 @@ def never_called(module, *inputs):
         Mistake(
             "the root among them",
             _hooked("child not in called", call="module.forward(*inputs)"),
-            "The model itself is among them. `module.forward(...)` is no call of the module: write `module(*inputs)`.",
+            "The model itself is among them. `module.forward(...)` is not a call of the module: write `module(*inputs)`.",
             belief=33,
         ),
         Mistake(
@@ -458,7 +458,7 @@ def never_called(module, *inputs):
             _hooked("child not in called").replace(
                 "for handle in handles: handle.remove()", "for m in module.modules(): m._forward_pre_hooks.clear()"
             ),
-            "Clearing a module's hooks takes away those of others, too. `handle.remove()` takes off the one that is yours.",
+            "Clearing a module's hooks takes away those of others as well. `handle.remove()` takes off the one that is yours.",
         ),
         Mistake(
             "hooks that answer",
@@ -513,14 +513,14 @@ def _edition(net: DynamicNet, x: Tensor, act: str, *, each: bool) -> Tensor:
 
 
 def _computes_otherwise(answer: Any) -> None:
-    """with the same weights it gives something else than both editions"""
+    """with the same weights it gives something other than both editions"""
     net = _third(answer)
     for act in ("relu", "lrelu"):
         x = torch.randn(8, 4)
         wanted = {"once": _edition(net, x, act, each=False), "each": _edition(net, x, act, each=True)}
         got, again = net(x, act), net(x, act)
         if not isinstance(got, Tensor) or got.shape != (8, 1):
-            fail("For eight inputs it is to give eight numbers.", expected="a tensor of shape (8, 1)", got=got)
+            fail("For eight inputs it should give eight numbers.", expected="a tensor of shape (8, 1)", got=got)
         if not torch.equal(got, again):
             fail("The same input gives another output at the second call: it must depend on nothing but the input and the weights.")
         for edition, output in wanted.items():
@@ -644,7 +644,7 @@ def _one_weight(answer: Any) -> None:
     details: dict[str, Any] = {"expected": "3 parameters", "got": f"{len(list(net.parameters()))} parameters", "evidence": modlab.tree(net)}
     for name, layer in (("first", first), ("second", second)):
         if not isinstance(layer.weight, nn.Parameter):
-            fail(f"The weight of {name} is no parameter any more.", **details)
+            fail(f"The weight of {name} is no longer a parameter.", **details)
     if first.weight is not second.weight:
         if first.weight.untyped_storage().data_ptr() == second.weight.untyped_storage().data_ptr():
             fail(mistake="one memory, two parameters", **details)
@@ -657,7 +657,7 @@ def _one_weight(answer: Any) -> None:
         fail(mistake="the biases tied, too", **details)
     if torch.equal(first.weight, weights[1]):
         fail(mistake="the other one's weight", evidence=modlab.tree(net))
-    require_equal(first.weight, weights[0], "The common weight is to be that of `first`.", evidence=modlab.tree(net))
+    require_equal(first.weight, weights[0], "The common weight should be that of `first`.", evidence=modlab.tree(net))
 
 
 def _stays_tied(answer: Any) -> None:
@@ -715,7 +715,7 @@ TIE = Task(
         Mistake(
             "the biases tied, too",
             _body("second.weight = first.weight\nsecond.bias = first.bias"),
-            "The weight is one, and so is the bias; each layer is to keep its own bias.",
+            "The weight is one, and so is the bias; each layer should keep its own bias.",
         ),
         Mistake(
             "the other one's weight",

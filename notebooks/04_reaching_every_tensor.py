@@ -158,10 +158,10 @@ PREDICTIONS = (
     ),
     Question(
         "wrapped, then moved",
-        "`self.scale = nn.Parameter(torch.ones(4)).to(torch.float64)`: how many parameters has this module?",
+        "`self.scale = nn.Parameter(torch.ones(4)).to(torch.float64)`: how many parameters does this module have?",
         Number(),
         0,
-        "`to` computes a new tensor *from* the parameter. What is assigned is that result, and a result is no parameter.",
+        "`to` computes a new tensor *from* the parameter. What is assigned is that result, and a result is not a parameter.",
         wrong=(Wrong(1, "The parameter was made, and thrown away at once: the tensor that `to` gives is a plain one.", belief=5),),
         proof=lambda: len([*_Vanished().parameters()]),
     ),
@@ -263,7 +263,7 @@ def _still_scales(answer: Any) -> None:
     m, x = _scaled(answer), torch.randn(5, 4)
     linear = m.get_submodule("linear")
     expected = linear(x) * torch.tensor(SCALE)
-    require_equal(m(x), expected, "It gives something else than the linear layer's output times 1, 2, 3.", evidence=modlab.state(m))
+    require_equal(m(x), expected, "It gives something other than the linear layer's output times 1, 2, 3.", evidence=modlab.state(m))
 
 
 def _follows(answer: Any) -> None:
@@ -339,7 +339,7 @@ class Scaled(nn.Module):
 
 SCALED = Task(
     "Scaled",
-    "Repair `Scaled`: its scale stays behind when the model is moved. It shall go along, and not be trained.",
+    "Repair `Scaled`: its scale stays behind when the model is moved. It should go along, and not be trained.",
     starter=_scaled_source("self.scale = torch.tensor([1.0, 2.0, 3.0])"),
     reference=_scaled_source('self.register_buffer("scale", torch.tensor([1.0, 2.0, 3.0]))'),
     probes=(_still_scales, _follows, _fixed, _owned),
@@ -406,7 +406,7 @@ SCALED = Task(
         Mistake(
             "the scale is trained",
             _scaled_source("self.scale = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))"),
-            "Now it goes along, and the optimizer will change it too: parameters are trained. This one shall stay 1, 2, 3.",
+            "Now it goes along, and the optimizer will change it too: parameters are trained. This one should stay 1, 2, 3.",
             belief=8,
         ),
     ),
@@ -596,7 +596,7 @@ def start_well(m):
     if isinstance(m, MyLinear):
         nn.init.xavier_normal_(m.weight)
 """,
-            "The weights are right. The bias shall be zero.",
+            "The weights are right. The bias should be zero.",
         ),
         Mistake(
             "uniform, not normal",

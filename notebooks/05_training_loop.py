@@ -482,7 +482,7 @@ def training_step(net, optimizer, x):
     loss.backward()
     optimizer.step()
 """,
-            "A good loss, but another one: here it is the absolute value, `torch.abs`.",
+            "A good loss, but not this one: here it is the absolute value, `torch.abs`.",
         ),
         Mistake(
             "cut off from the parameters",

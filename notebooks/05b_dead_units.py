@@ -286,7 +286,7 @@ def _judge_dead(answer: Any, net: Net, inputs: Tensor, says: str) -> None:
     require_equal(_list(given), expected, says, evidence=modlab.trace(net)(inputs))
     changed = modlab.diff(before, net).changed
     if changed:
-        fail("It is to look at the net only, and changes it.", expected="nothing changed", got=f"{len(changed)} changed")
+        fail("It should look at the net only, and changes it.", expected="nothing changed", got=f"{len(changed)} changed")
 
 
 def _as_list(given: Any) -> list[Any]:
@@ -330,7 +330,7 @@ def _looks_only(answer: Any) -> None:
         if len(hooks):
             fail(mistake="a hook left on", expected="no hook", got=f"{len(hooks)} on the net", evidence=hooks)
         if any(module.training is not training for module in net.modules()):
-            fail("It is to look at the net only, and changes its mode.", evidence=modlab.tree(net))
+            fail("It should look at the net only, and changes its mode.", evidence=modlab.tree(net))
 
 
 DEAD_UNITS = Task(

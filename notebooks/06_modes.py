@@ -87,7 +87,7 @@ def _frozen_by_the_flag() -> int:
 PREDICTIONS = (
     Question(
         "what dropout keeps",
-        "`nn.Dropout(0.75)` in training mode gets ones, and makes zeros of some. What does it make of the others?",
+        "`nn.Dropout(0.75)` in training mode gets ones, and sets some of them to zero. What do the others become?",
         Number(0.01),
         4,
         "It keeps a quarter and multiplies by 1/(1 - p) = 4, so that the mean stays at one.",
@@ -128,7 +128,7 @@ PREDICTIONS = (
         "`bn` is in training mode, and gets a batch under `torch.no_grad()`. Does its `running_mean` move?",
         YesNo(),
         True,
-        "The running mean is not learnt by gradients: `forward` writes it, whenever the flag says training.",
+        "The running mean is not learned by gradients: `forward` writes it, whenever the flag says training.",
         wrong=(
             Wrong(
                 False, "`no_grad` stops autograd from taking notes. It does not stop a module from writing to its own tensors.", belief=20
@@ -286,7 +286,7 @@ def _reaches_the_child(answer: Any) -> None:
     net.eval()
     require_equal(net(x), x, "With a dropout inside, it is still random in evaluation mode.", evidence=modlab.tree(net))
     if m.eval() is not m:
-        fail("`train()` and `eval()` are to return the module, as `nn.Module`'s do.", expected="the module", got=m.eval())
+        fail("`train()` and `eval()` should return the module, as `nn.Module`'s do.", expected="the module", got=m.eval())
 
 
 def _calls_it(answer: Any) -> None:
@@ -371,13 +371,13 @@ class Modal(nn.Module):
         Mistake(
             "child in a list",
             _modal("self.inner[0](x) + 1.0 if self.training else self.inner[0](x)", "self.inner = [inner]"),
-            "What is in a plain list, tuple or dict is no child: `eval()` does not reach it, and its parameters are nobody's.",
+            "What is in a plain list, tuple or dict is not a child: `eval()` does not reach it, and its parameters are nobody's.",
             belief=1,
         ),
         Mistake(
             "one added to the input",
             _modal("self.inner(x + 1.0) if self.training else self.inner(x)"),
-            "The one is added before the inner module runs; it is to be added to what that gives.",
+            "The one is added before the inner module runs; it should be added to what that gives.",
         ),
         Mistake(
             "nobody asks for the mode",
@@ -438,7 +438,7 @@ def _quiet(answer: Any) -> None:
         fail(mistake="always on", expected=x[0], got=got[0], evidence=modlab.compare(m)(x))
     if got is None:
         fail(NOTHING, expected=x[0], got=None)
-    require_equal(got, x, "In evaluation mode it gives something else than its input.")
+    require_equal(got, x, "In evaluation mode it gives something other than its input.")
 
 
 def _drops(answer: Any) -> None:
@@ -447,7 +447,7 @@ def _drops(answer: Any) -> None:
     for p in (0.2, 0.75):
         got = _dropout(answer, p).train()(torch.ones(100, 100))
         if not isinstance(got, Tensor) or got.shape != (100, 100):
-            fail("It is to give a tensor of its input's shape.", expected=(100, 100), got=getattr(got, "shape", type(got).__name__))
+            fail("It should give a tensor of its input's shape.", expected=(100, 100), got=getattr(got, "shape", type(got).__name__))
         shares[p] = (got == 0).double().mean().item()
     told = {"expected": "shares of zeros: 0.20 for p=0.2, 0.75 for p=0.75", "got": ", ".join(f"{share:.2f}" for share in shares.values())}
     if all(abs(share - 0.5) < 0.05 for share in shares.values()):
@@ -457,7 +457,7 @@ def _drops(answer: Any) -> None:
     if not any(shares.values()):
         fail("It drops nothing in training mode.", **told)
     if any(abs(share - p) > 0.05 for p, share in shares.items()):
-        fail("The share of zeros is another.", **told)
+        fail("The share of zeros is different.", **told)
 
 
 def _scales(answer: Any) -> None:
@@ -488,7 +488,7 @@ def _lets_gradients_pass(answer: Any) -> None:
         if not y.requires_grad:
             fail(mistake="cut from the graph", expected="an output with a grad_fn", got="an output without one")
         y.sum().backward()
-        require_equal(x.grad, y, "The gradient of `x` is to be the factor: 0 for what goes, 1/(1 - p) for what stays.")
+        require_equal(x.grad, y, "The gradient of `x` should be the factor: 0 for what goes, 1/(1 - p) for what stays.")
 
 
 def _my_dropout(forward: str) -> str:
@@ -641,7 +641,7 @@ def _uses_them(answer: Any) -> None:
         fail(mistake="momentum 0", **told)
     if any(not module.track_running_stats for module in norms):
         fail(mistake="not tracked", **told)
-    fail("In training mode the net gives something else than with its running statistics.", **told)
+    fail("In training mode the net gives something other than with its running statistics.", **told)
 
 
 def _others_follow(answer: Any) -> None:
@@ -686,7 +686,7 @@ def _returns(answer: Any) -> None:
                 continue
             expected = f"{name or 'net'}.{method}() returns the module"
             mistake = "train returns nothing" if got is None else ""
-            says = "" if mistake else "`train()` and `eval()` are to return the module that they are called on."
+            says = "" if mistake else "`train()` and `eval()` should return the module that they are called on."
             fail(says, mistake=mistake, expected=expected, got=f"a {type(got).__name__}")
 
 
@@ -727,7 +727,7 @@ def freeze_batchnorm(net):
         Mistake(
             "the whole net stopped",
             "\ndef freeze_batchnorm(net):\n    net.eval()\n    net.train = lambda mode=True: net\n",
-            "Now no module goes into training mode any more, dropout neither. Only BatchNorm is to be held.",
+            "Now no module goes into training mode any more, dropout neither. Only BatchNorm should be held.",
         ),
         Mistake(
             "momentum 0",

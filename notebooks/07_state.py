@@ -108,16 +108,18 @@ PREDICTIONS = (
     ),
     Question(
         "an input that requires a gradient",
-        "`x` requires a gradient, as the output of a layer does. Has `m.mean` a `grad_fn` after `m(x)`?",
+        "`x` requires a gradient, as the output of a layer does. Does `m.mean` have a `grad_fn` after `m(x)`?",
         YesNo(),
         True,
         "The new mean was computed from `x`, so autograd noted how; the next mean is computed from this one, and so on.",
-        wrong=(Wrong(False, "A buffer is not learnt, but it is no wall either: what is computed from `x` joins the graph.", belief=36),),
+        wrong=(
+            Wrong(False, "A buffer is not learned, but it is not a wall either: what is computed from `x` joins the graph.", belief=36),
+        ),
         proof=_joins_the_graph,
     ),
     Question(
         "keys of StatefulModule",
-        "How many keys has the `state_dict()` of a `StatefulModule`?",
+        "How many keys does the `state_dict()` of a `StatefulModule` have?",
         Number(),
         10,
         "Two parameters and a buffer of its own, three and two in the containers, two in the linear layer.",
@@ -125,7 +127,7 @@ PREDICTIONS = (
             Wrong(13, "Three names have nothing in the state_dict.", belief=12),
             Wrong(12, "`param3` and `buffer3` hold None: a name that is only reserved has no key.", belief=12),
             Wrong(11, "Both buffers with a tensor? One of them was registered with `persistent=False`.", belief=11),
-            Wrong(9, "Is a buffer missing in your count? `buffer1` is saved though it is not learnt.", belief=11),
+            Wrong(9, "Is a buffer missing in your count? `buffer1` is saved though it is not learned.", belief=11),
             Wrong(7, "The containers are modules: each of their entries has a key of its own."),
         ),
         proof=lambda: len(StatefulModule().state_dict()),
@@ -165,7 +167,7 @@ PREDICTIONS = (
             ),
             Wrong("a b c d", "A buffer's name lets a parameter and a module pass.", belief=12),
             Wrong("a b d", "A buffer's name lets a module pass, as it lets a parameter.", belief=12),
-            Wrong("b", "A plain tensor is no parameter, and `param3` is reserved for one.", belief=12),
+            Wrong("b", "A plain tensor is not a parameter, and `param3` is reserved for one.", belief=12),
             Wrong([], "A reserved name is not free: it is kept for a parameter, or for a buffer.", belief=12),
         ),
         belief=12,
@@ -193,7 +195,7 @@ RECALLS = (
         ("a", "b"),
         "What is registered, unless it is a buffer that is not persistent. Whether it learns does not matter.",
         wrong=(
-            Wrong("a", "A buffer is saved as well, though it is not learnt.", belief=11),
+            Wrong("a", "A buffer is saved as well, though it is not learned.", belief=11),
             Wrong("b", "A frozen parameter is still a parameter, and saved.", belief=8),
             Wrong("a b c", "`persistent=False` says just this: do not save it.", belief=11),
             Wrong("a b c d", "A plain attribute is in no store, and a buffer that is not persistent is left out.", belief=8),
@@ -203,7 +205,7 @@ RECALLS = (
     ),
     Question(
         "which kind",
-        "A module needs a table of constants. It shall move with `to()`, no optimizer shall touch it, and it is computed by the "
+        "A module needs a table of constants. It should move with `to()`, no optimizer should touch it, and it is computed by the "
         "constructor, so files need not have it. What is it?",
         Choice(
             "a parameter with `requires_grad=False`",
@@ -269,7 +271,7 @@ def _keeps(answer: Any) -> None:
         fail(mistake=mistake, expected=["mean", "last"], got=buffers, **told)
     if "last" in keys:
         fail(mistake="a cache that is saved", expected=["mean"], got=keys, **told)
-    require_equal(keys, ["mean"], "Its state_dict is to hold the mean, and nothing else.", **told)
+    require_equal(keys, ["mean"], "Its state_dict should hold the mean, and nothing else.", **told)
     for name in ("mean", "last"):
         require_equal(getattr(m, name), torch.zeros(3), f"`{name}` is to begin as zeros, one for each feature.", **told)
 
@@ -293,8 +295,8 @@ def _averages(answer: Any) -> None:
                 fail(f"After {i + 1} input{'s' if i else ''} of `BetterMean(3)`:", mistake="another default", **told)
             if not same(m.mean, mean):
                 fail(f"After {i + 1} input{'s' if i else ''} with momentum {momentum} the mean is another.", **told)
-            require_equal(got, mean, "It is to return the new mean.")
-            require_equal(m.last, x, "`last` is to be the latest input.")
+            require_equal(got, mean, "It should return the new mean.")
+            require_equal(m.last, x, "`last` should be the latest input.")
     require_equal([*m.state_dict()], ["mean"], "After a call its state_dict holds something else.", evidence=modlab.state(m))
 
 
@@ -333,7 +335,7 @@ def _stands_still(answer: Any) -> None:
         if not torch.equal(buffer, was[name]):
             says = f"After a call in evaluation mode `{name}` is another."
             fail(says, mistake="it moves in evaluation mode", expected=was[name], got=buffer, evidence=modlab.diff(before, m))
-    require_equal(got, was["mean"], "In evaluation mode it is to return the mean.")
+    require_equal(got, was["mean"], "In evaluation mode it should return the mean.")
 
 
 def _gives_a_copy(answer: Any) -> None:
@@ -414,7 +416,7 @@ class BetterMean(nn.Module):
                 _UPDATE.replace("self.mean = ", "self.mean.data = "),
             ),
             "It is moved and saved, but it is a parameter: `parameters()` hands it to every optimizer, and "
-            "`requires_grad_(True)` on the net would train it. What is not learnt is a buffer.",
+            "`requires_grad_(True)` on the net would train it. What is not learned is a buffer.",
             belief=8,
         ),
         Mistake(
@@ -489,7 +491,7 @@ class BetterMean(nn.Module):
         Mistake(
             "it moves in evaluation mode",
             _better_mean(mode="True"),
-            "It goes on with every call. A module that shall stand still in evaluation mode must ask `self.training`.",
+            "It goes on with every call. A module that should stand still in evaluation mode must ask `self.training`.",
         ),
         Mistake(
             "it gives its own tensor away",
@@ -539,7 +541,7 @@ def _lists(answer: Any) -> None:
         if isinstance(got, str):
             fail(mistake="one text for all", expected=expected, got=repr(got))
         if not isinstance(got, (list, tuple, set)) and not hasattr(got, "__iter__"):
-            fail("It is to give a list of names.", expected=expected, got=got)
+            fail("It should give a list of names.", expected=expected, got=got)
         found = sorted(map(str, got))
         if found == expected:
             continue
@@ -616,7 +618,7 @@ def unsaved_buffers(module):
                 found.append(f"{path}.{name}".lstrip("."))
     return [name for name in found if name not in saved]
 """,
-            "A plain tensor attribute is not saved either, but it is no buffer: nobody registered it.",
+            "A plain tensor attribute is not saved either, but it is not a buffer: nobody registered it.",
             belief=8,
         ),
         Mistake(

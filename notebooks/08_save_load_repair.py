@@ -102,7 +102,7 @@ PREDICTIONS = (
         wrong=(
             Wrong(
                 False,
-                "The mean is nothing that is learnt, so it may seem to be left out. A persistent buffer is in the file all the same.",
+                "The mean is nothing that is learned, so it may seem to be left out. A persistent buffer is in the file all the same.",
                 belief=11,
             ),
         ),
@@ -196,7 +196,7 @@ RECALLS = (
     Question(
         "what strict forgives",
         "What does `strict=False` forgive? Give all the letters.",
-        Several("keys that the model has and the file has not", "keys that the file has and the model has not", "tensors of another shape"),
+        Several("keys that are only in the model", "keys that are only in the file", "tensors of another shape"),
         ("a", "b"),
         "It forgives names, and no shapes. What it left out stands in the lists that it returns.",
         wrong=(
@@ -614,7 +614,7 @@ def adapt(net):
     net.register_load_state_dict_pre_hook(rename)
     net.load_state_dict = lambda state_dict, strict=True: load(state_dict, strict=False)
 """,
-            "The names are mended, so nothing need be forgiven any more. Leave loading strict: it finds the next mistake.",
+            "The names are repaired, so nothing need be forgiven any more. Leave loading strict: it finds the next mistake.",
             belief=15,
         ),
     ),
@@ -859,7 +859,7 @@ def transfer(state, net, head):
                 load="trunk = {name: tensor for name, tensor in state.items() if not name.startswith(head)}\n"
                 "    net.load_state_dict(trunk, strict=False)"
             ),
-            "`head_norm.weight` begins with `head` too, and is no part of the head. The dot belongs to the prefix.",
+            "`head_norm.weight` begins with `head` too, and is not a part of the head. The dot belongs to the prefix.",
             belief=14,
         ),
         Mistake(
@@ -893,7 +893,7 @@ def transfer(state, net, head):
 LESSON = Content(
     name="08_save_load_repair",
     title="Save, load, repair",
-    goal="save a model, load it, mend a file that does not fit, and keep a snapshot that stays",
+    goal="save a model, load it, repair a file that does not fit, and keep a snapshot that stays",
     minutes=35,
     after=("05_training_loop", "07_state"),
     predictions=PREDICTIONS,

@@ -149,7 +149,7 @@ PREDICTIONS = (
         "c",
         "`to` copies values, and there are none to copy.",
         wrong=(
-            Wrong("a", "Zeros would be an invention: PyTorch asks you to say what the numbers shall be."),
+            Wrong("a", "Zeros would be an invention: PyTorch asks you to say what the numbers should be."),
             Wrong("b", "`to` draws nothing. The constructor has run already, and its draw went nowhere."),
         ),
         proof=lambda: "c" if _raises(lambda: nn.Linear(5, 3, device="meta").to("cpu"), NotImplementedError) else "a",
@@ -169,7 +169,7 @@ PREDICTIONS = (
 RECALLS = (
     Question(
         "what meta has",
-        "What has a tensor on the meta device? Give all the letters.",
+        "What does a tensor on the meta device have? Give all the letters.",
         Several("a shape", "a dtype", "numbers"),
         ("a", "b"),
         "It has all that is known without numbers.",
@@ -226,11 +226,11 @@ def _owns(answer: Any) -> None:
     """without options it has the parameters and buffers that it had"""
     m = _made(answer)
     shapes = {name: tuple(tensor.shape) for name, tensor in m.state_dict().items()}
-    require_equal(shapes, SIZES, "It is to own these tensors.", evidence=modlab.state(m))
+    require_equal(shapes, SIZES, "It should own these tensors.", evidence=modlab.state(m))
     if {name for name, _ in m.named_parameters()} != {"weight", "bias"}:
-        fail("`weight` and `bias` are to be the parameters.", evidence=modlab.state(m))
+        fail("`weight` and `bias` should be the parameters.", evidence=modlab.state(m))
     if m.get_buffer("scale").requires_grad:
-        fail("`scale` is to be a buffer: it does not learn.", evidence=modlab.state(m))
+        fail("`scale` should be a buffer: it does not learn.", evidence=modlab.state(m))
     if _tensors(m)["calls"].is_floating_point():
         fail(mistake="the count in floats", expected="int64", got=str(_tensors(m)["calls"].dtype), evidence=modlab.state(m))
 
@@ -249,14 +249,14 @@ def _fills(answer: Any) -> None:
             got = f"mean {mean:.2f}, standard deviation {spread:.2f}, {100 * far:.1f} % beyond 2"
             expected = "mean 0, standard deviation 1, about 4.6 % beyond 2"
             fail(f"This is `{name}`.", mistake="other first numbers", expected=expected, got=got, evidence=modlab.measure(drawn))
-    require_equal(_tensors(m)["scale"], torch.ones(2000), "The scale is to be one.")
+    require_equal(_tensors(m)["scale"], torch.ones(2000), "The scale should be one.")
 
 
 def _computes(answer: Any) -> None:
     """it computes what it did, and counts its calls"""
     m = _made(answer)
     own, x = _tensors(m), torch.randn(7, 5)
-    require_equal(m(x), (x @ own["weight"] + own["bias"]) * own["scale"], "It gives something else than before.")
+    require_equal(m(x), (x @ own["weight"] + own["bias"]) * own["scale"], "It gives something other than before.")
     y = m(x)
     if not y.requires_grad:
         fail("Its output does not hang in the graph any more, so it cannot learn.", expected="requires_grad True", got=False)
@@ -461,7 +461,7 @@ class ScaledLinear(nn.Module):
         Mistake(
             "the count left behind",
             _scaled_linear(calls="torch.tensor(0)"),
-            "`calls` takes no dtype, but a device all the same: every tensor of a module is to be in one place.",
+            "`calls` takes no dtype, but a device all the same: every tensor of a module should be in one place.",
             belief=6,
         ),
         Mistake(

@@ -108,7 +108,7 @@ def _calls_of_big_net() -> int:
 PREDICTIONS = (
     Question(
         "what a hook gets",
-        "The hook `look(module, inputs, output)` hangs on `m`, and you call `m(x)`. What are `inputs` and `output`?",
+        "The hook `look(module, inputs, output)` is registered on `m`, and you call `m(x)`. What are `inputs` and `output`?",
         Choice("two tensors", "a tuple and a tensor", "two tuples"),
         "b",
         "A module may be called with several arguments, so a hook gets them as a tuple. The output comes as `forward` returned it.",
@@ -144,7 +144,7 @@ PREDICTIONS = (
     ),
     Question(
         "bodies",
-        "A forward hook is to turn the output of `m` into zeros. Which of these bodies do that?",
+        "A forward hook should turn the output of `m` into zeros. Which of these bodies do that?",
         Several("`return output * 0`", "`output.mul_(0)`", "`output = output * 0`", "`output * 0`"),
         ("a", "b"),
         "A returned value replaces the output; an operation in place changes the very tensor that the caller gets.",
@@ -162,7 +162,7 @@ PREDICTIONS = (
     ),
     Question(
         "by keyword",
-        "You call `m(input=x)`. How many elements has the `inputs` that a forward hook gets?",
+        "You call `m(input=x)`. How many elements are in the `inputs` that a forward hook gets?",
         Number(),
         0,
         "`inputs` holds the positional arguments alone. What came by keyword reaches hooks registered with `with_kwargs=True`.",
@@ -224,7 +224,7 @@ RECALLS = (
         "c",
         "Hooks hang on the call, `m(x)`. `m.forward(x)` is the computation alone.",
         wrong=(
-            Wrong("a", "The call runs them, and there was no call of the module: `forward` is one step inside it.", belief=33),
+            Wrong("a", "The call runs them, and there was not a call of the module: `forward` is one step inside it.", belief=33),
             Wrong("b", "A forward hook is named for its time, after `forward`; what runs it is the call.", belief=33),
         ),
         proof=lambda: _hooks_of_forward(),
@@ -289,17 +289,17 @@ def _captured(answer: Any, net: nn.Module, x: Tensor) -> dict[str, Any]:
     with _entered(answer, net) as outputs:
         net(x)
     if not isinstance(outputs, dict):
-        fail("What stands after `as` is to be a dict.", expected="a dict", got=f"a {type(outputs).__name__}")
+        fail("What stands after `as` should be a dict.", expected="a dict", got=f"a {type(outputs).__name__}")
     for name, found in outputs.items():
         if isinstance(found, Tensor):
             fail(mistake="only the last call", expected=f"a list at {name!r}", got="one tensor")
         wanted = f"a list of tensors at {name!r}"
         if not isinstance(found, (list, tuple)):
-            fail("Each name is to have a list of tensors.", expected=wanted, got=f"a {type(found).__name__}")
+            fail("Each name should have a list of tensors.", expected=wanted, got=f"a {type(found).__name__}")
         odd = next((one for one in found if not isinstance(one, Tensor)), None)
         if odd is not None:
             numbers = isinstance(odd, (list, float, int)) or type(odd).__module__ == "numpy"
-            says = "" if numbers else "Each name is to have a list of tensors."
+            says = "" if numbers else "Each name should have a list of tensors."
             mistake = "numbers, not tensors" if numbers else ""
             fail(says, mistake=mistake, expected=wanted, got=f"a list with a {type(odd).__name__} in it")
     return {name: list(found) for name, found in outputs.items() if len(found)}
@@ -331,7 +331,7 @@ def _names_all(answer: Any) -> None:
             fail(mistake="children only", expected=names, got=[*got], evidence=modlab.tree(net))
         if sorted(got, key=str) != sorted(names):
             fail(
-                'It is to have one entry for each of `named_modules()`, the net itself (`""`) among them.',
+                'It should have one entry for each of `named_modules()`, the net itself (`""`) among them.',
                 expected=sorted(names),
                 got=sorted(map(str, got)),
                 evidence=modlab.tree(net),
@@ -360,7 +360,7 @@ def _whole_call(answer: Any) -> None:
     alone = net.l0.forward(x)
     if same(got, alone):
         fail(mistake="before other hooks", expected=2 * alone, got=got)
-    require_equal(got, 2 * alone, "A hook on l0 doubles its output, and yours is to have what comes after it.")
+    require_equal(got, 2 * alone, "A hook on l0 doubles its output, and yours should have what comes after it.")
 
 
 def _without_graph(answer: Any) -> None:
@@ -376,7 +376,7 @@ def _copies(answer: Any) -> None:
     expected, got = _outputs(net, x)["0"][0], _captured(answer, net, x)["0"][0]
     if not same(got, expected) and same(got, expected.relu()):
         fail("An `nn.ReLU(inplace=True)` ran after the layer.", mistake="no copy", expected=expected[0], got=got[0])
-    require_equal(got, expected, "The output of layer 0 came out otherwise.")
+    require_equal(got, expected, "The output of layer 0 is different.")
 
 
 def _runs_as_before(answer: Any) -> None:
@@ -386,7 +386,7 @@ def _runs_as_before(answer: Any) -> None:
         plain = net(x)
     with _entered(answer, net):
         y = net(x)
-    require_equal(y, plain, "The net gives something else than without `capture`.")
+    require_equal(y, plain, "The net gives something other than without `capture`.")
     if not isinstance(y, Tensor) or not y.requires_grad:
         fail(mistake="replaces the output", expected="an output with a grad_fn", got="an output without one")
 
@@ -687,7 +687,7 @@ def _ends(answer: Any) -> None:
     if not hasattr(handle, "remove"):
         fail(mistake="no handle", expected="a handle with `remove()`", got=f"a {type(handle).__name__}")
     handle.remove()
-    require_equal(m(x), plain, "After `remove()` the module gives something else than in the beginning.", evidence=modlab.hooks(m))
+    require_equal(m(x), plain, "After `remove()` the module gives something other than in the beginning.", evidence=modlab.hooks(m))
 
 
 def _clamp(body: str, *, register: str = "return module.register_forward_hook(hook)") -> str:

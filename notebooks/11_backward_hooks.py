@@ -135,7 +135,7 @@ PREDICTIONS = (
         "a",
         "The hook replaces the gradient with respect to the module's input, and nothing else.",
         wrong=(
-            Wrong("b", "The hook returns a gradient for each input; the weight is no input of the call."),
+            Wrong("b", "The hook returns a gradient for each input; the weight is not an input of the call."),
             Wrong("c", "It looks as if the hook stood between the loss and the module; but it stands behind it, on the way to `x`."),
         ),
         proof=lambda: _filled(42.0, "register_full_backward_hook"),
@@ -306,7 +306,7 @@ def _monitored(
             evidence=modlab.hooks(),
         )
     if not isinstance(norms, dict):
-        fail("What stands after `as` is to be a dict.", expected="a dict", got=f"a {type(norms).__name__}")
+        fail("What stands after `as` should be a dict.", expected="a dict", got=f"a {type(norms).__name__}")
     if norms and not any(name in norms for name in expected):
         keys = [key if isinstance(key, str) else f"a {type(key).__name__}" for key in norms]
         owned = any(key in dict(net.named_parameters()) for key in keys)
@@ -325,11 +325,11 @@ def _timeline(answer: Any, net: nn.Module, x: Tensor) -> Any:
 
 def _numbers(found: Any, name: str) -> list[float]:
     if not isinstance(found, (list, tuple)):
-        fail("Each name is to have a list of numbers, one for each pass.", expected=f"a list at {name!r}", got=f"a {type(found).__name__}")
+        fail("Each name should have a list of numbers, one for each pass.", expected=f"a list at {name!r}", got=f"a {type(found).__name__}")
     try:
         return [float(one) for one in found]
     except (TypeError, ValueError):
-        fail("The norms are to be numbers.", expected="numbers", got=found)
+        fail("The norms should be numbers.", expected="numbers", got=found)
 
 
 def _close(got: dict[str, list[float]], expected: dict[str, list[float]]) -> bool:
@@ -529,7 +529,7 @@ def monitor(net):
         for handle in handles:
             handle.remove()
 """,
-            "The names are those of the parameters, `first.weight`. The dict is to have the names of the children, `first`.",
+            "The names are those of the parameters, `first.weight`. The dict should have the names of the children, `first`.",
         ),
         Mistake(
             "gradient of the input",

@@ -202,7 +202,7 @@ PREDICTIONS = (
     ),
     Question(
         "the flag and two hooks",
-        "Which value has `_is_full_backward_hook` before any hook, after a full backward hook, and (on another module) after a legacy one?",
+        "What is `_is_full_backward_hook` before any hook, after a full backward hook, and (on another module) after a legacy one?",
         Choice("False, True, False", "None, True, False", "None, True, True"),
         "b",
         "It tells the two kinds apart, and None says that there is no backward hook yet.",
@@ -407,7 +407,7 @@ def _state(answer: Any) -> None:
     for name, net in mine.items():
         state, expected = net.state_dict(), theirs[name].state_dict()
         if not hasattr(state, "keys"):
-            fail("`state_dict()` is to give a dict.", expected=[*expected], got=state)
+            fail("`state_dict()` should give a dict.", expected=[*expected], got=state)
         details = {"expected": [*expected], "got": [*state], "evidence": modlab.tree(theirs[name])}
         if [*state] == [n for n, _ in theirs[name].named_parameters()] != [*expected]:
             fail(f"This is the net with {name}.", mistake="a path is missing", **details)
@@ -487,7 +487,7 @@ _CALL = """
 MINI = Task(
     "MiniModule",
     "Write `MiniModule`, in at most forty lines and without `nn.Module`: five nets that derive from it "
-    "shall have the same names, the same state and the same output as those that derive from `nn.Module`.",
+    "should have the same names, the same state and the same output as those that derive from `nn.Module`.",
     starter="""
 class MiniModule:
     def __init__(self):

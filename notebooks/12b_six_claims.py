@@ -83,7 +83,7 @@ PREDICTIONS = (
         YesNo(),
         False,
         "They are an attribute of the `state_dict`, `_metadata`, and no entry. A new dict has the entries alone.",
-        wrong=(Wrong(True, "They are no entries: they hang on the object, and the comprehension makes another one."),),
+        wrong=(Wrong(True, "They are not entries: they hang on the object, and the comprehension makes another one."),),
         proof=_metadata_in_a_copy,
     ),
     Question(
@@ -103,7 +103,7 @@ PREDICTIONS = (
     Question(
         "where a conversion matters",
         "A float32 layer loads a `state_dict` in float64, and a pre-hook converts each entry to float32. "
-        "For which of these does the layer come out otherwise than without the hook?",
+        "For which of these does the layer come out different with the hook?",
         Choice("`load_state_dict(state)`", "`load_state_dict(state, assign=True)`", "both", "neither"),
         "b",
         "By default numbers are copied *into* the layer's tensors, and converted on the way. `assign=True` puts the new tensors in.",
@@ -357,7 +357,9 @@ def _function(answer: Any, name: str) -> Callable[[Any], Any]:
     function = getattr(function, "__func__", function)  # of a staticmethod
     if not callable(function):
         fail(
-            f"Court is to be the class from the notebook, with a function {name}.", expected="class Court", got=f"a {type(answer).__name__}"
+            f"Court should be the class from the notebook, with a function {name}.",
+            expected="class Court",
+            got=f"a {type(answer).__name__}",
         )
     found: Callable[[Any], Any] = function
     return found

@@ -93,21 +93,21 @@ def _assigned() -> str:
 PREDICTIONS = (
     Question(
         "keys after pruning",
-        "Half of the weight is pruned away. Which keys has `m.state_dict()` then?",
+        "Half of the weight is pruned away. Which keys does `m.state_dict()` have then?",
         Several("`weight`", "`weight_orig`", "`weight_mask`", "`bias`"),
         ("b", "c", "d"),
         "The parameter has a new name, `weight_orig`; a buffer, `weight_mask`, says what is kept; and `weight` is computed from the two.",
         wrong=(
             Wrong("a d", "So it is when the pruning is made permanent. Until then nothing is lost: the old values stay, beside a mask."),
             Wrong("a c d", "The parameter is renamed: what stands under `weight` is computed, and not saved.", belief=8),
-            Wrong("a b c d", "`weight` is there as an attribute, computed from the two others; it is no entry.", belief=8),
+            Wrong("a b c d", "`weight` is there as an attribute, computed from the two others; it is not an entry.", belief=8),
             Wrong("b d", "The mask is a buffer, and buffers are saved.", belief=11),
         ),
         proof=_names_after_pruning,
     ),
     Question(
         "the file after pruning",
-        "The file with the whole layer has 163 kB. How large is it with half of the weight pruned away?",
+        "The file of the whole layer is 163 kB. How large is it with half of the weight pruned away?",
         Choice("about 82 kB", "163 kB, as before", "about 323 kB"),
         "c",
         "All old values are in it, and a mask of the same size: a number of 4 bytes for each weight.",
@@ -152,13 +152,13 @@ PREDICTIONS = (
     ),
     Question(
         "parameters of a quantized layer",
-        "How many parameters has a linear layer after dynamic quantization?",
+        "How many parameters does a linear layer have after dynamic quantization?",
         Number(),
         0,
         "The weight is packed together with the bias, in a format of its own, which is no `nn.Parameter`. So it cannot be trained either.",
         wrong=(
             Wrong(2, "Weight and bias are there, but packed: `parameters()` does not find them."),
-            Wrong(1, "Packed they are one thing, but it is no parameter."),
+            Wrong(1, "Packed they are one thing, but it is not a parameter."),
         ),
         proof=lambda: len(list(_quantized().parameters())),
         needs=QUANTIZATION,
@@ -194,9 +194,9 @@ RECALLS = (
         "From lesson 12: in which store is `weight_mask`?",
         Choice("`_parameters`", "`_buffers`", "`_forward_pre_hooks`"),
         "b",
-        "It is not learnt, and it is saved and moved with the layer: a buffer.",
+        "It is not learned, and it is saved and moved with the layer: a buffer.",
         wrong=(
-            Wrong("a", "Then an optimizer would train it. What is not learnt and yet saved is a buffer.", belief=8),
+            Wrong("a", "Then an optimizer would train it. What is not learned and yet saved is a buffer.", belief=8),
             Wrong("c", "There is the hook that multiplies with it. The mask itself is a tensor."),
         ),
         belief=8,
@@ -245,7 +245,7 @@ def _half_is_zero(answer: Any) -> None:
             mistake = "smallest by sign" if bool((got.flatten()[signed] == 0).all()) else "another half"
             fail(f"This is {what}.", mistake=mistake, expected="the half with the smallest magnitude", got="another half")
         kept = ~smallest.reshape(before.shape)
-        require_equal(got[kept], before[kept], f"Of {what}, weights that were to be kept have other values.", evidence=modlab.state(layer))
+        require_equal(got[kept], before[kept], f"Of {what}, weights that should be kept have other values.", evidence=modlab.state(layer))
 
 
 def _permanent(answer: Any) -> None:
@@ -260,7 +260,7 @@ def _permanent(answer: Any) -> None:
         if layer._forward_pre_hooks:
             fail(f"Of {what}, a hook is left on.", expected="no hook", got="a forward pre-hook", evidence=modlab.hooks(layer))
         if not isinstance(layer.weight, nn.Parameter):
-            fail(f"Of {what}, the weight is no parameter.", expected="an nn.Parameter", got="a tensor", evidence=modlab.state(layer))
+            fail(f"Of {what}, the weight is not a parameter.", expected="an nn.Parameter", got="a tensor", evidence=modlab.state(layer))
 
 
 def _rest(answer: Any) -> None:
@@ -510,7 +510,7 @@ def _states() -> dict[str, tuple[nn.Module, str]]:
 def _asked(answer: Any, layer: nn.Module) -> Any:
     require_callable(answer, "learnt")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # .grad of a tensor that is no leaf
+        warnings.simplefilter("ignore")  # .grad of a tensor that is not a leaf
         return answer(layer)
 
 

@@ -143,12 +143,12 @@ PREDICTIONS = (
     ),
     Question(
         "nodes of Glance",
-        "`glance` has six children. How many nodes has its graph?",
+        "`glance` has six children. How many nodes does its graph have?",
         Number(),
         9,
         "Six modules, `flatten`, and a node each for the input and the output.",
         wrong=(
-            Wrong(6, "These are the modules. `flatten` is no module, but a step all the same; the input and the output are nodes too."),
+            Wrong(6, "These are the modules. `flatten` is not a module, but a step all the same; the input and the output are nodes too."),
             Wrong(7, "Six modules and `flatten`. The input and the output are nodes too."),
             Wrong(8, "Input and output have a node each."),
         ),
@@ -351,7 +351,7 @@ def _named(answer: Any, net: nn.Module, wanted: str) -> None:
     evidence = modlab.trace(net, values=False)(x)
     details = {"expected": wanted, "got": got, "evidence": evidence}
     if not isinstance(got, str):
-        fail("It is to give one name.", **details)
+        fail("It should give one name.", **details)
     if wanted.endswith(f".{got}"):
         fail(mistake="the last name only", **details)
     if got not in names:
@@ -506,7 +506,7 @@ def _two(answer: Any, net: nn.Module, x: Tensor) -> tuple[Any, Any]:
     found = answer(net, x)
     if not (isinstance(found, (tuple, list)) and len(found) == 2 and isinstance(found[0], nn.Module)):
         kinds = [type(one).__name__ for one in found] if isinstance(found, (tuple, list)) else [type(found).__name__]
-        fail("It is to return two things.", expected="the fused net, the largest difference", got=", ".join(kinds) or "nothing")
+        fail("It should return two things.", expected="the fused net, the largest difference", got=", ".join(kinds) or "nothing")
     return found[0], found[1]
 
 
@@ -563,9 +563,9 @@ def _proved(answer: Any, net: nn.Module, x: Tensor) -> None:
     except (TypeError, ValueError, RuntimeError):
         number = float("nan")
     if isinstance(difference, Tensor) and difference.numel() > 1:
-        fail("It is to be one number, the largest.", expected="one number", got=f"{difference.numel()} numbers")
+        fail("It should be one number, the largest.", expected="one number", got=f"{difference.numel()} numbers")
     if number != number:
-        fail("It is to be a number.", expected="the largest difference", got=difference)
+        fail("It should be a number.", expected="the largest difference", got=difference)
     with torch.no_grad():
         wanted = float((copy.deepcopy(net).eval()(x) - fused(x)).abs().max())
         training = float((copy.deepcopy(net).train()(x) - fused(x)).abs().max())
@@ -585,7 +585,7 @@ def _proved(answer: Any, net: nn.Module, x: Tensor) -> None:
         fail(mistake="the mean", **details)
     if number == 0:
         fail("Zero is too good: the largest difference between the two nets' outputs for this `x` is rounding, and not nothing.", **details)
-    fail("The largest difference of the two outputs is another one.", **details)
+    fail("That is not the largest difference of the two outputs.", **details)
 
 
 def _spares(answer: Any) -> None:
@@ -688,7 +688,7 @@ def fuse_and_prove(net, x):
     ),
     hints=(
         "In which mode can a normalisation be fused? And whose net is it?",
-        "`copy.deepcopy(net).eval()` is a net to work with; `fuse` gives another one.",
+        "`copy.deepcopy(net).eval()` is a net to work with; `fuse` gives a new one.",
         "`(one - other).abs().max()` is the largest difference of two tensors.",
     ),
     minutes=5,

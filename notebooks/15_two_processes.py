@@ -78,7 +78,7 @@ def _same(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float = 0
 PREDICTIONS = (
     Question(
         "all-reduce",
-        "Process 0 has a 1, process 1 has a 3. What has each of them after `all_reduce`?",
+        "Process 0 has a 1, process 1 has a 3. What does each of them have after `all_reduce`?",
         Choice("4 in both", "2 in both", "4 in process 0, and still 3 in process 1"),
         "a",
         "`all_reduce` adds up what all processes bring, in place, and everybody has the sum.",
@@ -117,7 +117,7 @@ PREDICTIONS = (
     ),
     Question(
         "start of two",
-        "Which weights has process 1 after it has wrapped its net?",
+        "Which weights does process 1 have after it has wrapped its net?",
         Choice("its own", "those of process 0", "the mean of both"),
         "b",
         "The wrapper's constructor sends parameters and buffers of process 0 to all others.",
@@ -198,7 +198,7 @@ RECALLS = (
             "it sends the weights of process 0 to all at the start",
             "it averages the gradients in `backward`",
             "it averages the weights after each step",
-            "it deals the data out to the processes",
+            "it divides the data among the processes",
             "it puts `module.` in front of the names",
         ),
         ("a", "b", "e"),
@@ -566,7 +566,7 @@ def _saved(answer: Any, net: nn.Module) -> dict[str, Any]:
                 got="a module" if whole else "something else",
             )
     if not isinstance(found, dict):
-        fail("The file is to hold a state_dict.", expected="a dict", got=f"a {type(found).__name__}")
+        fail("The file should hold a state_dict.", expected="a dict", got=f"a {type(found).__name__}")
     return found
 
 
