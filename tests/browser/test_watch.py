@@ -169,7 +169,7 @@ def settled(lab: JupyterLab, cell: int) -> int:
 
 def type_all_keys(lab: JupyterLab) -> None:
     """JupyterLab's command mode cuts a cell on x and deletes it on d d."""
-    for key in ("x", "d", "d", "a", "b", "m", "z", "/", "*", "y", "1", "Enter", "Escape"):
+    for key in ("x", "d", "d", "a", "b", "m", "z", "/", "*", "y", "1", "Enter"):
         lab.page.keyboard.press(key)
 
 
