@@ -126,11 +126,11 @@ def cards() -> list[str]:
             "Not yet:",
             "one of *three*.",
             mark,
-            steps,
-            (("expected", "(2,)"), ("got", "(3,)")),
-            ("Because.",),
-            "a = 1",
-            "Try again.",
+            steps=steps,
+            pairs=(("expected", "(2,)"), ("got", "(3,)")),
+            prose=("Because.",),
+            code="a = 1",
+            foot="Try again.",
         )
         for mark in marks
     ]
