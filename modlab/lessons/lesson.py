@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,18 @@ class Lesson:
         print(f"This torch has no {feature}: the cells about it are skipped, the rest of the lesson runs.")
         return False
 
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Say how long a block took on this machine, to people alone: no two runs take the same time.
+
+        Args:
+            what: it does, as in ``10,000 rounds``.
+        """
+        begin = time.perf_counter()
+        yield
+        if _is_read():
+            print(f"{what} took {time.perf_counter() - begin:.1f} s on this machine.")
+
     def missed(self, folder: str | Path = ".") -> Card:
         """The predictions that you missed so far, read from your own notebooks in this folder; nothing leaves the machine."""
         return missed(Path(folder), self.content, self._said)
@@ -254,6 +267,11 @@ _PAGES: dict[str, Any] = {}
 """The live page of each lesson; one that is opened again replaces it."""
 
 
+def _is_read() -> bool:
+    """Whether a person looks on: a page has asked for something."""
+    return any(page.is_read for page in _PAGES.values())
+
+
 def _come_alive(lesson: Lesson) -> None:
     """In a notebook: let answers be typed bare, show views as stills, and let the page bring them to life."""
     shell = notebook()
@@ -265,7 +283,7 @@ def _come_alive(lesson: Lesson) -> None:
     else:
         shell.ast_transformers.append(TypedAnswers(lambda: isinstance(shell.user_ns.get(notebooks.LESSON), Lesson)))
     stills.offer(shell)
-    live_watch.offer(lambda: any(page.is_read for page in _PAGES.values()))
+    live_watch.offer(_is_read)
     if stills.WHOLE:
         return
     with suppress(ImportError):  # without anywidget all can be read, and answers are typed

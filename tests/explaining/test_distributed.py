@@ -163,9 +163,9 @@ CASTS, WIDENS = POLICY.format(", cast_forward_inputs=True"), POLICY.format(", ou
 # each: the units, and the policies that are offered one after the other
 POLICIES = {
     "gets float32": (f"fully_shard(net, mesh=mesh, mp_policy={WITHOUT_CAST})", {"Let Net cast": CASTS}),
-    "both": (GIVES.format(WITHOUT_CAST), {"Let body cast": CASTS, "Let body give float32": WIDENS}),
-    "gives bfloat16": (GIVES.format(POLICY.format("")), {"Let body give float32": WIDENS}),
-    "to a unit of float32": (GIVES.format(POLICY.format("")) + "\nfully_shard(net, mesh=mesh)", {"Let body give float32": WIDENS}),
+    "both": (GIVES.format(WITHOUT_CAST), {"Let body cast": CASTS, "Let body return float32": WIDENS}),
+    "gives bfloat16": (GIVES.format(POLICY.format("")), {"Let body return float32": WIDENS}),
+    "to a unit of float32": (GIVES.format(POLICY.format("")) + "\nfully_shard(net, mesh=mesh)", {"Let body return float32": WIDENS}),
 }
 
 

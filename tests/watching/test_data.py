@@ -162,7 +162,7 @@ def test_a_page_stands_alone(kind: Any, tmp_path: Path) -> None:
         (".", "is a folder"),
         ("run.png", "suffix .html"),
         ("run", "without a suffix"),
-        ("none/run.html", "not there"),
+        ("none/run.html", "does not exist"),
         (3, "takes the name"),
         (b"run.html", "takes the name"),
     ],

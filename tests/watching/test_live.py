@@ -179,7 +179,7 @@ def test_a_question_that_makes_no_sense_is_an_answer() -> None:
     loop = Loop()
     view = WatchPage(loop.watch).view
     assert isinstance(view, Heard)
-    assert "is no share" in view.ask("budget", budget="all", steps=0)["error"]
+    assert "is not a fraction" in view.ask("budget", budget="all", steps=0)["error"]
     assert "does not know" in view.ask("dance")["error"]
     with pytest.raises(QuestionError):
         loop.watch.ask("budget", 2)

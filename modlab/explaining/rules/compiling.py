@@ -39,7 +39,7 @@ def _looked_at(failure: Failure, said: str, more: str, stop: str, facts: tuple[t
     at = place(failure.message)
     if at is not None:
         failure.place = at.where, at.source
-    return Cause(said, more, stop, facts, fixes, ("torch.compile was looking at the code: the modules inside were not called yet.",))
+    return Cause(said, more, stop, facts, fixes, ("torch.compile was analyzing the code: the modules inside were not called yet.",))
 
 
 def _unsupported(failure: Failure, match: re.Match[str]) -> Cause | None:
