@@ -1,7 +1,7 @@
 // Builds the front end into modlab/views/static, where Python finds it and git keeps it.
 //
 //   node build.mjs           writes still.js (a tree, a state, values at rest), sheet.js (sheets at rest),
-//                            watch.js (a watch at rest), knobs.js and lesson.js (a lesson's) and live.js (the widget, which has all)
+//                            watch.js (a watch at rest), settings.js and lesson.js (a lesson's) and live.js (the widget, which has all)
 //   node build.mjs --check   builds in memory; fails when a committed file differs or an entry is over its budget
 //
 // esbuild is deterministic for one version and equal sources, so "the same bytes" means "built from these sources".
@@ -14,12 +14,12 @@ import { build, transform } from "esbuild";
 const HERE = dirname(fileURLToPath(import.meta.url));
 const STATIC = join(HERE, "..", "modlab", "views", "static");
 
-// `still`, `sheet`, `watch` and `knobs` are inline classic scripts in an output, `live` is a module that anywidget loads.
+// `still`, `sheet`, `watch` and `settings` are inline classic scripts in an output, `live` is a module that anywidget loads.
 const ENTRIES = [
   { source: "src/still.ts", target: "still.js", format: "iife", gzipBudget: 30_000 },
   { source: "src/sheet/entry.ts", target: "sheet.js", format: "iife", gzipBudget: 30_000 },
   { source: "src/watch/entry.ts", target: "watch.js", format: "iife", gzipBudget: 45_000 },
-  { source: "src/lessons/entry.ts", target: "knobs.js", format: "iife", gzipBudget: 3_000 },
+  { source: "src/lessons/entry.ts", target: "settings.js", format: "iife", gzipBudget: 3_000 },
   { source: "src/lessons/lesson.ts", target: "lesson.js", format: "esm", gzipBudget: 6_000 },
   { source: "src/live.ts", target: "live.js", format: "esm", gzipBudget: 75_000 },
 ];

@@ -208,5 +208,5 @@ def _preserved(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def style() -> str:
-    """The look of cards and knobs."""
+    """The look of cards and settings."""
     return files("modlab.lessons").joinpath("card.css").read_text(encoding="utf-8").strip()

@@ -203,12 +203,12 @@ class Lesson:
         """
         return Expectation(error, match)
 
-    def modify(self, code: str, **knobs: Iterable[Any]) -> Modification:
+    def modify(self, code: str, **settings: Iterable[Any]) -> Modification:
         """Try a line of code with other values: each setting shows the line that it stands for, and what the line gives.
 
         Args:
-            code: one line (or some, of which the last is shown) with the knobs in braces.
-            knobs: the values of each.
+            code: one line (or some, of which the last is shown) with the settings in braces.
+            settings: the values of each.
 
         >>> Lesson("01_a_module").modify("{a} + 1", a=[1, 2])
         1 + 1
@@ -217,7 +217,7 @@ class Lesson:
         2 + 1
           3
         """
-        return modify(code, dict(knobs), sys._getframe(1).f_globals | sys._getframe(1).f_locals)
+        return modify(code, dict(settings), sys._getframe(1).f_globals | sys._getframe(1).f_locals)
 
     def has(self, feature: str) -> bool:
         """Whether this torch has a feature (``"torch.ao.quantization"``); if not, that is said, and the lesson goes on."""

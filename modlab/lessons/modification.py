@@ -17,20 +17,20 @@ from modlab.views.html import BEGIN, END, static_file
 from modlab.views.html import text as escaped
 
 MOST = 36
-"""Settings that are run at most: each is a view in the notebook."""
+"""Variants that are run at most: each is a view in the notebook."""
 
 
-class KnobError(ModlabError, ValueError):
-    """A line of code and its knobs do not fit together."""
+class ModificationError(ModlabError, ValueError):
+    """A line of code and its settings do not fit together."""
 
 
 @frozen
-class KnobSetting:
-    """One position of all knobs.
+class Variant:
+    """The line with one value for each setting.
 
     Attributes:
-        code: the line that it stands for.
-        values: of the knobs, in their order.
+        code: the line itself.
+        values: of the settings, in their order.
         text, html: the faces of what the line gives.
     """
 
@@ -41,21 +41,21 @@ class KnobSetting:
 
 
 class Modification:
-    """All settings of the knobs; the page shows one at a time, text and print all of them."""
+    """All variants of a line; the page shows one at a time, text and print all of them."""
 
-    def __init__(self, knobs: dict[str, tuple[Any, ...]], settings: tuple[KnobSetting, ...]) -> None:
-        self.knobs, self.settings = knobs, settings
+    def __init__(self, settings: dict[str, tuple[Any, ...]], variants: tuple[Variant, ...]) -> None:
+        self.settings, self.variants = settings, variants
 
     def html(self) -> str:
-        """Folded one below the other, the first open; a script shows one at a time, with a slider or switches for each knob."""
+        """Folded one below the other, the first open; a script shows one at a time, with a slider or switches for each setting."""
         parts = "\n".join(
             f"<details{' open' if i == 0 else ''}><summary><code>{escaped(one.code)}</code></summary>{one.html}</details>"
-            for i, one in enumerate(self.settings)
+            for i, one in enumerate(self.variants)
         )
-        knobs = escape(json.dumps([[name, [repr(value) for value in values]] for name, values in self.knobs.items()]))
-        script = f"{BEGIN}<script>{static_file('knobs.js').strip()}</script>{END}\n" if stills.WHOLE else ""
+        settings = escape(json.dumps([[name, [repr(value) for value in values]] for name, values in self.settings.items()]))
+        script = f"{BEGIN}<script>{static_file('settings.js').strip()}</script>{END}\n"
         return (
-            f'<div class="modlab modlab-knobs mathjax_ignore tex2jax_ignore" data-modlab="modify" data-knobs="{knobs}">\n'
+            f'<div class="modlab modlab-settings mathjax_ignore tex2jax_ignore" data-modlab="modify" data-settings="{settings}">\n'
             f'<style>{static_file("static.css").strip()}</style>\n<div class="modlab-static">{parts}</div>\n{script}</div>'
         )
 
@@ -63,48 +63,48 @@ class Modification:
         return self.html()
 
     def __repr__(self) -> str:
-        return format.printable("\n\n".join(f"{one.code}\n{_indented(one.text)}" for one in self.settings))
+        return format.printable("\n\n".join(f"{one.code}\n{_indented(one.text)}" for one in self.variants))
 
 
 class Raised(str):
-    """What a setting raised; shown without quotes."""
+    """What a variant raised; shown without quotes."""
 
     def __repr__(self) -> str:
         return f"raises {self}"
 
 
-def modify(code: str, knobs: dict[str, Iterable[Any]], names: dict[str, Any]) -> Modification:
-    """Run a line of code for each setting of its knobs.
+def modify(code: str, settings: dict[str, Iterable[Any]], names: dict[str, Any]) -> Modification:
+    """Run a line of code for each combination of its settings' values.
 
     Args:
-        code: with the knobs' names in braces: ``modlab.tree(DynamicNet({layers}))``; several lines are run one after
+        code: with the settings' names in braces: ``modlab.tree(DynamicNet({layers}))``; several lines are run one after
             the other, and the last one is shown.
-        knobs: the values of each.
+        settings: the values of each.
         names: the variables that the line may use; what it assigns stays in a copy.
 
     Raises:
-        KnobError: a knob is not in the line, or there are too many settings.
+        ModificationError: a setting is not in the line, or there are too many variants.
     """
-    for name, choices in knobs.items():
+    for name, choices in settings.items():
         if not isinstance(choices, Iterable):
-            raise KnobError(f"A knob takes several values, as {name}=[1, 2, 3], and got {choices!r}.")
-    values = {name: tuple(choices) for name, choices in knobs.items()}
+            raise ModificationError(f"A setting takes several values, as {name}=[1, 2, 3], and got {choices!r}.")
+    values = {name: tuple(choices) for name, choices in settings.items()}
     missing = [name for name in values if f"{{{name}}}" not in code]
     if missing or not values:
-        raise KnobError(
-            f"The line {code!r} has no blank for {missing or 'any knob'}: write it in braces, as {{{(missing or ['width'])[0]}}}."
+        raise ModificationError(
+            f"The line {code!r} has no blank for {missing or 'any setting'}: write it in braces, as {{{(missing or ['width'])[0]}}}."
         )
     number = len(list(itertools.product(*values.values())))
     if not 1 <= number <= MOST:
-        raise KnobError(f"These knobs have {number} settings together, and 1 to {MOST} can be shown: give each fewer values.")
-    settings = []
+        raise ModificationError(f"These settings make {number} variants together, and 1 to {MOST} can be shown: give each fewer values.")
+    variants = []
     for chosen in itertools.product(*values.values()):
         line = code
         for name, value in zip(values, chosen, strict=True):
             line = line.replace(f"{{{name}}}", repr(value))
         result = _value(line, dict(names))
-        settings.append(KnobSetting(line, chosen, repr(result), _html(result)))
-    return Modification(values, tuple(settings))
+        variants.append(Variant(line, chosen, repr(result), _html(result)))
+    return Modification(values, tuple(variants))
 
 
 def _value(code: str, names: dict[str, Any]) -> Any:
@@ -112,14 +112,14 @@ def _value(code: str, names: dict[str, Any]) -> Any:
     try:
         tree = ast.parse(code)
     except SyntaxError as error:
-        raise KnobError(f"With its blanks filled the line is {code!r}, which is no Python: {error.msg}.") from error
+        raise ModificationError(f"With its blanks filled the line is {code!r}, which is no Python: {error.msg}.") from error
     last = tree.body.pop()
     if not isinstance(last, ast.Expr):
-        raise KnobError(f"The last line of {code!r} is shown, so it must be an expression.")
+        raise ModificationError(f"The last line of {code!r} is shown, so it must be an expression.")
     try:
-        exec(compile(tree, "<knobs>", "exec"), names)
-        return eval(compile(ast.Expression(last.value), "<knobs>", "eval"), names)
-    except Exception as error:  # noqa: BLE001 - what a setting raises is what it shows
+        exec(compile(tree, "<modify>", "exec"), names)
+        return eval(compile(ast.Expression(last.value), "<modify>", "eval"), names)
+    except Exception as error:  # noqa: BLE001 - what a variant raises is what it shows
         return Raised(f"{type(error).__name__}: {error}")
 
 

@@ -44,9 +44,9 @@ def every_view_is_alive(lab: JupyterLab) -> None:
     for index, cell in enumerate(lab.cells()):
         assert not [out for out in cell["outputs"] if out["output_type"] == "error"]
         html = "".join("".join(out.get("data", {}).get("text/html", "")) for out in cell["outputs"])
-        views, knobs = html.count("data-key="), html.count('data-modlab="modify"')
+        views, settings = html.count("data-key="), html.count('data-modlab="modify"')
         expect(lab.cell(index).locator(".modlab-live")).to_have_count(views)
-        expect(lab.cell(index).locator(".modlab-turning")).to_have_count(knobs)
+        expect(lab.cell(index).locator(".modlab-turning")).to_have_count(settings)
         live = lab.cell(index).locator(".modlab-live")
         assert live.locator('[role="tree"], [role="grid"], [role="treegrid"], [role="group"]').count() >= views
         shown += views
@@ -85,7 +85,7 @@ def test_a_lesson_by_keyboard_alone(lab: JupyterLab, tmp_path: Path, name: str) 
     assert not lab.errors()
 
 
-def test_knobs_turn_by_keyboard_and_the_notebook_does_not_hear_them(lab: JupyterLab) -> None:
+def test_settings_turn_by_keyboard_and_the_notebook_does_not_hear_them(lab: JupyterLab) -> None:
     code = 'lesson.modify("modlab.tree(nn.Linear({width}, {out}))", width=[1, 2, 3, 4, 5], out=[1, 2])'
     lab.open(["import modlab\nfrom torch import nn\nfrom modlab.lessons import Lesson\nlesson = Lesson('01_a_module')", code])
     lab.run_all()

@@ -1,4 +1,4 @@
-"""The parts of which lessons are made: kinds of answers, cards, checks that survive anything, expected errors, knobs."""
+"""The parts of which lessons are made: kinds of answers, cards, checks that survive anything, expected errors, modifications."""
 
 import builtins
 import decimal
@@ -36,7 +36,7 @@ from modlab.lessons.expectation import Expectation, ExpectationError
 from modlab.lessons.features import available
 from modlab.lessons.isolation import isolated
 from modlab.lessons.kinds import Choice, Name, Number, Order, Several, Shape, UnreadableError, YesNo
-from modlab.lessons.modification import KnobError
+from modlab.lessons.modification import ModificationError
 
 
 @pytest.fixture(autouse=True)
@@ -407,32 +407,32 @@ def test_an_expected_error_that_does_not_come_fails():
         Expectation("TypeError")
 
 
-# ---- knobs ----------------------------------------------------------------------------------------
+# ---- modifications ----------------------------------------------------------------------------------------
 
 
-def test_each_setting_shows_its_line_and_what_it_gives():
+def test_each_variant_shows_its_line_and_what_it_gives():
     width = 3
     turned = Lesson("01_a_module").modify("y = {a} + width\ny * {b}", a=[1, 2], b=[1.0, -1.0])
     assert width == 3
-    assert [(one.code.splitlines()[-1], one.text) for one in turned.settings] == [
+    assert [(one.code.splitlines()[-1], one.text) for one in turned.variants] == [
         ("y * 1.0", "4.0"),
         ("y * -1.0", "-4.0"),
         ("y * 1.0", "5.0"),
         ("y * -1.0", "-5.0"),
     ]
     html = turned.html()
-    assert html.count("<details") == 4 and "data-knobs" in html
-    assert all(one.text in repr(turned) for one in turned.settings)
+    assert html.count("<details") == 4 and "data-settings" in html
+    assert all(one.text in repr(turned) for one in turned.variants)
     assert "<script" not in re.sub(r"<!--modlab:live-->.*?<!--/modlab:live-->", "", html, flags=re.DOTALL)
 
 
-def test_knobs_that_do_not_fit_are_said():
+def test_settings_that_do_not_fit_are_said():
     lesson = Lesson("01_a_module")
-    with pytest.raises(KnobError, match="no blank"):
+    with pytest.raises(ModificationError, match="no blank"):
         lesson.modify("1 + 1", a=[1])
-    with pytest.raises(KnobError, match="settings together"):
+    with pytest.raises(ModificationError, match="variants together"):
         lesson.modify("{a}", a=range(100))
-    with pytest.raises(KnobError, match="expression"):
+    with pytest.raises(ModificationError, match="expression"):
         lesson.modify("x = {a}", a=[1])
 
 
@@ -534,7 +534,7 @@ def test_what_is_given_wrongly_is_answered_by_a_sentence(call, word):
 
 def test_what_a_setting_raises_is_what_it_shows():
     turned = Lesson("01_a_module").modify("[1, 2][{i}]", i=[1, 2])
-    assert [one.text for one in turned.settings] == ["2", "raises IndexError: list index out of range"]
+    assert [one.text for one in turned.variants] == ["2", "raises IndexError: list index out of range"]
 
 
 def test_an_answer_that_could_not_be_read_is_not_called_missing():
@@ -569,7 +569,7 @@ ODD_FILES = ["[]", "{}", '{"cells": [5]}', '{"cells": [{"cell_type": "code", "so
 @pytest.mark.parametrize("content", ODD_FILES + ODD_OUTPUTS)
 def test_what_is_no_notebook_is_said(tmp_path, content):
     (tmp_path / "odd.ipynb").write_text(content)
-    with pytest.raises(notebooks.NotebookError, match=r"odd\.ipynb is no notebook"):
+    with pytest.raises(notebooks.NotebookError, match=r"odd\.ipynb is not a notebook"):
         notebooks.read(tmp_path / "odd.ipynb")
 
 

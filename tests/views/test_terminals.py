@@ -105,7 +105,7 @@ RESULTS = {
     "lesson": lambda net: Lesson("01_a_module"),
     "card": lambda net: Lesson("01_a_module").predict("numbers of MyLinear", 12),
     "judgement": lambda net: Lesson("01_a_module").check("Affine", lambda: "…→≠"),
-    "knobs": lambda net: Lesson("01_a_module").modify("'→' + {a}", a=["…", "層"]),
+    "settings": lambda net: Lesson("01_a_module").modify("'→' + {a}", a=["…", "層"]),
     "alert": lambda net: Alert("dead", "層", {"inputs": 3, "fired": 0}, step=3, unit=1, fixes=(Remedy(advice="x ≈ y"),)),
     "error": lambda net: ModlabError("≈ 層"),
 }

@@ -1,5 +1,5 @@
-/** The script of a lesson's knobs: it finds its output as every view at rest does. */
-import { knobs } from "./knobs";
+/** The script of a line's settings: it finds its output as every view at rest does. */
+import { settings } from "./settings";
 
-const host = document.currentScript?.closest<HTMLElement>(".modlab-knobs");
-if (host) knobs(host);
+const host = document.currentScript?.closest<HTMLElement>(".modlab-settings");
+if (host) settings(host);

@@ -3,7 +3,6 @@ import { element } from "../elements";
 import { Kernel, type WidgetModel } from "../kernel";
 import { answered, type Given, open } from "./answering";
 import style from "./answering.css";
-import { knobs } from "./knobs";
 
 interface LessonModel extends WidgetModel {
   get(name: "lesson"): string;
@@ -69,7 +68,6 @@ export class Page {
     const cards = `[data-lesson="${CSS.escape(this.#lesson)}"] .modlab-card[data-question]`;
     for (const card of this.#fresh(cards)) this.#enliven(card);
     for (const host of this.#fresh(".modlab[data-key]")) void this.#draw(host);
-    for (const host of this.#fresh(".modlab-knobs")) knobs(host);
     const pictures = this.#fresh<HTMLImageElement>(".jp-RenderedImage img:not([alt])");
     if (pictures.length) void this.#describe(pictures);
   }
