@@ -187,7 +187,7 @@ def of_values(values: ValuesRecord) -> tuple[str, str]:
     if constant := numbers.constant(stats):
         facts.append(constant)
     elif stats.finite:
-        facts.append(f"mean {format.number(stats.mean)}, std {format.number(stats.std)}")
+        facts.append(f"mean {format.number(numbers.mean(stats))}, std {format.number(stats.std)}")
         facts.append(f"from {format.number(stats.min)} to {format.number(stats.max)}")
     if not stats.count:
         facts.append("no elements")

@@ -15,6 +15,7 @@ from modlab.views import sharding
 WRITTEN = 12  # rows and columns up to which a matrix is written out; above, it is a heat map
 CORNER = 8  # rows and columns of a larger one that plain text shows
 BARS = 40
+_ROUNDING = 1e-6  # some times the distance of neighbouring float32 numbers near 1
 
 
 @frozen
@@ -36,8 +37,17 @@ def statistics(stats: TensorStats) -> list[tuple[str, str]]:
     return [(f"{name} {sharding.HERE}", value) for name, value in pairs] if stats.of_part else pairs
 
 
+def mean(stats: TensorStats) -> float:
+    """The mean as it is written: 0 where it is so small beside the largest number that rounding alone can have left it.
+
+    Rounding leaves another one on each device and with each number of threads.
+    """
+    return 0.0 if abs(stats.mean) <= _ROUNDING * max(abs(stats.min), abs(stats.max)) else stats.mean
+
+
 def _statistics(stats: TensorStats) -> list[tuple[str, str]]:
-    pairs = [(name, format.number(getattr(stats, name))) for name in ("mean", "std", "min", "max", "l2")]
+    pairs = [("mean", format.number(mean(stats)))]
+    pairs += [(name, format.number(getattr(stats, name))) for name in ("std", "min", "max", "l2")]
     pairs.append(("zeros", f"{stats.zeros:,}" if not stats.count else f"{stats.zeros:,} ({100 * stats.zeros / stats.count:.0f} %)"))
     pairs.append(("NaN", f"{stats.nan:,}"))
     pairs.append(("Inf", f"{stats.posinf + stats.neginf:,}"))

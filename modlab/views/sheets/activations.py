@@ -9,6 +9,7 @@ from modlab.records.state import ValuesRecord
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 from modlab.records.trace import Event, TraceRecord, Value
+from modlab.views import numbers
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 from modlab.views.sheets.trace import boxed, first_not_finite
 from modlab.wording import events
@@ -121,8 +122,8 @@ def _cells(value: Value) -> tuple[Cell, ...]:
     if stats is None or not stats.measured or not stats.count:
         return (box, *_EMPTY)
     share = stats.zeros / stats.count
-    numbers = [Cell(_short(number)) for number in (stats.mean, stats.std, stats.min, stats.max)] if stats.finite else [Cell()] * 4
-    return (box, *numbers, Cell(f"{100 * share:.0f} %", share))
+    figures = [Cell(_short(number)) for number in (numbers.mean(stats), stats.std, stats.min, stats.max)] if stats.finite else [Cell()] * 4
+    return (box, *figures, Cell(f"{100 * share:.0f} %", share))
 
 
 def _details(event: Event, value: Value) -> Iterator[Block]:

@@ -10,7 +10,7 @@ from modlab.records.state import Matrix, ValuesRecord
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 from modlab.records.trace import Event, TraceRecord
-from modlab.views import sharding
+from modlab.views import numbers, sharding
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 from modlab.wording import reasons
 
@@ -145,10 +145,10 @@ def _cells(stats: TensorStats | None, relative: float | None) -> tuple[Cell, ...
     if stats is None or not stats.measured or not stats.count:
         return _EMPTY if stats is None else (Cell(format.shape(stats.shape)), *_EMPTY[1:])
     here = f" {sharding.HERE}" if stats.of_part else ""
-    numbers = [Cell(f"{_short(number)}{here}") for number in (stats.mean, stats.std)] if stats.finite else [Cell(), Cell()]
+    figures = [Cell(f"{_short(number)}{here}") for number in (numbers.mean(stats), stats.std)] if stats.finite else [Cell(), Cell()]
     size = Cell(f"{_short(stats.l2)}{here}") if stats.finite else Cell()
     ratio = Cell("" if relative is None else f"{_short(relative)}{here}")
-    return (Cell(format.shape(stats.shape)), *numbers, size, ratio, Cell(f"{100 * stats.zeros / stats.count:.0f} %"))
+    return (Cell(format.shape(stats.shape)), *figures, size, ratio, Cell(f"{100 * stats.zeros / stats.count:.0f} %"))
 
 
 def _values(place: str, stats: TensorStats, numbers: Matrix | None = None) -> Block:

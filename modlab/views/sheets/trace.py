@@ -13,7 +13,7 @@ from typing import Any
 from modlab import format
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, EventFact, Reason, TraceRecord, Uncalled, Value
-from modlab.views import sharding
+from modlab.views import numbers, sharding
 from modlab.views.sheets.layout import Block, Box, Cell, Column, Flow, Mark, Row, Sheet
 from modlab.wording import events, reasons
 
@@ -507,7 +507,7 @@ def _value(value: Value) -> tuple[str, ...]:
     stats, spread, ends, odd = value.stats, "", "", []
     if stats is not None and stats.measured:
         if stats.finite:
-            spread = f"{format.number(stats.mean)} ± {format.number(stats.std)}"
+            spread = f"{format.number(numbers.mean(stats))} ± {format.number(stats.std)}"
             ends = f"{format.number(stats.min)} … {format.number(stats.max)}"
         infinite = stats.posinf + stats.neginf
         odd = [f"{stats.nan:,} NaN"] * bool(stats.nan) + [f"{infinite:,} Inf"] * bool(infinite)
