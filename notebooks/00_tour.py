@@ -194,6 +194,7 @@ COUNT = Task(
     ),
     hints=("It is the first number of the tree's headline below.",),
     minutes=1,
+    matters="This is the number that papers quote: each shared tensor once, and no buffers.",
 )
 
 RECALLS = (

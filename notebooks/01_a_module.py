@@ -368,6 +368,7 @@ class Affine(nn.Module):
         "The constructor begins with `super().__init__()`, then assigns `self.weight` and `self.bias`; `forward` returns one line.",
     ),
     minutes=6,
+    matters="Every layer of `torch.nn` is made this way: parameters in the constructor, a function of them in `forward`.",
 )
 
 
@@ -502,6 +503,7 @@ class Square(nn.Module):
     ),
     hints=("A module need not have a constructor at all: `nn.Module`'s own will do.",),
     minutes=3,
+    matters="Without any state, a module still has a place in the tree, a name and hooks; that is why activations are modules.",
 )
 
 LESSON = Content(

@@ -455,6 +455,7 @@ DYNAMIC_NET = Task(
         "`nn.ModuleList(...)` around the list of layers is enough; the loop in `forward` stays.",
     ),
     minutes=4,
+    matters="A layer that is not registered is not trained, not saved and not moved, and nothing warns you.",
 )
 
 
@@ -635,6 +636,7 @@ PARALLEL = Task(
         "`dim=-1`. In the constructor: `super().__init__()` first, then `self.first = first` and `self.second = second`.",
     ),
     minutes=5,
+    matters="Residual blocks and models with several branches are built like this: modules that hold modules, and say how they are joined.",
 )
 
 LESSON = Content(

@@ -473,6 +473,7 @@ def never_called(module, *inputs):
         "Hook all modules, run the net once, remove the hooks, and keep the names whose module took no note.",
     ),
     minutes=8,
+    matters="Modules that never run take memory, get no gradient, and can stop training on several processes with an error.",
 )
 
 # ---- a third edition ------------------------------------------------------------------------------
@@ -622,6 +623,7 @@ THIRD_EDITION = Task(
         "For example a shortcut: `x = x + self.activations[act](linear(x))`.",
     ),
     minutes=4,
+    matters="The tree shows what is there, not what happens: for that, run the model or read its `forward`.",
 )
 
 # ---- a tie ----------------------------------------------------------------------------------------
@@ -735,6 +737,7 @@ TIE = Task(
         "No copy, no `.data`, no new `nn.Parameter`: an assignment.",
     ),
     minutes=3,
+    matters="Language models tie their embedding to their output layer this way: two names, one tensor to keep and to train.",
 )
 
 LESSON = Content(

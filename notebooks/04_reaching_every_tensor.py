@@ -417,6 +417,7 @@ SCALED = Task(
     ),
     minutes=5,
     given="from modlab.lessons.note import MyLinear",
+    matters="Constants that belong to a model go along as buffers; otherwise the first call on another device fails.",
 )
 
 # ---- task: an initializer ---------------------------------------------------------------------------
@@ -626,6 +627,7 @@ def start_well(m):
     ),
     minutes=5,
     given="from modlab.lessons.note import MyLinear",
+    matters="This is how the initial values of a paper get into a model: one function for all modules, which asks each for its class.",
 )
 
 LESSON = Content(

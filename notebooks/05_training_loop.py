@@ -550,6 +550,7 @@ def training_step(net, optimizer, x):
         "After `loss = torch.abs(net(x))` come three calls, one of them on the loss and two on the optimizer.",
     ),
     minutes=4,
+    matters="Every trainer wraps this loop. When training misbehaves, look at these five lines first.",
 )
 
 # ---- task: dead units ------------------------------------------------------------------------------
@@ -705,6 +706,7 @@ def freeze(module):
         "For each parameter: `requires_grad_(False)`, and `.grad = None`.",
     ),
     minutes=5,
+    matters="Fine-tuning freezes most of a model; a parameter that moves all the same loses what it had learned.",
 )
 
 LESSON = Content(

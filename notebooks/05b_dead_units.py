@@ -420,6 +420,7 @@ def dead_units(net, inputs):
         "A unit is dead if its column holds nothing but zeros: `(column == 0).all()`.",
     ),
     minutes=6,
+    matters="A unit that never fires gets no gradient, so it stays dead: its weights take memory and time, and do nothing.",
 )
 
 # ---- task: freeze ----------------------------------------------------------------------------------

@@ -415,6 +415,7 @@ class Modal(nn.Module):
         "Ask `self.training` in `forward`: that runs at each call. The constructor only keeps `inner`.",
     ),
     minutes=4,
+    matters="Dropout and BatchNorm work like this: `train()` sets a flag on each module, and each `forward` reads its own.",
 )
 
 # ---- the second task: dropout by the function -------------------------------------------------------
@@ -563,6 +564,7 @@ class MyDropout(nn.Module):
     ),
     hints=("`F.dropout` has three arguments that matter: the input, the share, and whether it is training. Who knows the last?",),
     minutes=3,
+    matters="The function knows nothing of the module's mode: without `training=self.training` it drops numbers in use, too.",
 )
 
 # ---- the third task: freeze BatchNorm ---------------------------------------------------------------
@@ -765,6 +767,7 @@ def freeze_batchnorm(net):
         "In a loop, give the function its module as a default: `lambda mode=True, module=module: module`.",
     ),
     minutes=8,
+    matters="Fine-tuning on small batches does this, so that they do not spoil the statistics of the large training.",
 )
 
 LESSON = Content(

@@ -505,6 +505,7 @@ class BetterMean(nn.Module):
         "`return self.mean.clone()`, in both modes.",
     ),
     minutes=9,
+    matters="Running statistics, masks and position tables are buffers like this one, and a mistake here shows only after loading.",
 )
 
 # ---- the second task: what a file will not have ------------------------------------------------------
@@ -633,6 +634,7 @@ def unsaved_buffers(module):
     ),
     hints=("Two lists of names are there already: one has all buffers, the other has all that is saved.",),
     minutes=3,
+    matters="What a checkpoint leaves out must follow from the constructor's arguments; otherwise the loaded model is another one.",
 )
 
 LESSON = Content(

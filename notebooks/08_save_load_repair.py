@@ -390,6 +390,7 @@ def snapshot(module):
         "Go through its `items()`, and copy each tensor: `tensor.clone()`.",
     ),
     minutes=4,
+    matters="Keeping the best epoch needs this: a `state_dict()` that is not copied goes on changing with the training.",
 )
 
 
@@ -625,6 +626,7 @@ def adapt(net):
     ),
     minutes=6,
     needs=PRE_HOOK,
+    matters="Checkpoints of `DataParallel` and `DistributedDataParallel` have this prefix; with the hook one class reads both.",
 )
 
 
@@ -888,6 +890,7 @@ def transfer(state, net, head):
         "`net.requires_grad_(False)` freezes all, `net.get_submodule(head).requires_grad_(True)` lets the head learn again.",
     ),
     minutes=7,
+    matters="This is transfer learning: the trunk of a trained model, and a head of your own.",
 )
 
 LESSON = Content(

@@ -508,6 +508,7 @@ class ScaledLinear(nn.Module):
         "`calls` is `torch.zeros((), device=device, dtype=torch.long)`: it takes the device, and keeps its own dtype.",
     ),
     minutes=6,
+    matters="With these two options a large model is made where it will live, or on the meta device, where it takes no memory.",
 )
 
 
@@ -667,6 +668,7 @@ def orthogonal(in_features, out_features):
     ),
     minutes=3,
     given="from torch.nn.utils import skip_init",
+    matters="In a large model, drawing numbers that the next line overwrites takes minutes.",
 )
 
 LESSON = Content(

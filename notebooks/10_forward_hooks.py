@@ -606,6 +606,7 @@ def capture(net):
     ),
     minutes=8,
     given="from contextlib import contextmanager",
+    matters="Feature extraction, and most tools that look into a model (this one, too), stand on hooks like these.",
 )
 
 
@@ -766,6 +767,7 @@ def clamp_output(module, low, high):
         "The line that registers the hook gives a handle: return that.",
     ),
     minutes=4,
+    matters="A hook that returns something changes a model without touching its code, and its handle takes the change back.",
 )
 
 LESSON = Content(

@@ -609,6 +609,7 @@ def monitor(net):
     ),
     minutes=7,
     given="from contextlib import contextmanager",
+    matters="Vanishing and exploding gradients show here, layer by layer, often before the loss tells.",
 )
 
 # ---- the second task: clip_gradient -------------------------------------------------------------------
@@ -763,6 +764,7 @@ def clip_gradient(module, limit):
         "`tuple(gradient.clamp(-limit, limit) for gradient in grad_output)`, from a full backward pre-hook.",
     ),
     minutes=5,
+    matters="A gradient that is clamped on its way spares the layers before it as well; `clip_grad_norm_` works on what has arrived.",
 )
 
 # ---- the third task: cure ------------------------------------------------------------------------------
@@ -866,6 +868,7 @@ def cure(net):
         "Go through `net.modules()`, and where a module has an `inplace`, set it to False.",
     ),
     minutes=4,
+    matters="In-place operations are the usual reason why a full backward hook fails in somebody else's model.",
 )
 
 LESSON = Content(

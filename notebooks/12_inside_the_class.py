@@ -619,6 +619,7 @@ class MiniModule:
         '`self.__dict__["x"] = …` goes round your own `__setattr__`.',
     ),
     minutes=15,
+    matters="This is the core of `nn.Module`: a few dicts, an assignment that sorts into them, and a recursion.",
 )
 
 LESSON = Content(

@@ -552,6 +552,7 @@ class Court:
         "f: gradients of zero, `weight_decay=0.1`, one step: did a weight move?",
     ),
     minutes=12,
+    matters="A claim about a framework is worth what it survives, and now you can try one instead of believing it.",
 )
 
 # ---- the second task: MiniModule --------------------------------------------------------------------

@@ -353,6 +353,7 @@ def halve(layer):
     ),
     minutes=4,
     given="from torch.nn.utils import parametrize, prune",
+    matters="Names and shapes stayed, so the checkpoint still loads everywhere. It is no smaller, for zeros are numbers, too.",
 )
 
 # ---- the second task: Mirrored -----------------------------------------------------------------------
@@ -485,6 +486,7 @@ class Mirrored(nn.Module):
     ),
     minutes=5,
     given="from torch.nn.utils import parametrize, prune",
+    matters="`right_inverse` lets a parametrized weight be initialised and assigned like a plain one.",
 )
 
 # ---- the third task: learnt --------------------------------------------------------------------------
@@ -630,6 +632,7 @@ def learnt(layer):
     ),
     minutes=5,
     given="from torch.nn.utils import parametrize, prune",
+    matters="An optimizer needs this tensor: a computed weight is made anew in each call, and moving it does nothing.",
 )
 
 LESSON = Content(

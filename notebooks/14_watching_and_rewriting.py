@@ -476,6 +476,7 @@ def hot_module(net, x):
         "Add `.own_seconds` up by `.path`, and take the largest among the modules without children.",
     ),
     minutes=8,
+    matters="Making anything else faster is wasted work: measure first.",
 )
 
 # ---- the second task: fuse and prove ---------------------------------------------------------------------
@@ -694,6 +695,7 @@ def fuse_and_prove(net, x):
     minutes=5,
     needs=FUSE,
     given="import copy\nfrom torch import fx\nfrom torch.fx.experimental.optimization import fuse",
+    matters="Every rewrite of a model should come with this number; without it, faster may mean wrong.",
 )
 
 LESSON = Content(

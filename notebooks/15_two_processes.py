@@ -516,6 +516,7 @@ def step_together(nets, optimizers, batches):
         "Assign the mean to `.grad` of each of them. `net.buffers()` go by the first copy: `mine.copy_(first)`.",
     ),
     minutes=8,
+    matters="This is what data-parallel training does in each step, on two processes as on a thousand.",
 )
 
 # ---- the second task: save ---------------------------------------------------------------------------
@@ -675,6 +676,7 @@ SAVE = Task(
         "`ddp.module` is the net that you wrapped, and it has a `state_dict()` of its own.",
     ),
     minutes=3,
+    matters="A checkpoint outlives its training: saved without the wrapper, it loads on a laptop.",
 )
 
 LESSON = Content(

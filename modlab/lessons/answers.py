@@ -1,4 +1,4 @@
-"""Answers: what was said to a question, and what there is to say about it."""
+"""Answers: what was answered, and what to say about it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def asked(answer: Answer, label: str) -> CardRecord:
 
 
 def _chosen(answer: Answer) -> tuple[tuple[str, str], ...]:
-    """The options that were chosen, so that nobody has to look up what ``b`` was."""
+    """The options that were chosen, so that no one has to look up what ``b`` was."""
     texts = dict(answer.question.kind.options)
     return tuple(("", f"`{letter}` {texts[letter]}") for letter in answer.said) if texts else ()
 

@@ -102,7 +102,7 @@ BELIEFS: dict[int, Belief] = {
     ),
     14: Belief(
         "A checkpoint with module. before each name is broken.",
-        "It was saved from a wrapper; taking the prefix off the front of the names mends it.",
+        "It was saved from a wrapper; taking the prefix off the front of the names is the repair.",
         "08_save_load_repair",
         "modlab.diff(checkpoint, model)",
     ),

@@ -280,13 +280,13 @@ def require_module_class(answer: Any, name: str) -> None:
         fail(f"Give the class {name} itself, not a module made of it.", expected=f"the class {name}", got=f"a {type(answer).__name__}")
     if not (isinstance(answer, type) and issubclass(answer, nn.Module)):
         got = answer.__name__ if isinstance(answer, type) else f"a {type(answer).__name__}"
-        fail(f"{name} is to be a class that derives from nn.Module.", expected="class ...(nn.Module)", got=got)
+        fail(f"{name} must be a class that derives from nn.Module.", expected="class ...(nn.Module)", got=got)
 
 
 def require_callable(answer: Any, name: str) -> None:
     """A function, or something else that can be called."""
     if not callable(answer):
-        fail(f"{name} is to be a function.", expected="a function", got=f"a {type(answer).__name__}")
+        fail(f"{name} must be a function.", expected="a function", got=f"a {type(answer).__name__}")
 
 
 def require_equal(got: Any, expected: Any, says: str, *, tolerance: float = 1e-5, **details: Any) -> None:

@@ -27,7 +27,7 @@ class Copied:
         kept: files that stay as they were.
         beside: new editions of notebooks that somebody has worked in, with the answers carried over.
         mended: files that an earlier copy had written by half, and that are whole now.
-        damaged: files that are no notebooks, left alone; beside each lies a fresh copy.
+        damaged: files that cannot be read as notebooks, left alone; beside each lies a fresh copy.
     """
 
     made: list[Path] = field(default_factory=list)

@@ -56,7 +56,7 @@ class _Free:
 
 
 class Number(_Free):
-    """A number; what differs in the third digit is another one, unless `tolerance` (relative) says else."""
+    """A number; one that differs in the third digit counts as different, unless `tolerance` (relative) says otherwise."""
 
     form = "a number, such as 3 or 0.5"
 

@@ -142,7 +142,7 @@ class Lesson:
             answer: as JSON has it; None takes it back.
 
         Returns:
-            ``cards``, the HTML of each by label and question; or ``trouble``, where it is no answer.
+            ``cards``, the HTML of each by label and question; or ``trouble``, where it is not an answer.
         """
         question = self._question(name)
         said = answers.read(question, answer, clicked=True)

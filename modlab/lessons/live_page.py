@@ -1,6 +1,6 @@
 """The live page of a lesson: while its kernel runs, a click answers a question, and stills become views.
 
-A hidden widget, of which nothing stands in the notebook, looks for the lesson's cards and stills on the page, and asks the kernel
+A hidden widget, which leaves nothing in the notebook, looks for the lesson's cards and stills on the page, and asks the kernel
 for what they need. Without it all can be read, and answers are typed.
 """
 

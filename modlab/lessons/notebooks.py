@@ -30,7 +30,7 @@ _WIDE = 2**200  # numbers above are nobody's answer
 
 
 class NotebookError(ModlabError, ValueError):
-    """A file that is no notebook."""
+    """A file that cannot be read as a notebook."""
 
 
 @frozen

@@ -39,7 +39,7 @@ class GlobalSetting:
     Attributes:
         name: what it is called in a sentence.
         get, put: read it, and put it back.
-        told: whether a learner hears of it; else it is put back in silence, since libraries change it too.
+        told: whether a learner hears of it; else it is put back without a word, since libraries change it too.
     """
 
     name: str

@@ -19,16 +19,41 @@ from torch import nn
 import modlab
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
 from modlab.lessons.checking import fail, require_equal, require_module_class
-from modlab.lessons.kinds import Number
+from modlab.lessons.kinds import Choice, Number, Order, Several
 
 NUMBERS = Question(
     "numbers of a layer",    # by this name the notebook asks it
     "How many numbers does `nn.Linear(3, 2)` own?",    # word by word as in the notebook
-    Number(),    # or Name, Choice, Several, Order, Shape, YesNo
+    Number(),    # or Name, Shape, YesNo, and those below, whose answers are letters
     8,
     "Six in the weight and two in the bias.",
     wrong=(Wrong(6, "That is the weight alone: there is a bias, too."),),
     proof=lambda: sum(p.numel() for p in nn.Linear(3, 2).parameters()),
+)
+
+TRANSPOSED = Question(
+    "shape of the weight",
+    "Why is its weight 2×3, and not 3×2?",
+    Choice("it is multiplied from the right, transposed", "each row makes one output"),
+    "b",
+    "An output is the dot product of one row and the input.",
+    wrong=(Wrong("a", "It is transposed, but that follows from its shape."),),
+)
+
+SAVED = Question(
+    "what is saved",
+    "What does `state_dict()` hold?",
+    Several("parameters", "gradients", "buffers"),
+    ("a", "c"),
+    "Parameters and buffers; gradients are not saved.",
+)
+
+STEPS = Question(
+    "a training step",
+    "Put the calls of one training step in order.",
+    Order("optimizer.step()", "loss.backward()", "net(x)"),
+    ("c", "b", "a"),
+    "First the output, then its gradients, then the step that uses them.",
 )
 
 
@@ -68,13 +93,14 @@ class Double(nn.Module):
         ),
     ),
     hints=("What is twice 3?",),
+    matters="Say here what it is good for: who has solved it reads it.",
 )
 
 LESSON = Content(
     "{name}", "{title}", "say what one can do after it", 10,
     predictions=(NUMBERS,),
-    reasons=(),    # the questions of lesson.why("name", ...), which ask for the reason
-    recalls=(),    # those of lesson.recall("name", ...), at the end; one of them from an earlier lesson
+    reasons=(TRANSPOSED,),    # the questions of lesson.why("name", ...), which ask for the reason
+    recalls=(SAVED, STEPS),    # those of lesson.recall("name", ...), at the end; one of them from an earlier lesson
     tasks=(DOUBLE,),
 )
 '''
@@ -85,8 +111,13 @@ CELLS = (
     ("markdown", "**Predict.** How many numbers does `nn.Linear(3, 2)` own?"),
     ("code", 'lesson.predict("numbers of a layer", ...)'),
     ("code", 'lesson.see(modlab.tree(nn.Linear(3, 2)), "numbers of a layer")'),
+    ("markdown", "**Why** is its weight 2×3, and not 3×2?"),
+    ("code", 'lesson.why("shape of the weight", ...)'),
     ("markdown", "## Make\n\nWrite `Double`, a module that doubles its input."),
     ("code", 'class Double(nn.Module):\n    def forward(self, input):\n        ...\n\n\nlesson.check("Double", Double)'),
+    ("markdown", "## Recall\n\nAnswer from memory."),
+    ("code", 'lesson.recall("what is saved", ...)'),
+    ("code", 'lesson.recall("a training step", ...)'),
 )
 
 

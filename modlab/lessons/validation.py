@@ -53,12 +53,12 @@ class Problem:
 
 @frozen
 class Report:
-    """What is to be said of one notebook.
+    """What was found in one notebook.
 
     Attributes:
         file: which.
         cells, compared: how many cells it has, and how many of them have stored outputs to compare with.
-        problems: what must be mended.
+        problems: what must be changed.
         notes: what is good to know.
     """
 
@@ -113,11 +113,11 @@ def _checked(file: Path) -> Report:
     problems = [*_reading(notebook, file), *_lesson(notebook, file), *_running(file)]
     notes = []
     if not compared and any(cell["cell_type"] == "code" for cell in cells):
-        notes.append("It has no stored outputs, so that it was run, and nothing was compared. Run it once and save it.")
+        notes.append("It has no stored outputs, so it was run and nothing was compared. Run it once and save it.")
     answers = [one for one in notebooks.given(notebook) if one.kind == "predict"]
     if answers and compared:
         notes.append(
-            "Its outputs show what is to be predicted: hand out a copy without them (python -m modlab lessons copy DIR --from HERE)."
+            "Its outputs show the answers to its predictions: hand out a copy without them (python -m modlab lessons copy DIR --from HERE)."
         )
     return Report(file, len(cells), compared, tuple(sorted(problems, key=lambda problem: problem.cell)), tuple(notes))
 
@@ -126,7 +126,7 @@ def _reading(notebook: dict[str, Any], file: Path) -> Iterator[Problem]:
     """What can be seen without running it."""
     for one in notebooks.given(notebook):
         if one.value is not ...:
-            yield Problem(one.cell + 1, f"the answer to {one.name!r} stands in it: {one.value!r}", "Put ... in its place.")
+            yield Problem(one.cell + 1, f"the answer to {one.name!r} is already there: {one.value!r}", "Put ... in its place.")
     depth = 0
     for number, cell in enumerate(notebook["cells"], 1):
         text = source(cell)
@@ -156,7 +156,7 @@ def _lesson(notebook: dict[str, Any], file: Path) -> Iterator[Problem]:
     try:
         content = lookup.find(name, file.parent)
     except Exception as error:  # noqa: BLE001 - a teacher's file may hold anything
-        yield Problem(0, f"its lesson cannot be had: {type(error).__name__}: {error}")
+        yield Problem(0, f"its lesson could not be loaded: {type(error).__name__}: {error}")
         return
     for told in self_test.rehearse(content):
         yield Problem(0, told)
@@ -180,12 +180,12 @@ def _output(number: int, cell: dict[str, Any], output: dict[str, Any]) -> Iterat
     data = output.get("data", {})
     tags = cell.get("metadata", {}).get("tags", [])
     if output["output_type"] == "error" and "raises-exception" not in tags:
-        yield Problem(number, f"it ends in {output.get('ename', 'an error')}", "Mend it, or say that it is meant: with lesson.expect(...).")
+        yield Problem(number, f"it ends in {output.get('ename', 'an error')}", "Fix it, or say that it is meant: with lesson.expect(...).")
     text = "".join(output.get("text", "")) + "".join(data.get("text/plain", ""))
     if "nbval-ignore-output" not in tags:
         for pattern, what in _UNSTABLE:
             if found := pattern.search(text):
-                yield Problem(number, f"its output holds {what}, which another run has not: {cut(found[0], 60)}", "Print something else.")
+                yield Problem(number, f"its output holds {what}, which varies: {cut(found[0], 60)}", "Print something else.")
     yield from _pictures(number, "".join(data.get("text/html", "")))
     images = [kind for kind in data if kind.startswith("image/")]
     if images and "text/html" not in data and not any(_words(output.get("metadata", {}), kind) for kind in images):
@@ -264,7 +264,7 @@ def _failure(number: int, lines: list[str]) -> Problem:
         return Problem(
             number,
             f"it raises {cut(raised[-1] if raised else 'an error', 300)}",
-            "Mend it, or say that it is meant: with lesson.expect(...).",
+            "Fix it, or say that it is meant: with lesson.expect(...).",
         )
     if any("timeout" in line.lower() for line in lines):
         return Problem(number, f"it did not end within {CELL_TIMEOUT_S} s, or its kernel died", "Do less in it.")
@@ -273,7 +273,7 @@ def _failure(number: int, lines: list[str]) -> Problem:
         sides = [f"\n      {name}: {cut(line, 160)}" for name, side in (("stored", stored), ("now   ", now)) for line in side[:3]]
         return Problem(
             number,
-            "its output is another than the stored one" + "".join(sides),
+            "its output differs from the stored one" + "".join(sides),
             "Run it again and save; if it then differs again, give it a seed.",
         )
     return Problem(number, cut(" ".join(line.strip() for line in lines if line.strip(" -=")), 300))

@@ -315,6 +315,11 @@ def test_a_lesson_asks_and_takes_no_more_than_one_sitting_holds(lesson):
     assert sum(task.minutes for task in lesson.tasks) <= lesson.minutes / 2, "the tasks alone take more than half of the time that it names"
 
 
+@lesson_by_lesson
+def test_who_has_solved_a_task_reads_why_it_matters(lesson):
+    assert [task.name for task in lesson.tasks if not 30 < len(task.matters) < 140] == []
+
+
 HABITS = {
     "shall": r"\bshall\b",
     "is to": r"\b(?:is|are|was|were) to (?:be|give|have|own|look|return|keep|hold|turn)\b",

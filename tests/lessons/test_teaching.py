@@ -179,7 +179,7 @@ def test_a_check_of_a_broken_notebook_names_cell_and_reason(tmp_path):
     found = {(problem.cell, word) for problem in report.problems for word in WORDS if word in problem.says}
     assert found >= {
         (1, "heading"),
-        (2, "another"),
+        (2, "differs"),
         (3, "ValueError: on purpose"),
         (4, "alt text"),
         (5, "alt text"),
@@ -191,7 +191,7 @@ def test_a_check_of_a_broken_notebook_names_cell_and_reason(tmp_path):
     assert not report.passed and "cell 3" in str(report)
 
 
-WORDS = ("heading", "another", "ValueError: on purpose", "alt text", "address", "answer")
+WORDS = ("heading", "differs", "ValueError: on purpose", "alt text", "address", "answer")
 
 
 def ran(content, cell, *outputs, count=1):
@@ -217,7 +217,7 @@ def test_a_check_tells_what_differs_and_says_each_thing_once(tmp_path):
     ran(content, 2, result("3"), count=None)
     (report,) = validation.check(save(content, tmp_path / "broken.ipynb"))
     more, never = (problem.says.split("\n      ") for problem in report.problems)
-    assert more == ["its output is another than the stored one", "stored: 2", "now   : 1", "now   : 2"]
+    assert more == ["its output differs from the stored one", "stored: 2", "now   : 1", "now   : 2"]
     assert never == ["it has outputs and no execution count, so nothing compares them"]
 
 
@@ -506,6 +506,7 @@ def test_a_new_lesson_works_as_it_is_and_is_never_overwritten(tmp_path, monkeypa
 def test_a_new_lesson_shows_where_each_kind_of_question_goes(tmp_path):
     _, content = template.create("my_lesson", tmp_path)
     assert {"predictions=", "reasons=", "recalls=", "tasks="} <= set(re.findall(r"\w+=", content.read_text().partition("LESSON =")[2]))
+    assert {"Choice(", "Several(", "Order(", "Number("} <= set(re.findall(r"\w+\(", content.read_text()))
 
 
 def test_beside_a_lesson_of_that_name_it_says_what_is_there_and_what_to_do(tmp_path, monkeypatch):
