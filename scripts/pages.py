@@ -27,6 +27,9 @@ from pygments import highlight  # type: ignore[import-untyped]
 from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 
+from modlab.lessons import answers, cards, lookup
+from modlab.lessons.content import Question
+from modlab.lessons.kinds import Number
 from modlab.views import html as views
 from scripts import notebooks
 
@@ -35,7 +38,10 @@ TOUR = ROOT / "notebooks" / "00_tour.ipynb"
 PAGE = ROOT / "docs" / "tour.html"
 FRAME = ROOT / "scripts" / "page.html"
 README = ROOT / "README.md"
+ASKING = ROOT / "scripts" / "tour.js"
 MOST_BYTES = 1_500_000
+UNUSUAL, BLANK = 987_654_321, "\u2047"
+"""A number that no question expects, and what stands for it in its card: there the page's script writes what a reader answered."""
 
 UNKNOWN = "OWNER/REPO"
 """What stands in pyproject.toml for as long as the repository has no public home."""
@@ -88,12 +94,13 @@ def with_link(readme: str, home: str) -> str:
 
 def fingerprint(notebook: dict[str, Any]) -> str:
     """Of what the stored tour says: its cells, and the texts of outputs that are the same in each run."""
-    told = []
+    told: list[Any] = []
     for cell in notebook["cells"]:
         steady = "nbval-ignore-output" not in cell["metadata"].get("tags", ())
         outputs = cell.get("outputs", []) if steady else []
         texts = ["".join(out.get("text") or out.get("data", {}).get("text/plain") or "") for out in outputs]
         told.append([cell["cell_type"], "".join(cell["source"]), texts])
+    told.append(asked(TOUR.stem))
     return hashlib.sha256(json.dumps(told, ensure_ascii=False).encode()).hexdigest()[:16]
 
 
@@ -115,7 +122,32 @@ def page(notebook: dict[str, Any], mark: str, home: str) -> str:
         fingerprint=mark,
         loader=views.static_file("loader.js").strip(),
         bundles=json.dumps(bundles),
+        questions=json.dumps(asked(TOUR.stem)).replace("</", "<\\/"),
+        asking=ASKING.read_text(encoding="utf-8").strip(),
     )
+
+
+def asked(lesson: str) -> dict[str, dict[str, Any]]:
+    """What the page's script knows of each question: how it is answered, and the cards for its usual answers and for any other number."""
+    known = {}
+    for question in lookup.find(lesson).questions:
+        letters = [letter for letter, _ in question.kind.options]
+        given = letters or ["yes", "no"] if not isinstance(question.kind, Number) else _numbers(question)
+        known[question.name] = {"form": question.kind.form, "answers": [_cards(lesson, question, one) for one in given]}
+    return known
+
+
+def _numbers(question: Question) -> list[Any]:
+    return [question.answer, *(wrong.answer for wrong in question.wrong), UNUSUAL]
+
+
+def _cards(lesson: str, question: Question, given: Any) -> tuple[str, str, str]:
+    """An answer, the card of who asked for it, and the one that settles it."""
+    answer = answers.read(question, given)
+    sides = answers.asked(answer, "predict"), answers.settled(answer, "recall" if question in lookup.find(lesson).recalls else "see")
+    html = [cards.of_cards((side,), lesson).replace(f"<style>{cards.style()}</style>", "") for side in sides]
+    asked, settled = (one.replace(question.kind.write(UNUSUAL), BLANK) for one in html) if given is UNUSUAL else html
+    return str(given), asked, settled
 
 
 def _cell(cell: dict[str, Any], bundles: dict[str, str], styles: set[str]) -> Iterator[str]:

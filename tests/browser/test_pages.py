@@ -36,6 +36,23 @@ def test_every_view_is_alive_and_nothing_is_asked_of_the_network(tour: Page) -> 
     assert tour.trouble == []
 
 
+def test_a_reader_answers_before_the_page_shows(tour: Page) -> None:
+    seen = tour.locator("[data-label=see]")
+    expect(seen.first).to_be_hidden()
+    for question, answer in (("modules of Tower", "4"), ("numbers of Tower", "43")):
+        tour.get_by_role("group", name=f"answer {question}").get_by_role("textbox").fill(answer)
+        tour.keyboard.press("Enter")
+    expect(seen.nth(0)).to_contain_text("You answered 4; the answer is 5.")
+    expect(seen.nth(1)).to_contain_text("You answered 43: correct.")
+    expect(seen.nth(2)).to_be_hidden()
+    tour.get_by_role("button", name="Show everything").click()
+    expect(seen.nth(2)).to_contain_text("The answer is no.")
+    recall = tour.locator("[data-label=recall]")
+    recall.get_by_role("button", name="modlab.state(net)").click()
+    expect(recall).to_contain_text("You answered b; the answer is c.")
+    assert tour.trouble == []
+
+
 def test_a_view_answers_the_keys(tour: Page) -> None:
     view = tour.locator("[data-modlab=tree]").first
     root = view.get_by_role("treeitem").first

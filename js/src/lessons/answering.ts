@@ -30,6 +30,22 @@ export function answered(card: HTMLElement, answer: (given: Given) => void): voi
   card.append(row(card, [button(words, { class: "modlab-again" }, () => answer(null))]));
 }
 
+/** Leads to what a card says after an answer, or to its first control. */
+export function focus(card: HTMLElement): void {
+  const control = card.querySelector<HTMLElement>("button, input");
+  const said = card.querySelector<HTMLElement>(".modlab-said");
+  if (said && card.dataset.said) {
+    said.tabIndex = -1;
+    said.focus();
+  } else control?.focus();
+}
+
+/** Says below a card why an answer could not be taken. */
+export function say(card: HTMLElement, words: string): void {
+  const place = card.querySelector(".modlab-trouble") ?? card.appendChild(element("p", { class: "modlab-trouble", role: "alert" }));
+  place.textContent = words;
+}
+
 function optionsOf(list: HTMLUListElement): Option[] {
   return [...list.querySelectorAll<HTMLElement>(":scope > li")].map((line) => ({ letter: line.querySelector("code")?.textContent ?? "", line }));
 }

@@ -1,7 +1,7 @@
 /** The hidden widget of a lesson: it finds the lesson's cards and stills on the page, and asks the kernel for what they need. */
 import { element } from "../elements";
 import { Kernel, type WidgetModel } from "../kernel";
-import { answered, type Given, open } from "./answering";
+import { answered, focus, type Given, open, say } from "./answering";
 import style from "./answering.css";
 
 interface LessonModel extends WidgetModel {
@@ -154,18 +154,4 @@ export class Page {
 function pathOf(panel: Element): string | undefined {
   const tab = document.querySelector<HTMLElement>(`li[data-id="${CSS.escape(panel.id)}"]`);
   return tab?.title.split("\n").map((line) => line.slice(line.indexOf(": ") + 2))[1];
-}
-
-function focus(card: HTMLElement): void {
-  const control = card.querySelector<HTMLElement>("button, input");
-  const said = card.querySelector<HTMLElement>(".modlab-said");
-  if (said && card.dataset.said) {
-    said.tabIndex = -1;
-    said.focus();
-  } else control?.focus();
-}
-
-function say(card: HTMLElement, words: string): void {
-  const place = card.querySelector(".modlab-trouble") ?? card.appendChild(element("p", { class: "modlab-trouble", role: "alert" }));
-  place.textContent = words;
 }
