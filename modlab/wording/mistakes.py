@@ -9,7 +9,6 @@ from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
-from modlab.wording import unregistered
 from modlab.wording.names import FEW, Words, filled
 
 Facts = Mapping[str, Any]
@@ -136,10 +135,10 @@ _FATES: Mapping[str, Callable[[Facts, bool], str]] = {
 
 
 def _why_hidden(facts: Facts) -> str:
-    said = unregistered.reason(facts["way"], facts["holder"], facts.get("cut", 0))
+    cut = f" Only its first {facts['cut']:,} members were looked at." if facts.get("cut") else ""
     return (
-        f"{said[0].upper()}{said[1:]}. Assigning a module or an nn.Parameter to an attribute registers it; "
-        "PyTorch does not see what is inside a Python container or was set in some other way."
+        "Assigning a module or an nn.Parameter to an attribute registers it; "
+        f"PyTorch does not see what is inside a Python container or was set in some other way.{cut}"
     )
 
 

@@ -126,7 +126,7 @@ def _finding(one: Finding, depth: int = 0) -> Row:
         mark=MARKS[one.severity],
         depth=depth,
         cells=_cells(one.path, one.severity, mistakes.beside(one), fix, advice),
-        details=tuple(_details(f"{mistakes.sentence(one)}.", mistakes.reason(one), fix, advice, one.places)),
+        details=tuple(_details("", mistakes.reason(one), fix, advice, one.places)),
     )
 
 
