@@ -11,6 +11,7 @@ import modlab
 from modlab.lessons import initialization
 from modlab.lessons.checking import fail, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
+from modlab.lessons.drawing import Arrow, Drawing, Vertex
 from modlab.lessons.kinds import Choice, Number, Order, Shape, YesNo
 from modlab.lessons.note import MyLinear
 
@@ -506,6 +507,34 @@ class Square(nn.Module):
     matters="Without any state, a module still has a place in the tree, a name and hooks; that is why activations are modules.",
 )
 
+GRAPH = Drawing(
+    "the graph of backward",
+    "Forward, x is multiplied by the weight, the bias is added, and sum() makes one number. Each step leaves a grad_fn. "
+    "Backward goes the other way: from the grad_fn of the sum to that of the addition, which fills bias.grad, "
+    "and on to that of the product, which fills weight.grad.",
+    {
+        "x": Vertex("x", (0, 0), look="tensor"),
+        "product": Vertex("x @ weight", (1, 0)),
+        "addition": Vertex("+ bias", (2, 0)),
+        "sum": Vertex("y.sum()", (3, 0)),
+        "for product": Vertex("MmBackward0", (1, 1)),
+        "for addition": Vertex("AddBackward0", (2, 1)),
+        "for sum": Vertex("SumBackward0", (3, 1), look="main"),
+        "weight": Vertex("weight.grad", (1, 2), look="tensor"),
+        "bias": Vertex("bias.grad", (2, 2), look="tensor"),
+    },
+    [
+        Arrow("x", "product"),
+        Arrow("product", "addition"),
+        Arrow("addition", "sum"),
+        Arrow("sum", "for sum", "backward()"),
+        Arrow("for sum", "for addition"),
+        Arrow("for addition", "for product"),
+        Arrow("for addition", "bias"),
+        Arrow("for product", "weight"),
+    ],
+)
+
 LESSON = Content(
     name="01_a_module",
     title="A module is a callable that owns tensors",
@@ -516,4 +545,5 @@ LESSON = Content(
     reasons=REASONS,
     recalls=RECALLS,
     tasks=(AFFINE, SQUARE),
+    drawings=(GRAPH,),
 )

@@ -14,6 +14,7 @@ import modlab
 from modlab.lessons import initialization
 from modlab.lessons.checking import fail, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
+from modlab.lessons.drawing import Arrow, Drawing, Vertex
 from modlab.lessons.kinds import Choice, Number, Several
 from modlab.lessons.note import DynamicNet
 
@@ -639,6 +640,33 @@ PARALLEL = Task(
     matters="Residual blocks and models with several branches are built like this: modules that hold modules, and say how they are joined.",
 )
 
+ROOMS = Drawing(
+    "where an assignment goes",
+    "self.name = value asks in this order. An nn.Parameter goes to _parameters; a module goes to _modules; "
+    "a tensor under the name of a buffer goes to _buffers; everything else goes to __dict__, where PyTorch does not look.",
+    {
+        "line": Vertex("self.name = value", (0, 0), look="main"),
+        "parameter": Vertex("an nn.Parameter?", (1, 0)),
+        "module": Vertex("a module?", (1, 1)),
+        "buffer": Vertex("the name of a buffer?", (1, 2)),
+        "rest": Vertex("anything else", (1, 3)),
+        "_parameters": Vertex("_parameters", (2, 0), "trained, moved, saved"),
+        "_modules": Vertex("_modules", (2, 1), "a child, with all it owns"),
+        "_buffers": Vertex("_buffers", (2, 2), "moved, saved"),
+        "__dict__": Vertex("__dict__", (2, 3), "PyTorch does not look here"),
+    },
+    [
+        Arrow("line", "parameter"),
+        Arrow("parameter", "_parameters", "yes"),
+        Arrow("parameter", "module", "no"),
+        Arrow("module", "_modules", "yes"),
+        Arrow("module", "buffer", "no"),
+        Arrow("buffer", "_buffers", "yes"),
+        Arrow("buffer", "rest", "no"),
+        Arrow("rest", "__dict__"),
+    ],
+)
+
 LESSON = Content(
     name="02_registration",
     title="Registration: what `self.x = …` does",
@@ -648,4 +676,5 @@ LESSON = Content(
     predictions=PREDICTIONS,
     recalls=RECALLS,
     tasks=(DYNAMIC_NET, PARALLEL),
+    drawings=(ROOMS,),
 )

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import modlab
 from modlab.lessons.checking import fail, require_callable, require_equal, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
+from modlab.lessons.drawing import Arrow, Drawing, Vertex
 from modlab.lessons.kinds import Choice, Number, Several, YesNo
 from modlab.lessons.note import Net, RunningMean, StatefulModule
 
@@ -893,6 +894,20 @@ def transfer(state, net, head):
     matters="This is transfer learning: the trunk of a trained model, and a head of your own.",
 )
 
+MEMORY = Drawing(
+    "whose numbers they are",
+    "The weight of the net and its entry in state_dict() are two tensors over one memory, so a step changes both. "
+    "The entry of a copied dict is the same tensor. Only clone() makes numbers of its own.",
+    {
+        "net": Vertex("net.l1.weight", (0, 0), "an nn.Parameter"),
+        "live": Vertex('live["l1.weight"]', (0, 1), "a plain tensor; so in copied"),
+        "cloned": Vertex('cloned["l1.weight"]', (0, 2), "made by clone()"),
+        "one": Vertex("the numbers", (1, 0), "one memory:\na step changes them for all", look="memory"),
+        "own": Vertex("numbers of its own", (1, 2), "as they were", look="memory"),
+    },
+    [Arrow("net", "one"), Arrow("live", "one"), Arrow("cloned", "own")],
+)
+
 LESSON = Content(
     name="08_save_load_repair",
     title="Save, load, repair",
@@ -902,4 +917,5 @@ LESSON = Content(
     predictions=PREDICTIONS,
     recalls=RECALLS,
     tasks=(SNAPSHOT, ADAPT, TRANSFER),
+    drawings=(MEMORY,),
 )

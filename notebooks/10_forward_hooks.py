@@ -12,6 +12,7 @@ from torch.nn.modules.module import register_module_forward_hook
 import modlab
 from modlab.lessons.checking import fail, require_callable, require_equal, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
+from modlab.lessons.drawing import Arrow, Drawing, Vertex
 from modlab.lessons.kinds import Choice, Number, Order, Several
 from modlab.lessons.note import BigNet, Net
 
@@ -770,6 +771,27 @@ def clamp_output(module, low, high):
     matters="A hook that returns something changes a model without touching its code, and its handle takes the change back.",
 )
 
+AROUND = Drawing(
+    "hooks around forward",
+    "m(x) runs the forward pre-hooks, which may change the input, then forward, then the forward hooks, which may change the output. "
+    "m.forward(x) runs forward alone: no hook.",
+    {
+        "call": Vertex("m(x)", (0, 0), look="main"),
+        "before": Vertex("forward pre-hooks", (1, 0), "may change the input"),
+        "forward": Vertex("forward", (2, 0)),
+        "after": Vertex("forward hooks", (3, 0), "may change the output"),
+        "output": Vertex("output", (4, 0), look="tensor"),
+        "direct": Vertex("m.forward(x)", (0, 1), "no hook runs"),
+    },
+    [
+        Arrow("call", "before"),
+        Arrow("before", "forward"),
+        Arrow("forward", "after"),
+        Arrow("after", "output"),
+        Arrow("direct", "forward", dashed=True),
+    ],
+)
+
 LESSON = Content(
     name="10_forward_hooks",
     title="Forward hooks",
@@ -779,4 +801,5 @@ LESSON = Content(
     predictions=PREDICTIONS,
     recalls=RECALLS,
     tasks=(CAPTURE, CLAMP),
+    drawings=(AROUND,),
 )

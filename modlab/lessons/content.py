@@ -8,6 +8,7 @@ from typing import Any
 
 from modlab.frozen import frozen
 from modlab.lessons.beliefs import Belief
+from modlab.lessons.drawing import Drawing
 from modlab.lessons.kinds import QuestionKind
 
 Probe = Callable[[Any], None]
@@ -127,6 +128,7 @@ class Content:
         reasons: asked after it ran: why?
         recalls: three at the end, one from an earlier lesson.
         tasks: what is made.
+        drawings: for `lesson.draw`.
         beliefs: misconceptions of one's own, by numbers of one's own (from 101 on), for a class's report.
     """
 
@@ -139,6 +141,7 @@ class Content:
     reasons: tuple[Question, ...] = ()
     recalls: tuple[Question, ...] = ()
     tasks: tuple[Task, ...] = ()
+    drawings: tuple[Drawing, ...] = ()
     beliefs: Mapping[int, Belief] = field(default_factory=dict)
 
     @property

@@ -19,6 +19,7 @@ from modlab.lessons.asking import AskingCard
 from modlab.lessons.cards import Card, CardRecord
 from modlab.lessons.checking import Helper, Judgement, judge
 from modlab.lessons.content import Content, Question, Task
+from modlab.lessons.drawing import Drawing
 from modlab.lessons.expectation import Expectation
 from modlab.lessons.features import available
 from modlab.lessons.modification import Modification, modify
@@ -160,6 +161,10 @@ class Lesson:
         for card in cards:
             card.renew()
         return {"cards": [card.html() for card in cards], "kept": kept}
+
+    def draw(self, name: str) -> Drawing:
+        """A drawing of the lesson's: boxes and arrows, and for people who cannot see it the same in words."""
+        return lookup.named(name, self.content.drawings, "drawing", self.content.name)
 
     def check(self, name: str, answer: Any = ...) -> Judgement:
         """Try what you made on fresh inputs: *correct*, *not yet* with the reason, or *not attempted*.

@@ -12,8 +12,9 @@ from typing import TypeVar
 from modlab.errors import ModlabError, nearest
 from modlab.format import clean, cut
 from modlab.lessons.content import Content, Question, Task
+from modlab.lessons.drawing import Drawing
 
-Named = TypeVar("Named", Question, Task)
+Named = TypeVar("Named", Question, Task, Drawing)
 
 
 class LessonError(ModlabError, LookupError):
@@ -110,7 +111,7 @@ def _line(error: BaseException, file: Path) -> str:
 
 
 def named(name: str, things: tuple[Named, ...], what: str, lesson: str) -> Named:
-    """One question or task of a lesson.
+    """One question, task or drawing of a lesson.
 
     Raises:
         LessonError: it has none of that name.

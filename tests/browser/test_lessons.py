@@ -91,7 +91,7 @@ def test_settings_turn_by_keyboard_and_the_notebook_does_not_hear_them(lab: Jupy
     lab.run_all()
     line = lab.cell(1).locator(".modlab-line")
     expect(line).to_have_text("modlab.tree(nn.Linear(1, 1))")
-    lab.cell(1).locator("input[type=range]").focus()
+    lab.cell(1).get_by_role("slider", name="width").focus()
     for key in ("ArrowRight", "ArrowRight", "x", "d", "d", "a", "b"):
         lab.page.keyboard.press(key)
     expect(line).to_have_text("modlab.tree(nn.Linear(3, 1))")
