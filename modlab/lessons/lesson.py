@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 import torch
 
-from modlab.lessons import answers, kept_answers, live_watch, lookup, notebooks, progress, stills
+from modlab.lessons import answers, devices, kept_answers, live_watch, lookup, notebooks, progress, stills
 from modlab.lessons.answers import Answer
 from modlab.lessons.asking import AskingCard
 from modlab.lessons.cards import Card, CardRecord
@@ -78,9 +77,7 @@ class Lesson:
     @property
     def device(self) -> torch.device:
         """Where the lesson computes: this machine's accelerator, else its CPU; the variable ``MODLAB_DEVICE`` overrides that."""
-        wanted = os.environ.get("MODLAB_DEVICE")
-        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return torch.device(wanted) if wanted else found or torch.device("cpu")
+        return devices.current()
 
     def predict(self, name: str, *answer: Any) -> Card:
         """Say what will come, before it can be seen: by a click, or in place of the ``...``. An empty one holds nothing up.
