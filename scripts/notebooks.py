@@ -31,7 +31,7 @@ NOTEBOOKS = ROOT / "notebooks"
 INDEX = NOTEBOOKS / "README.md"
 INTRODUCTION = """# The course
 
-Eighteen notebooks about `nn.Module`, {minutes} minutes in all. Each asks before it shows: replace the `...` of a prediction,
+{number} notebooks about `nn.Module`, {minutes} minutes in all. Each asks before it shows: replace the `...` of a prediction,
 run on, and see. Here they stand with their outputs, for readers; `make lab` (or `python -m modlab lessons copy DIR`) gives you
 a copy of your own without them.
 
@@ -73,7 +73,8 @@ def main() -> None:
 def index() -> str:
     """The course at a glance, as notebooks/README.md holds it."""
     contents = lookup.lessons()
-    return INTRODUCTION.format(minutes=sum(content.minutes for content in contents)) + "".join(map(index_row, contents))
+    minutes = sum(content.minutes for content in contents)
+    return INTRODUCTION.format(number=len(contents), minutes=minutes) + "".join(map(index_row, contents))
 
 
 def index_row(content: Content) -> str:

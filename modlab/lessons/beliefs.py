@@ -1,4 +1,4 @@
-"""Beliefs: the 36 things that people get wrong about modules, as a teacher would say them, each with the view that settles it."""
+"""Beliefs: what people get wrong about modules, as a teacher would say it, each with the view that settles it."""
 
 from __future__ import annotations
 
@@ -237,5 +237,17 @@ BELIEFS: dict[int, Belief] = {
         "If an input requires a gradient, the buffer joins the graph, which then grows with each call.",
         "07_state",
         "modlab.trace(net)",
+    ),
+    37: Belief(
+        "In 16 bits a net trains as in 32, only faster.",
+        "A step that is less than half the distance to the next number is lost: the weight does not move, and nothing says so.",
+        "16_mixed_precision",
+        "modlab.watch(net, optimizer)",
+    ),
+    38: Belief(
+        "autocast turns the weights into 16 bits.",
+        "It works on operations, with 16-bit copies for some of them; weights and their gradients keep their type.",
+        "16_mixed_precision",
+        "modlab.state(net)",
     ),
 }
