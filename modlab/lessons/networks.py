@@ -1,9 +1,10 @@
-"""Networks of the lessons that are not the note's: ResNet-18 as in He et al. (2015), written out; and one that chooses."""
+"""Networks of the lessons that are not the note's: ResNet-18 as in He et al. (2015), written out; one that chooses; an adapter."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -60,3 +61,23 @@ class Upright(nn.Module):
         if x.sum() > 0:
             return x
         return -x
+
+
+class LowRank(nn.Module):
+    """A linear layer that is held still, and beside it a change of low rank that learns (LoRA; Hu et al., 2021).
+
+    Args:
+        linear: the layer; its parameters are frozen.
+        rank: how many rows ``A`` has, and columns ``B``.
+    """
+
+    def __init__(self, linear: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.linear = linear.requires_grad_(False)
+        like: dict[str, Any] = {"device": linear.weight.device, "dtype": linear.weight.dtype}
+        self.A = nn.Parameter(torch.randn(rank, linear.in_features, **like) / linear.in_features**0.5)
+        self.B = nn.Parameter(torch.zeros(linear.out_features, rank, **like))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) → (..., out_features)."""
+        return cast(Tensor, self.linear(x)) + x @ self.A.mT @ self.B.mT
