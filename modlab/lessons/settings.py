@@ -368,8 +368,10 @@ def _is_note(name: str, value: Any) -> bool:
 
 
 def _is_torchs(name: str, now: Any) -> bool:
-    """Whether torch has put it there: its wrapper around an optimizer's step, or around a function when the compiler is imported."""
+    """Whether torch has put it there: its wrapper around an optimizer's step, or around a function or a constructor for its compiler."""
     written = (getattr(now, "__globals__", None) or {}).get("__name__", "")  # functools.wraps copies all else
+    if written == "torch._dynamo.mutation_guard":  # it counts modules from the first compilation on, under names of its own
+        return True
     return getattr(now, "__name__", "") == name and str(written).partition(".")[0] == "torch"
 
 

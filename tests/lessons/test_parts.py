@@ -756,3 +756,14 @@ def test_a_check_never_raises(make, name):
         assert judgement.outcome in ("not yet", "not attempted", "not possible")
         assert str(judgement) and judgement.html() and judgement.bundle()
     assert world() == before
+
+
+def test_what_the_compiler_puts_on_the_class_of_modules_is_not_a_learners_doing(monkeypatch):
+    from torch._dynamo import mutation_guard
+
+    for name in ("__init__", "__setstate__"):
+        monkeypatch.setattr(nn.Module, name, getattr(nn.Module, name))
+    monkeypatch.delattr(nn.Module, "___needs_generation_tag_patch", raising=False)
+    with isolated() as left:
+        mutation_guard.install_generation_tagging_init()
+    assert left == []
