@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from modlab.lessons import stills
 from modlab.results import live
-from modlab.results.live import LiveWatch, Output, Stage
+from modlab.results.live import LiveWatch, Output, Slid, Stage
 from modlab.views.watch.figure import of_watch
 
 
@@ -26,6 +26,11 @@ class LessonOutput(Output):
         """Show the widget, where somebody sees it."""
         if self._is_read:
             super().begin()
+
+    def offer(self, knob: Slid) -> None:
+        """Show a slider, where somebody sees it."""
+        if self._is_read:
+            super().offer(knob)
 
     def update(self) -> None:
         """Send what is new, where somebody sees it."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
+from modlab.records.knobs import KnobRecord
 from modlab.records.sharding import Ranks
 from modlab.records.slots import Floats
 from modlab.records.watched import Watched
@@ -194,7 +195,7 @@ class ScalarRecord:
     Attributes:
         name: under which it was logged; "loss" for what was found, or the name that the user's code has for it.
         kind: "loss" for what ``backward()`` was called on, "rate" for a learning rate, "norm" for the gradient's norm before it is clipped,
-            "logged" for what else the user logs.
+            "knob" for one that the user moves, "logged" for what else the user logs.
         first, last: shape ``(slots,)``, steps.
         mean, low, high: shape ``(slots,)``, of the finite values; NaN where there was none.
         bad: shape ``(slots,)``: how many were not finite.
@@ -202,6 +203,7 @@ class ScalarRecord:
         nan, inf: how many of all were NaN and infinite; `bad_step`: the step of the first of them, -1 if there is none.
         passes: of a loss, the backward passes that a value is the sum of, on the average: what a step's gradient is the gradient of.
         bound: of a norm, the one to which it is clipped, at last; `beyond`: in how many of the values it was greater.
+        moved: how often a knob moved it; None where there is none.
     """
 
     name: str
@@ -220,6 +222,7 @@ class ScalarRecord:
     passes: float = 1.0
     bound: float = math.nan
     beyond: int = 0
+    moved: int | None = None
 
     def ends(self) -> tuple[float, float]:
         """The means of its first and of its last tenth: what every face calls "at first" and "at last"; NaN where nothing is finite."""
@@ -338,6 +341,7 @@ class WatchRecord:
         remarks: what could not be seen, and why.
         modules: how many the model has; `paused`: the loop waits, as the view was asked.
         ranks: over which the model lies: then what is said of a tensor is about this rank's part of it.
+        knobs: what the user moves while it trains; their curves are among the scalars.
         watched: what is known of modules, parameters, optimizers and loss beside the numbers; the verdict rests on it.
     """
 
@@ -362,6 +366,7 @@ class WatchRecord:
     modules: int = 0
     paused: bool = False
     ranks: Ranks | None = None
+    knobs: tuple[KnobRecord, ...] = ()
     watched: Watched = field(default_factory=Watched)
 
     @property

@@ -70,11 +70,21 @@ class LiveWatch(Protocol):
     def _answer(self, path: str) -> bytes: ...
 
 
+class Slid(Protocol):
+    """What has a slider: a knob."""
+
+    def widget(self) -> Any:
+        """The slider."""
+
+
 class Stage(Protocol):
     """What a watch tells that there is something to show."""
 
     def begin(self) -> None:
         """The watch begins."""
+
+    def offer(self, knob: Slid) -> None:
+        """Show a knob that was made."""
 
     def update(self) -> None:
         """There is something new; called in the loop."""
@@ -109,6 +119,7 @@ class Output:
         self._watch = watch
         self._pages = [WatchPage(watch)]
         self._handle: Any = None
+        self._steered: _Steered | None = None
 
     def begin(self) -> None:
         """Show the widget."""
@@ -116,6 +127,17 @@ class Output:
 
         Output._latest = None
         self._handle = display(self._pages[0].view, display_id=True)  # type: ignore[no-untyped-call]
+
+    def offer(self, knob: Slid) -> None:
+        """Show its slider above the view, in the same output, which makes place for the picture at rest."""
+        if self._handle is None:
+            return
+        if self._steered is None:
+            self._steered = _Steered(self._pages[0].view)
+            self._steered.add(knob.widget())
+            self._handle.update(self._steered)
+        else:
+            self._steered.add(knob.widget())
 
     def another(self) -> View:
         """One more view of the same watch."""
@@ -139,6 +161,36 @@ class Output:
         Output._latest = self._watch
         if self._handle is not None:
             self._handle.update(self._watch)
+        if self._steered is not None:
+            self._steered.close()
+
+
+class _Steered:
+    """A view with sliders above it, as one output; for hosts without a kernel the picture of the view alone.
+
+    Args:
+        view: the widget.
+    """
+
+    def __init__(self, view: View) -> None:
+        from ipywidgets import Layout, VBox
+
+        self._sliders = VBox(layout=Layout(overflow="visible", margin="0 0 4px 0"))
+        self._view, self._box = view, VBox([self._sliders, view], layout=Layout(overflow="visible", align_items="stretch"))
+
+    def add(self, slider: Any) -> None:
+        """One more, below the others."""
+        self._sliders.children = (*self._sliders.children, slider)
+
+    def close(self) -> None:
+        """Let the boxes go; a slider may be displayed elsewhere as well."""
+        self._box.close()
+        self._sliders.close()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        data, metadata = self._view._repr_mimebundle_(**kwargs)
+        widget = "application/vnd.jupyter.widget-view+json"
+        return {**data, widget: {**data[widget], "model_id": self._box.model_id}}, metadata
 
 
 in_notebook: Callable[[LiveWatch], Stage] = Output
@@ -234,6 +286,9 @@ class Lines:
 
     def begin(self) -> None:
         """Nothing yet."""
+
+    def offer(self, knob: Slid) -> None:
+        """Code moves it."""
 
     def update(self) -> None:
         """Renew the line, and say what is new; of several ranks the first does so."""

@@ -19,17 +19,20 @@ from modlab.inspection import checks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
+from modlab.records.knobs import KnobRecord
 from modlab.records.paths import as_known, spellings
 from modlab.records.watch import Entry, WatchRecord, part
 from modlab.results.alert import Alert
+from modlab.results.knob import Knob
 from modlab.results.live import ENDED, Output, Stage, stage
 from modlab.results.result import Result, missing
 from modlab.results.verdict import Verdict
 from modlab.results.worded import Worded
-from modlab.running.guarded import failed, line_of, tried
+from modlab.running.guarded import failed, line_of, tell, tried
 from modlab.running.optimizer_hooks import sweep
 from modlab.version import __version__
 from modlab.views.watch import headline
+from modlab.watching.knobs import Knobs, moves_of
 from modlab.watching.selection import Selection
 from modlab.watching.watcher import Unseen, Watcher, watchers
 
@@ -127,7 +130,10 @@ def watch(
     except Exception as error:  # noqa: BLE001 - the training begins all the same
         unseen = Unseen(model, float(budget))
         failed(unseen, error)
-        return Watch._of(unseen.record)
+        made = Watch._of(unseen.record)
+        made._knobs = Knobs(unseen, lambda: [*optimizers], tell)
+        made._knobs.detached = True
+        return made
     try:
         made.open()
     except BaseException:
@@ -196,6 +202,7 @@ class Watch(Result):
         super().__init__(watcher.model)
         self._watcher: Watcher | None = watcher
         self._stage: Stage | None = None
+        self._knobs: Knobs | None = watcher.knobs
         self._grad = True  # as it was when the block began
         self._final: WatchRecord | None = None
         if before:
@@ -224,9 +231,15 @@ class Watch(Result):
 
     def _publish(self) -> None:
         """There is something new."""
+        self._let_knobs_follow()
         if self._stage is not None:
             self._stage.update()
         self._tell_followers()
+
+    def _let_knobs_follow(self) -> None:
+        for one in [*self._knobs.dials.values()] if self._knobs is not None else []:
+            if isinstance(one, Knob):
+                one.follow()
 
     def _tell_followers(self) -> None:
         for one in [*followers]:
@@ -269,6 +282,7 @@ class Watch(Result):
         watches.discard(self)
         _ = self.record
         shown, self._stage = self._stage, None
+        self._let_knobs_follow()
         if shown is not None:
             shown.end()
         self._tell_followers()
@@ -288,6 +302,91 @@ class Watch(Result):
         """
         if self._watcher is not None:
             self._watcher.log(scalars)
+
+    def knob(self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None, start: float | None = None) -> Knob:
+        """Make a value that you move while the loop runs: by its slider in the live view, by keys, or by code.
+
+        ``"lr"``, ``"momentum"`` and ``"weight_decay"`` are the optimizer's own: a move sets all parameter groups, which keep their ratios.
+        Any other name is a value that your loop reads: ``p = w.knob("p", 0, 0.9)``, then ``p()``. A move holds from the next step on, and
+        within one step no knob changes. A knob that is never moved changes nothing.
+
+        Args:
+            name: what it moves; each name once.
+            low: the least value.
+            high: the greatest value.
+            log: let the slider go by factors, for a learning rate.
+            step: the least difference between two values; ``w.knob("k", 1, 8, step=1)`` gives whole numbers.
+            start: the first value; without it, the optimizer's value, or `low`.
+
+        Returns:
+            The `Knob`.
+
+        Raises:
+            QuestionError: the range is empty, the name is taken, no optimizer has the value, or the watch has ended.
+
+        >>> import torch, modlab
+        >>> net = torch.nn.Linear(2, 1)
+        >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        >>> with modlab.watch(net, optimizer) as w:
+        ...     scale = w.knob("scale", 0, 2, start=1)
+        ...     for step in range(3):
+        ...         if step == 1:
+        ...             scale.set(0.5)
+        ...         optimizer.zero_grad()
+        ...         (scale() * net(torch.ones(2))).square().sum().backward()
+        ...         optimizer.step()
+        >>> w.moves
+        [{'step': 1, 'knob': 'scale', 'value': 0.5}]
+        """
+        knobs = self._knobs
+        if knobs is None or (knobs.detached and self.record.state != "failed"):  # training goes on after a failure of ours
+            raise QuestionError(
+                f"w.knob({name!r}, …): this watch has ended, so there is no loop to steer.\n"
+                f"  Make the knob in the block: with modlab.watch(model, optimizer) as w: lr = w.knob(…)"
+            )
+        knobs.require_new(name)
+        made = Knob(knobs, name, low, high, log=log, step=step, start=start)
+        knobs.add(made)
+        if self._stage is not None:
+            trouble = tried(self._stage.offer, made)
+            if trouble:
+                knobs.tell_once(f"the slider of {name} cannot be shown: {trouble}")
+        return made
+
+    @property
+    def knobs(self) -> dict[str, KnobRecord]:
+        """The knobs by name: range, ``.start``, ``.value`` and ``.moves``."""
+        return {one.name: one for one in self.record.knobs}
+
+    @property
+    def moves(self) -> list[dict[str, Any]]:
+        """All moves of all knobs, in order, as plain data for JSON: what `replay` takes."""
+        from modlab.views.watch import columns
+
+        return columns.of_moves(self.record)
+
+    def replay(self, moves: Watch | Sequence[dict[str, Any]]) -> None:
+        """Repeat the moves of a different run, each before the same step: the same loop then gives the same weights, bit for bit.
+
+        Call it before the first step. Knobs with moves to repeat cannot be moved in any other way.
+
+        Args:
+            moves: a watch, or its `moves`, perhaps read from a JSON file.
+
+        Raises:
+            QuestionError: something in it is not a move, steps were made already, or the watch has ended.
+        """
+        found = moves_of(moves.moves if isinstance(moves, Watch) else moves)
+        knobs = self._knobs
+        if knobs is None or knobs.detached:
+            raise QuestionError("w.replay(…): this watch has ended, so there is no loop to steer.")
+        if knobs.steps:
+            raise QuestionError(
+                f"w.replay(…) came after {format.plural(knobs.steps, 'step')}: a run can be repeated only from its beginning.\n"
+                f"  Write it before the loop."
+            )
+        knobs.replay(found)
+        self._let_knobs_follow()
 
     @property
     def record(self) -> WatchRecord:
@@ -341,7 +440,7 @@ class Watch(Result):
         Returns:
             ``schema`` (3), ``kind`` ("watch") and ``headline``; ``run`` (model, optimizer, state, error, steps, samples); ``verdict``
             (``ok``, ``broken``, ``unseen``, ``checks``, ``findings``); ``alerts``; ``scalars`` by name, each with its curve as lists and
-            its counts; ``records``, the entries of the history.
+            its counts; ``knobs``, each with its moves; ``records``, the entries of the history.
         """
         from modlab.views.watch import columns
 
@@ -352,6 +451,7 @@ class Watch(Result):
             "headline": self.headline,
             **columns.of_conclusion(record),
             "scalars": columns.of_scalars(record),
+            "knobs": columns.of_knobs(record),
             "records": [self._row(one) for one in self.records],
         }
 
@@ -400,7 +500,7 @@ class Watch(Result):
     def _of(cls, record: WatchRecord) -> Watch:
         made = cls.__new__(cls)
         super(Watch, made).__init__()
-        made._watcher, made._stage, made._final = None, None, record
+        made._watcher, made._stage, made._final, made._knobs = None, None, record, None
         return made
 
     # ---- faces
@@ -441,7 +541,7 @@ class Watch(Result):
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickled watch is what it has seen."""
-        return {**super().__getstate__(), "_watcher": None, "_stage": None, "_final": self.record}
+        return {**super().__getstate__(), "_watcher": None, "_stage": None, "_knobs": None, "_final": self.record}
 
     # ---- what its live views need
 

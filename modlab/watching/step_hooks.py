@@ -15,6 +15,7 @@ from modlab.running.guarded import Look, apart, guarded
 from modlab.running.optimizer_hooks import OptimizerHooks
 from modlab.statistics.memory import local
 from modlab.watching.controls import Controls
+from modlab.watching.knobs import Knobs
 from modlab.watching.last_step import captured
 from modlab.watching.losses import Losses
 from modlab.watching.nan_guard import NaNGuard
@@ -63,11 +64,15 @@ class StepHooks:
         losses: judged before and after each step.
         guard: that stands by in some.
         controls: what the page asks for between two steps.
+        knobs: which take hold there.
     """
 
-    def __init__(self, watch: SteppedWatch, index: WatchIndex, steps: Steps, losses: Losses, guard: NaNGuard, controls: Controls) -> None:
+    def __init__(
+        self, watch: SteppedWatch, index: WatchIndex, steps: Steps, losses: Losses, guard: NaNGuard, controls: Controls, knobs: Knobs
+    ) -> None:
         self.ends = self._watch = watch
         self._index, self._steps, self._losses, self._guard, self._controls = index, steps, losses, guard, controls
+        self._knobs = knobs
         self._hooks = OptimizerHooks(self._begins, self._ended)
         self._versions: tuple[int, ...] = ()
         self._begun: tuple[int, ...] = ()
@@ -91,6 +96,8 @@ class StepHooks:
         """The weights are still good."""
         watch, steps = self._watch, self._steps
         steps.enters(optimizer)
+        if self._knobs.between and steps.counts(optimizer) and not captured():
+            self._knobs.step_begins()
         if self._losses.awaiting and graph_task() == -1:
             self._losses.judged_with(optimizer)
         if not watch.attends or captured():
@@ -123,6 +130,7 @@ class StepHooks:
         if losses.due():
             losses.step_ended(optimizer)
         steps.ended()
+        self._knobs.step_ended(steps.made)
         self._tells()
         wonders = not guard.standing and guard.wonders(steps.made - 1)
         if steps.made >= steps.wake or self._controls.attention:
@@ -157,6 +165,7 @@ class StepHooks:
             steps.skipped += bool(steps.optimizer_name) and versions == self._versions
             steps.made += self._untold or 1
             self._untold, self._patience = 0, 1
+            self._knobs.step_over(steps.made)
             self._watch.step_over()
         self._versions, self._told = versions, False
 

@@ -142,6 +142,10 @@ class Steps:
             known = self._held[optimizer] = any(self._index.knows(tensor) for group in optimizer.param_groups for tensor in group["params"])
         return known
 
+    def counts(self, optimizer: Any) -> bool:
+        """Whether its steps are those that are counted, as far as is known before this one ends."""
+        return id(optimizer) == self._main or self._takes_turns(optimizer)
+
     def is_held(self, tensor: Tensor) -> bool:
         """Whether any optimizer holds a tensor that is known, or has made a step."""
         return any(id(tensor) in _held(one) for one in (*self.optimizers, *self._held))

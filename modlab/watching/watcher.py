@@ -29,6 +29,7 @@ from modlab.watching.alerts import Alerts
 from modlab.watching.batched_statistics import BatchedStatistics, ScratchBuffer
 from modlab.watching.controls import Controls
 from modlab.watching.history import History
+from modlab.watching.knobs import Knobs
 from modlab.watching.last_step import LastPass
 from modlab.watching.light_samples import LightSamples
 from modlab.watching.losses import Losses
@@ -109,6 +110,7 @@ class Watcher:
         self.controls = Controls()
         self.schedule = Schedule(budget)
         self.steps = Steps(self.index, optimizers)
+        self.knobs = Knobs(self, lambda: self.steps.optimizers, self.say, lambda: not self.index.distribution.communicates)
         self.elsewhere = MovedElsewhere(self.index, self.steps)
         self.alerts = Alerts(self.index, self.steps, self.elsewhere, self.units)
         self.losses = Losses(self, self.index, self.steps, self.schedule)
@@ -118,7 +120,7 @@ class Watcher:
         self.snapshots = ViewSnapshots(self.steps, self.schedule, self.say)
         self.guard = NaNGuard(self, model, on_nan, self.index, self.steps, self.schedule, self.losses, self.alerts)
         self.tap = self.guard.tap
-        self.step_hooks = StepHooks(self, self.index, self.steps, self.losses, self.guard, self.controls)
+        self.step_hooks = StepHooks(self, self.index, self.steps, self.losses, self.guard, self.controls, self.knobs)
         self._shared = Shared(
             self.index,
             self.roots,
@@ -179,7 +181,7 @@ class Watcher:
         """This is a copy in another process: it takes its hooks off, and tells nobody; what it holds stays as it is."""
         self.lock, self._away = threading.RLock(), True
         self.ended = self.snapshots.publish = None
-        for part in (self.step_hooks.close, self.modules.close, self.tap.leave, self._stop_listening, self._give_back):
+        for part in (self.knobs.leave, self.step_hooks.close, self.modules.close, self.tap.leave, self._stop_listening, self._give_back):
             tried(part)
         self._end_all()
 
@@ -204,6 +206,7 @@ class Watcher:
             self,
             self._stop_listening,
             self.step_hooks.close,
+            self.knobs.close,
             self._drop_sample,
             self.light.end,
             self.guard.close,
@@ -597,21 +600,21 @@ class Watcher:
         if self.steps.skipped:
             skipped = f"at least {format.plural(self.steps.skipped, 'step')} {'was' if self.steps.skipped == 1 else 'were'} skipped"
             found.append(f"{skipped}: the gradients overflowed, which a scaler expects")
-        return tuple(found)
+        return (*found, *self.knobs.remarks())
 
     def shape_of_slots(self) -> tuple[Any, ...]:
         """Equal as long as slots were only added at the end: how often each part's were halved, and how many series there are."""
         parts = [self.index.history.slots, self.index.history.bin_slots, self.neurons.slots]
         parts += [curve.slots for curve in [*self.scalars.curves.values()]]
         parts += [units.slots for units in [*self.units.values()]]
-        return (len(self.index.history.series), *self.losses.shape(), *(part.halvings for part in parts))
+        return (len(self.index.history.series), *self.losses.shape(), *self.knobs.shape(), *(part.halvings for part in parts))
 
     def record(self) -> WatchRecord:
         """All that was seen so far; to read it changes nothing."""
         with self.lock, without_torch_function(), without_modes():
             schedule = self.schedule
             loop = schedule.loop(clock.now()) if not self.closed else self._loop_at_end
-            curves = self.losses.records(self.scalars)
+            curves = self.knobs.with_curves(self.losses.records(self.scalars))
             units = tuple(one.record() for one in [*self.units.values()])
             counted = max((one.seen for one in [*self.units.values()]), default=0)
             record = WatchRecord(
@@ -635,6 +638,7 @@ class Watcher:
                 modules=self.index.modules,
                 paused=self.controls.paused and not self.closed,
                 ranks=self.index.ranks,
+                knobs=self.knobs.records(),
             )
         return judged(replace(record, watched=self._watched()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,17 @@ def of_scalars(record: WatchRecord) -> dict[str, dict[str, Any]]:
         one.name: {**{name: getattr(one, name).tolist() for name in curves}, **{name: getattr(one, name) for name in counts}}
         for one in record.scalars
     }
+
+
+def of_knobs(record: WatchRecord) -> list[dict[str, Any]]:
+    """The knobs of the run, with their moves."""
+    return [asdict(one) for one in record.knobs]
+
+
+def of_moves(record: WatchRecord) -> list[dict[str, Any]]:
+    """All moves of all knobs in the order of their steps, as JSON keeps them."""
+    moves = sorted((move for one in record.knobs for move in one.moves), key=lambda move: move.step)
+    return [asdict(one) for one in moves]
 
 
 def of_conclusion(record: WatchRecord) -> dict[str, Any]:

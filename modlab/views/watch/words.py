@@ -87,9 +87,16 @@ def of_curve(scalar: ScalarRecord) -> str:
     if scalar.passes > 1:
         passes = number(round(scalar.passes, 1))
         facts.append(f"each the sum of {passes} backward passes")
+    if scalar.moved is not None:
+        facts.append(f"a knob, moved {times(scalar.moved)}" if scalar.moved else "a knob, never moved")
     if math.isfinite(scalar.bound):
         facts.append(f"clipped to {number(scalar.bound)} in {scalar.beyond:,} of {scalar.count:,}")
     return ", ".join(facts)
+
+
+def times(count: int) -> str:
+    """``once``, ``12 times``."""
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def mark(alert: Alert) -> str:
