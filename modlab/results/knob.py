@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from modlab import format
 from modlab.results.live import answer_while_the_cell_runs
 from modlab.results.result import missing
-from modlab.watching.knobs import Dial
+from modlab.watching.knobs import Dial, shown
 
 if TYPE_CHECKING:
     import ipywidgets
 
 PARTS = 200
-"""Of a slider: so many presses of a key from one end to the other."""
+"""Of a slider: about so many presses of a key from one end to the other."""
+
+NEAR = 1e-9
+"""Of a slider's length: what a page makes of a number is not always that number."""
+
+TOLD = 32
+"""Positions that a page may answer with, though nobody has moved the slider."""
 
 
 class Knob(Dial):
@@ -45,6 +52,7 @@ class Knob(Dial):
 
     _slider: Any = None
     _following = 0  # the thread that sets the slider to where the knob stands
+    _told: deque[float]
 
     def widget(self) -> ipywidgets.ValueWidget:
         """Its slider, an ipywidgets control: the same one at each call. It moves the knob while the cell runs. Needs ipywidgets.
@@ -56,29 +64,62 @@ class Knob(Dial):
                 import ipywidgets
             except ImportError as error:
                 raise missing("ipywidgets", "knob.widget()") from error
+            self._told = deque(maxlen=TOLD)
             self._slider = self._made(ipywidgets)
             self._slider.observe(self._turned, "value")
             answer_while_the_cell_runs(self._slider)
         return self._slider
 
     def _made(self, ipywidgets: Any) -> Any:
-        style = {"description_width": "auto"}
-        layout = ipywidgets.Layout(width="100%", max_width="560px")
-        common = {"value": self.value, "description": self.name, "style": style, "layout": layout, "disabled": self._dials.is_fixed(self)}
+        value = self.value
+        low, high = map(self._place, (self.low, self.high))
+        common = {
+            "value": value,
+            "min": low,
+            "max": high,
+            "step": self._grid(value),
+            "description": self.name,
+            "tooltip": f"{self.name}: {self._range}",
+            "style": {"description_width": "auto"},
+            "layout": ipywidgets.Layout(width="100%", max_width="560px"),
+            "disabled": self._dials.is_fixed(self),
+        }
+        self._told.append(self._landed(value, common["step"]))
         if self._whole:
-            return ipywidgets.IntSlider(min=self.low, max=self.high, step=int(self.step or 1), **common)
-        common["readout_format"] = ".3g"
-        if self.log:
-            low, high = math.log10(self.low), math.log10(self.high)
-            return ipywidgets.FloatLogSlider(base=10, min=low, max=high, step=(high - low) / PARTS, **common)
-        return ipywidgets.FloatSlider(min=self.low, max=self.high, step=self.step or (self.high - self.low) / PARTS, **common)
+            return ipywidgets.IntSlider(**common)
+        kind = ipywidgets.FloatLogSlider if self.log else ipywidgets.FloatSlider
+        return kind(readout_format=".3g", **common)
+
+    def _place(self, value: float) -> float:
+        """Where a value is on the slider."""
+        return math.log10(value) if self.log else value
+
+    def _grid(self, value: float) -> float:
+        """A slider's step, such that a value lies on its grid: elsewhere the page would show, and send, the nearest one that does."""
+        if self.step is not None:
+            return self.step
+        low, high, at = map(self._place, (self.low, self.high, value))
+        count = round((at - low) / (high - low) * PARTS)
+        return (at - low) / count if count else (high - low) / PARTS
+
+    def _landed(self, value: float, step: float) -> float:
+        """Where a page puts a value on its grid."""
+        low = self._place(self.low)
+        return low + round((self._place(value) - low) / step) * step
+
+    def _is_at(self, value: float, place: float) -> bool:
+        return abs(self._place(value) - place) <= NEAR * (self._place(self.high) - self._place(self.low))
 
     def _turned(self, change: Any) -> None:
-        """The slider was moved: the value is stored, and nothing else is done; this is not the training's thread."""
-        if self._following == get_ident():
+        """The slider was moved: the value is stored, and nothing else is done; this is not the training's thread.
+
+        A page also sends where it has put a value that it was told, rounded to its grid: that is nobody's move.
+        """
+        value = change["new"]
+        if self._following == get_ident() or self._dials.is_fixed(self) or any(self._is_at(value, one) for one in [*self._told]):
             return
-        if not self._dials.is_fixed(self):
-            self.set(change["new"])
+        self._told.clear()
+        self.set(value)
 
     def follow(self) -> None:
         """Let the slider stand where the knob stands; it rests where that cannot be moved any more."""
@@ -88,8 +129,12 @@ class Knob(Dial):
         self._following = get_ident()
         try:
             value = self.value
-            if slider.value != value and math.isfinite(value):
-                slider.value = value
+            stands = slider.value == value or not math.isfinite(value) or self._is_at(slider.value, self._landed(value, slider.step))
+            if not stands:
+                step = self._grid(value)
+                self._told.append(self._landed(value, step))
+                with slider.hold_sync():
+                    slider.step, slider.value = step, value
             slider.disabled = self._dials.is_fixed(self)
         finally:
             self._following = 0
@@ -97,4 +142,4 @@ class Knob(Dial):
     def __repr__(self) -> str:
         moves = len(self.moves)
         moved = "never moved" if not moves else "moved once" if moves == 1 else f"moved {moves:,} times"
-        return format.printable(f"<knob {self.name}: {format.number(self.value)}, from {self._range}, {moved}>")
+        return format.printable(f"<knob {self.name}: {shown(self.value)}, from {self._range}, {moved}>")

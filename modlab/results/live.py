@@ -180,7 +180,11 @@ class _Steered:
 
     def add(self, slider: Any) -> None:
         """One more, below the others."""
-        self._sliders.children = (*self._sliders.children, slider)
+        sliders = (*self._sliders.children, slider)
+        width = max(len(one.description) for one in sliders)
+        for one in sliders:  # they begin at one edge
+            one.style.description_width = f"{width}ch"
+        self._sliders.children = sliders
 
     def close(self) -> None:
         """Let the boxes go; a slider may be displayed elsewhere as well."""

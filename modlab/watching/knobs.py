@@ -137,7 +137,7 @@ class Dial:
 
     @property
     def _range(self) -> str:
-        return f"{format.number(self.low)} to {format.number(self.high)}"
+        return f"{shown(self.low)} to {shown(self.high)}"
 
     def _kept(self, value: float) -> float:
         return int(value) if self._whole and math.isfinite(value) else float(value)
@@ -166,8 +166,8 @@ class Dial:
         value = group.read()
         if start is None and not self.low <= value <= self.high:
             raise QuestionError(
-                f"w.knob({self.name!r}, …): the optimizer's {self.name} is {format.number(value)}, outside {self._range}.\n"
-                f"  Give a range that holds it, or a first value: start={format.number(self.low)}."
+                f"w.knob({self.name!r}, …): the optimizer's {self.name} is {shown(value)}, outside {self._range}.\n"
+                f"  Give a range that holds it, or a first value: start={shown(self.low)}."
             )
         return value
 
@@ -346,7 +346,7 @@ class Knobs:
             now = dial.overruled
             if now is not None:
                 found.append(
-                    f"{dial.name} was moved to {format.number(dial._moves[-1][1])}, and is {format.number(now)} now: "
+                    f"{dial.name} was moved to {shown(dial._moves[-1][1])}, and is {shown(now)} now: "
                     f"a scheduler or your own code has set it since"
                 )
             if dial._group is None and dial._moves and not dial._was_read:
@@ -358,6 +358,11 @@ class Knobs:
         if text not in self._said:
             self._said.add(text)
             self._say(text)
+
+
+def shown(value: float) -> str:
+    """With four digits at most: ``1e-05``, ``0.01234``."""
+    return f"{value:.4g}"
 
 
 def moves_of(given: Any) -> tuple[KnobMove, ...]:

@@ -582,6 +582,40 @@ def test_a_slider_moves_the_knob_and_follows_it() -> None:
     assert [(one["knob"], one["step"], one["value"]) for one in w.moves] == [("p", 2, 0.3), ("lr", 3, 0.01)]
 
 
+def test_what_a_page_sends_back_is_no_move() -> None:
+    """It rounds what it is told to its grid, and sends that, when it draws the slider and when the kernel sets it."""
+    loop = Loop(lambda all_: torch.optim.SGD(all_, lr=1e-3))
+    with modlab.watch(loop.net, loop.optimizer) as w:
+        lr, p = w.knob("lr", 1e-5, 10, log=True), w.knob("p", 0, 0.9, start=0.25)
+        slider, linear = lr.widget(), p.widget()
+
+        def grid(one: Any, value: float) -> float:
+            parts = (math.log10(value) - one.min) / one.step if one is slider else (value - one.min) / one.step
+            at = one.min + round(parts) * one.step
+            return 10.0**at if one is slider else at
+
+        assert grid(slider, 1e-3) == pytest.approx(1e-3, rel=1e-12)
+        slider.value, linear.value = grid(slider, 1e-3), grid(linear, 0.25) + 1e-16
+        answers: list[float] = []
+        for value in (0.0123, 0.5, 0.0077):
+            loop.go(w, 1)
+            lr.set(value)
+            w._let_knobs_follow()
+            answers.append(grid(slider, value))
+            slider.value = answers[-1]
+            assert lr.value == value
+        slider.value = answers[1]  # to what was told before the last
+        assert lr.value == 0.0077
+        loop.go(w, 1)
+        assert [one["value"] for one in w.moves] == [0.0123, 0.5, 0.0077]
+        for value in (0.1, 0.0123):  # and now somebody moves it
+            slider.value = value
+            assert lr.value == value
+        linear.value = 0.5
+        linear.value = 0.25
+        assert p.value == 0.25
+
+
 def test_a_slider_that_is_linked_moves_the_knob() -> None:
     import ipywidgets
 
