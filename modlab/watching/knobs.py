@@ -86,7 +86,7 @@ class Dial:
         self.set(value)
 
     def set(self, value: float) -> None:
-        """KnobMove it, from any thread: the value holds from the next step on.
+        """Move it, from any thread: the value holds from the next step on.
 
         Args:
             value: a number; outside of the range, its nearer end.

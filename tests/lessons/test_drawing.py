@@ -26,7 +26,7 @@ def test_boxes_lie_in_the_picture_and_not_over_each_other(drawing):
     boxes = rectangles(drawing)
     assert len(boxes) == len(drawing.boxes)
     width, height = (float(svg(drawing).get(name)) for name in ("width", "height"))
-    assert all(0 <= left and 0 <= top and right <= width and bottom <= height for left, top, right, bottom in boxes)
+    assert all(left >= 0 and top >= 0 and right <= width and bottom <= height for left, top, right, bottom in boxes)
     for i, one in enumerate(boxes):
         assert not any(one[0] < b[2] and b[0] < one[2] and one[1] < b[3] and b[1] < one[3] for b in boxes[:i])
 
@@ -52,7 +52,9 @@ def test_its_words_name_what_is_drawn(drawing):
 
 def test_words_at_the_edge_and_a_way_around_a_column_stay_inside():
     boxes = {"a": Vertex("a", (0, 0)), "b": Vertex("b", (1, 0), "two\nlines"), "c": Vertex("c", (2, 0)), "d": Vertex("d", (2, 1))}
-    drawing = Drawing("n", "x", boxes, [Arrow("c", "d", "many words beside it"), Arrow("a", "d"), Arrow("d", "a", dashed=True), Arrow("b", "d")])
+    drawing = Drawing(
+        "n", "x", boxes, [Arrow("c", "d", "many words beside it"), Arrow("a", "d"), Arrow("d", "a", dashed=True), Arrow("b", "d")]
+    )
     assert float(svg(drawing).get("width")) > rectangles(drawing)[-1][2] + 60
     assert drawing.html().count('class="dashed"') == 1
 
