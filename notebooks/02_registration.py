@@ -380,7 +380,7 @@ DYNAMIC_NET = Task(
         Mistake(
             "still in a plain container",
             _net(f"super().__init__()\nself.linears = tuple({_LIST})\n{_REST}"),
-            "The layers run, but nobody has registered them: lists, tuples and dicts are plain attributes. "
+            "The layers run, but they are not registered: lists, tuples and dicts are plain attributes. "
             "Which container is a module itself?",
             belief=1,
         ),
@@ -597,7 +597,7 @@ PARALLEL = Task(
         Mistake(
             "one after the other",
             _class(_BOTH, "return self.second(self.first(x))"),
-            "The second module gets the first one's output, as in a `Sequential`. Both are to get `x`.",
+            "The second module gets the first one's output, as in a `Sequential`. Both must get `x`.",
             error=r"mat1 and mat2 shapes cannot be multiplied|size mismatch",
         ),
         Mistake(

@@ -503,7 +503,7 @@ def _still_theirs(answer: Any) -> None:
     net.apply(answer)
     for name, parameter in net.named_parameters():
         if parameter is not before.get(name):
-            fail(f"{name} is another object now.", mistake="new parameters", evidence=modlab.state(net))
+            fail(f"{name} is a different object now.", mistake="new parameters", evidence=modlab.state(net))
         if not parameter.requires_grad:
             fail(f"{name} is no longer trained: requires_grad is False.", evidence=modlab.state(net))
 

@@ -310,7 +310,7 @@ def _moves(answer: Any) -> None:
         if getattr(m, name).dtype != torch.float64:
             fail(mistake="a cache that stays behind", expected=torch.float64, got=getattr(m, name).dtype, evidence=modlab.diff(before, m))
     got = m(torch.randn(3, dtype=torch.float64))
-    require_equal(got.dtype, torch.float64, "After `to(float64)` it gives another dtype.")
+    require_equal(got.dtype, torch.float64, "After `to(float64)` it gives a different dtype.")
 
 
 def _cuts_the_graph(answer: Any) -> None:
@@ -634,7 +634,7 @@ def unsaved_buffers(module):
     ),
     hints=("Two lists of names are there already: one has all buffers, the other has all that is saved.",),
     minutes=3,
-    matters="What a checkpoint leaves out must follow from the constructor's arguments; otherwise the loaded model is another one.",
+    matters="What a checkpoint leaves out must follow from the constructor's arguments; otherwise the loaded model is a different one.",
 )
 
 LESSON = Content(

@@ -161,7 +161,7 @@ PREDICTIONS = (
         "c",
         "`weights_only=True` reads tensors and plain containers alone. A file with a class in it is refused as a whole.",
         wrong=(
-            Wrong("a", "So it was before `weights_only=True` became the default, and so it is with `weights_only=False`.", belief=17),
+            Wrong("a", "So it was before `weights_only=True` became the default, and still is with `weights_only=False`.", belief=17),
             Wrong("b", "It does not pick the weights out: what it may not read stops it.", belief=17),
         ),
         proof=lambda: "c" if _raises(lambda: _filed(Net()), pickle.UnpicklingError) else "a",
@@ -248,7 +248,7 @@ def _keeps_all(answer: Any) -> None:
     require_equal(sorted(kept), sorted(expected), "The names are others.", evidence=modlab.diff(kept, module))
     for name, tensor in expected.items():
         require_equal(kept[name], tensor, f"`{name}` has other numbers.")
-        require_equal(kept[name].dtype, tensor.dtype, f"`{name}` has another dtype.")
+        require_equal(kept[name].dtype, tensor.dtype, f"`{name}` has a different dtype.")
 
 
 def _stays(answer: Any) -> None:
@@ -601,7 +601,7 @@ def adapt(net):
 
     net.load_state_dict = renamed
 """,
-            "It loads, by another way than a hook: `load_state_dict` is replaced on this one object. A hook also runs "
+            "It loads, but not by a hook: `load_state_dict` is replaced on this one object. A hook also runs "
             "where the net is a part of a larger one. Register it: `net.register_load_state_dict_pre_hook(...)`.",
         ),
         Mistake(
@@ -770,7 +770,7 @@ def transfer(state, net, head):
         Mistake(
             "strict=False alone",
             _transfer(load="net.load_state_dict(state, strict=False)"),
-            "The head has another size in the file, and `strict=False` forgives names alone. Leave the head's keys out.",
+            "The head has a different size in the file, and `strict=False` forgives names alone. Leave the head's keys out.",
             belief=16,
             error="size mismatch",
         ),
@@ -803,7 +803,7 @@ def transfer(state, net, head):
     setattr(net, head, nn.Linear(net.get_submodule(head).in_features, net.get_submodule(head).out_features))
 """,
             "The head has other numbers than before, and they are not those of the file: you made it anew, or drew it again. "
-            "It was to stay as it is.",
+            "It should stay as it is.",
         ),
         Mistake(
             "one name for all",

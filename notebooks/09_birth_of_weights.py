@@ -24,7 +24,7 @@ skip_init: Callable[..., Any] = nn.utils.skip_init
 
 @contextmanager
 def _raw_memory_is_nan() -> Iterator[None]:
-    """Memory that nobody has filled holds NaN, so that it can be told from numbers."""
+    """Unfilled memory holds NaN, so that it can be told from numbers."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
@@ -277,10 +277,10 @@ def _dtype(answer: Any) -> None:
         details: dict[str, Any] = {"expected": wanted, "got": shown, "evidence": modlab.state(m)}
         if set(shown) != set(wanted):
             gone = any(isinstance(vars(m).get(name), Tensor) for name in ("weight", "bias"))
-            fail("Tensors are missing.", mistake="no parameters any more" if gone else "", **details)
+            fail("Tensors are missing.", mistake="no longer parameters" if gone else "", **details)
         wrong = {name for name in wanted if shown[name] != wanted[name]}
         if wrong == {"calls"}:
-            fail("`calls` is to stay int64.", mistake="the count in floats" if own["calls"].is_floating_point() else "", **details)
+            fail("`calls` must stay int64.", mistake="the count in floats" if own["calls"].is_floating_point() else "", **details)
         if wrong == {"scale"}:
             fail(mistake="buffer forgotten", **details)
         if wrong:
@@ -436,7 +436,7 @@ class ScaledLinear(nn.Module):
             belief=7,
         ),
         Mistake(
-            "no parameters any more",
+            "no longer parameters",
             _scaled_linear(
                 weight="nn.Parameter(torch.randn(in_features, out_features)).to(device=device, dtype=dtype)",
                 bias="nn.Parameter(torch.randn(out_features)).to(device=device, dtype=dtype)",
@@ -483,7 +483,7 @@ class ScaledLinear(nn.Module):
         Mistake(
             "other first numbers",
             _scaled_linear(bias="nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype))"),
-            "The first numbers are others than before: weight and bias were both drawn from the standard normal distribution. "
+            "The first numbers are not the ones from before: weight and bias were both drawn from the standard normal distribution. "
             "The options say where and of which dtype, and nothing else.",
         ),
         Mistake(

@@ -571,7 +571,7 @@ def monitor(net):
     for handle in handles:
         handle.remove()
 """,
-            "What a hook on a tensor returns replaces the gradient, and a norm has another shape. Return nothing.",
+            "What a hook on a tensor returns replaces the gradient, and a norm has a different shape. Return nothing.",
             error="has changed the size of value",
         ),
         Mistake(
@@ -792,7 +792,7 @@ def _cured(answer: Any, net: nn.Sequential, mistake: str = "") -> None:
                 raise
             named = "a clone in a forward hook" if modlab.hooks(net).find(kind="forward") else mistake
             fail("A forward pass still raises “… is a view and is being modified inplace”.", mistake=named, evidence=modlab.tree(net))
-        require_equal(y, expected, "The net gives another output than before.", evidence=modlab.tree(net))
+        require_equal(y, expected, "The net gives a different output than before.", evidence=modlab.tree(net))
         y.sum().backward()
     if len(ran) < hooks:
         fail("Some of the hooks did not run in the backward pass.", expected=f"{hooks} hooks that run", got=str(len(ran)))

@@ -293,7 +293,7 @@ def _nets(base: Any) -> dict[str, Any]:
             self.weight = nn.Parameter(torch.randn(rows, columns))
             self.bias = nn.Parameter(torch.randn(columns))
             self.power = 2
-            self.shift = torch.ones(columns)  # a plain tensor: neither learnt nor saved
+            self.shift = torch.ones(columns)  # a plain tensor: neither learned nor saved
 
         def forward(self, x: Tensor) -> Any:
             return (x @ self.weight + self.bias + self.shift) ** self.power

@@ -312,7 +312,7 @@ _NATURES: dict[str, tuple[type[nn.Module], ...]] = {
     "f_decay": (_NoDecayInEval,),
 }
 _ADVICE = {
-    "a_buffers": "Has your net a buffer that is not persistent?",
+    "a_buffers": "Does your net have a buffer that is not persistent?",
     "b_flag": "A full hook on one module: what of the flag of another?",
     "c_pre_hook": "Did the hook run, and note what it was given?",
     "d_constructor": "Is your class derived from the `Net` that the function is given?",
@@ -372,7 +372,7 @@ def _said(function: Callable[[Any], Any], nets: type[nn.Module], name: str) -> b
     if said is None:
         fail(f"{name} gives None. Is there a `return`? A flag can be None, too: compare it with True.", expected="True or False", got=None)
     if not isinstance(said, bool) and not (isinstance(said, Tensor) and said.numel() == 1):
-        fail(f"{name} is to say whether the claim holds.", expected="True or False", got=said)
+        fail(f"{name} must say whether the claim holds.", expected="True or False", got=said)
     return bool(said)
 
 

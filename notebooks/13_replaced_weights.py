@@ -272,7 +272,7 @@ def _rest(answer: Any) -> None:
         fail(mistake="the bias, too", expected=before, got=layer.bias, evidence=modlab.state(layer))
     layer(torch.randn(3, 6)).sum().backward()
     if layer.weight.grad is None:
-        fail("The weight gets no gradient any more.", expected="a gradient", got=None, evidence=modlab.state(layer))
+        fail("The weight no longer gets a gradient.", expected="a gradient", got=None, evidence=modlab.state(layer))
 
 
 def _halve(*lines: str) -> str:
@@ -344,7 +344,7 @@ def halve(layer):
                 "        prune.l1_unstructured(layer, name, amount=0.5)",
                 "        prune.remove(layer, name)",
             ),
-            "The bias was to stay. `prune` works on the tensor that you name.",
+            "The bias should stay. `prune` works on the tensor that you name.",
         ),
     ),
     hints=(
@@ -372,7 +372,7 @@ def _is_symmetric(answer: Any) -> None:
         layer = _with(answer, size)
         weight = layer.weight
         if not isinstance(weight, Tensor) or tuple(weight.shape) != (size, size):
-            fail(f"A weight of {size} × {size} is to stay one of {size} × {size}.", expected=(size, size), got=weight)
+            fail(f"A weight of {size} × {size} must stay one of {size} × {size}.", expected=(size, size), got=weight)
         if not same(weight, weight.mT):
             fail("The weight is not equal to its transpose.", expected="a symmetric matrix", got=weight, evidence=modlab.state(layer))
 
@@ -456,7 +456,7 @@ class Mirrored(nn.Module):
     def right_inverse(self, weight):
         return weight.tril()
 """,
-            "Assigned and read again, it is another one: `right_inverse` must give a matrix from which `forward` makes that weight.",
+            "Assigned and read again, it differs: `right_inverse` must give a matrix from which `forward` makes that weight.",
         ),
         Mistake(
             "it writes into its input",
@@ -489,7 +489,7 @@ class Mirrored(nn.Module):
     matters="`right_inverse` lets a parametrized weight be initialised and assigned like a plain one.",
 )
 
-# ---- the third task: learnt --------------------------------------------------------------------------
+# ---- the third task: learned --------------------------------------------------------------------------
 
 
 def _states() -> dict[str, tuple[nn.Module, str]]:
@@ -510,7 +510,7 @@ def _states() -> dict[str, tuple[nn.Module, str]]:
 
 
 def _asked(answer: Any, layer: nn.Module) -> Any:
-    require_callable(answer, "learnt")
+    require_callable(answer, "learned")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # .grad of a tensor that is not a leaf
         return answer(layer)
@@ -562,16 +562,16 @@ def _touches_nothing(answer: Any) -> None:
             )
 
 
-LEARNT = Task(
-    "learnt",
-    "Write `learnt(layer)`: it gives the parameter that an optimizer moves when it trains `layer.weight`: "
+LEARNED = Task(
+    "learned",
+    "Write `learned(layer)`: it gives the parameter that an optimizer moves when it trains `layer.weight`: "
     "of a plain, a pruned and a parametrized layer; None where there is none.",
     starter="""
-def learnt(layer):
+def learned(layer):
     ...
 """,
     reference="""
-def learnt(layer):
+def learned(layer):
     parameters = dict(layer.named_parameters())
     for name in ("weight", "weight_orig", "parametrizations.weight.original"):
         if name in parameters:
@@ -582,7 +582,7 @@ def learnt(layer):
         Mistake(
             "the computed weight",
             """
-def learnt(layer):
+def learned(layer):
     return getattr(layer, "weight", None)
 """,
             "That `weight` is computed, and has no `.grad`: no optimizer knows it. Look for the parameter that it is computed from.",
@@ -590,7 +590,7 @@ def learnt(layer):
         Mistake(
             "its gradient",
             """
-def learnt(layer):
+def learned(layer):
     return layer.weight.grad
 """,
             "That is a gradient; and of a pruned or a parametrized layer `weight.grad` is None: it collects in the parameter itself.",
@@ -598,7 +598,7 @@ def learnt(layer):
         Mistake(
             "not by its name",
             """
-def learnt(layer):
+def learned(layer):
     return next(layer.parameters(), None)
 """,
             "That is the bias. Neither order nor size tells the two apart: the renamed weight was registered after the bias, "
@@ -607,7 +607,7 @@ def learnt(layer):
         Mistake(
             "a copy",
             """
-def learnt(layer):
+def learned(layer):
     for name, value in layer.state_dict().items():
         if name.endswith(("weight", "weight_orig", "original")):
             return value
@@ -618,7 +618,7 @@ def learnt(layer):
         Mistake(
             "it undoes the pruning",
             """
-def learnt(layer):
+def learned(layer):
     if prune.is_pruned(layer):
         prune.remove(layer, "weight")
     return dict(layer.named_parameters()).get("weight")
@@ -643,5 +643,5 @@ LESSON = Content(
     after=("07_state", "10_forward_hooks", "12_inside_the_class"),
     predictions=PREDICTIONS,
     recalls=RECALLS,
-    tasks=(HALVE, MIRRORED, LEARNT),
+    tasks=(HALVE, MIRRORED, LEARNED),
 )

@@ -126,7 +126,9 @@ PREDICTIONS = (
         "The compiled module is a wrapper with one child: your module, which it calls `_orig_mod`.",
         wrong=(
             Wrong("l0.weight", "That is its name in `net`. The wrapper around it adds its own level.", belief=14),
-            Wrong("module.l0.weight", "That is what `DistributedDataParallel` calls its child. This wrapper has another name.", belief=14),
+            Wrong(
+                "module.l0.weight", "That is what `DistributedDataParallel` calls its child. This wrapper is named otherwise.", belief=14
+            ),
             Wrong("net.l0.weight", "`net` is your variable; a wrapper has its own name for its child.", belief=14),
         ),
         proof=_key,
@@ -377,7 +379,7 @@ def _values(answer: Any) -> None:
         found = _state(answer, module, "")
         for name, value in module.state_dict().items():
             if not isinstance(found[_plain(name)], Tensor) or not torch.equal(found[_plain(name)], value):
-                fail(f"`{_plain(name)}` has another value.", expected=value.flatten()[:4], got=found[_plain(name)])
+                fail(f"`{_plain(name)}` has a different value.", expected=value.flatten()[:4], got=found[_plain(name)])
 
 
 def _keys(expression: str) -> str:

@@ -263,7 +263,7 @@ def _owns(answer: Any) -> None:
         fail("It should have parameters `A` and `B`.", mistake=mistake, got=[*parameters], evidence=modlab.tree(adapter))
     for name, shape in (("A", (2, 8)), ("B", (6, 2))):
         if tuple(parameters[name].shape) != shape:
-            fail(f"`{name}` has another shape, for 8 inputs, 6 outputs and rank 2.", expected=shape, got=tuple(parameters[name].shape))
+            fail(f"`{name}` has a different shape, for 8 inputs, 6 outputs and rank 2.", expected=shape, got=tuple(parameters[name].shape))
     learning = [name for name, parameter in parameters.items() if parameter.requires_grad]
     if learning != ["A", "B"] and sorted(learning) != ["A", "B"]:
         fail(mistake="the layer learns too", expected=["A", "B"], got=learning, evidence=modlab.tree(adapter))

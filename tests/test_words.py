@@ -124,15 +124,14 @@ HABITS = {
     "as, for such as": r"\b(?:number|name|word|path), as (?:\d|'\w|`)",
     "is no, for is not a": rf"(?<![Tt]here )\b(?:is|are|was|were) no (?:{_THING})s?\b",
     "has not, for does not have": r"\b(?:it|they|model|page|weights) (?:has|have) not[.;,:]",
+    "which has X": r"\b(?:Which|What|How many) \w+ (?:has|have) [^.?]+\?",  # does it have
+    "any more": r"\bno \w+ any more\b",  # no longer
     "put out of its place": r"\b(?:came?|comes?) out otherwise\b|\bnests? \w+ otherwise\b|\bin silence\b",
 }
 """By a name: what is said otherwise in plain modern English; the patterns leave good English alone."""
 
 KINDS = {"is no tensor", "was no tensor", "loss is no number"}
 """Kinds of findings: names, which are not shown."""
-
-NOT_YET = ("modlab/lessons/", "docs/lessons.md", "docs/benchmarks.md", "docs/tour.html")
-"""What is not rewritten yet, beside `notebooks/` and `js/`: take a line out when its last habit is gone."""
 
 
 def habits_in(text: str) -> list[str]:
@@ -141,10 +140,16 @@ def habits_in(text: str) -> list[str]:
 
 def _texts() -> Iterator[tuple[str, str]]:
     """Each string, docstring and line of prose, with its place."""
-    for file in sorted([*(ROOT / "modlab").rglob("*.py"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]):
-        name = file.relative_to(ROOT).as_posix()
-        if not name.startswith(NOT_YET):
-            yield from ((f"{name}:{line}", text) for line, text in (_strings(file) if file.suffix == ".py" else _lines(file)))
+    folders = ROOT, ROOT / "docs", ROOT / "notebooks"
+    for file in sorted([*(ROOT / "modlab").rglob("*.py"), *(file for folder in folders for file in folder.iterdir())]):
+        kind = {".py": _strings, ".ipynb": _cells, ".md": _lines}.get(file.suffix)
+        if kind is not None and file.name != "CHANGELOG.md":
+            yield from ((f"{file.relative_to(ROOT).as_posix()}:{line}", text) for line, text in kind(file))
+
+
+def _cells(file: Path) -> Iterator[tuple[int, str]]:
+    for number, cell in enumerate(json.loads(file.read_text(encoding="utf-8"))["cells"]):
+        yield number, "".join(cell["source"])
 
 
 def _strings(file: Path) -> Iterator[tuple[int, str]]:

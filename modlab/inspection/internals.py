@@ -30,8 +30,8 @@ class Words(NamedTuple):
 
 STORES = {
     "training": Words("train or eval mode of this module", "train(), eval()", "forward"),
-    "_parameters": Words("what is learnt; None is a reserved name", "self.w = nn.Parameter()", "parameters(), state_dict()"),
-    "_buffers": Words("tensors not learnt, persistent or not", "register_buffer()", "buffers(), state_dict()"),
+    "_parameters": Words("what is learned; None is a reserved name", "self.w = nn.Parameter()", "parameters(), state_dict()"),
+    "_buffers": Words("tensors not learned, persistent or not", "register_buffer()", "buffers(), state_dict()"),
     "_non_persistent_buffers_set": Words("buffers that the state_dict leaves out", "register_buffer()", "state_dict()"),
     "_modules": Words("the children; None is a reserved name", "self.m = nn.Linear()", "children(), modules()"),
     "_is_full_backward_hook": Words("which kind of backward hooks it has", "register_full_backward_hook()", _CALL),

@@ -152,7 +152,7 @@ class Tracer:
 
 
 class _Ended:
-    """A ``with`` block that has ended: it has no finalizer any more, in which Python would drop an interrupt."""
+    """A ``with`` block that has ended: it no longer has a finalizer, in which Python would drop an interrupt."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

@@ -32,7 +32,7 @@ _ROUNDED = (
     "A dtype has a limited number of digits: a step smaller than the gap to the next number is rounded away. bfloat16 has "
     "two to three decimal digits, float16 three to four."
 )
-_SHIFT = "Whatever is added here is subtracted again before the loss: the gradient is only rounding, so nothing is learnt here."
+_SHIFT = "Whatever is added here is subtracted again before the loss: the gradient is only rounding, so nothing is learned here."
 _UNSEEN = "What was not seen is not judged: it may be fine, or it may not."
 
 REASONS = {

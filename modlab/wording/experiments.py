@@ -30,7 +30,7 @@ NAMES = {
     "first loss": CheckName("the first loss is that of a guess", "first loss fits"),
     "repeat": CheckName("two passes in eval mode are equal", "eval repeats itself"),
     "round trip": CheckName("a copy that loads the state_dict is equal", "state_dict suffices"),
-    "overfit": CheckName("one batch can be memorized", "one batch is learnt"),
+    "overfit": CheckName("one batch can be memorized", "one batch is learned"),
 }
 """By the `name` of a check."""
 

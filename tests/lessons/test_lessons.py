@@ -318,32 +318,3 @@ def test_a_lesson_asks_and_takes_no_more_than_one_sitting_holds(lesson):
 @lesson_by_lesson
 def test_who_has_solved_a_task_reads_why_it_matters(lesson):
     assert [task.name for task in lesson.tasks if not 30 < len(task.matters) < 140] == []
-
-
-HABITS = {
-    "shall": r"\bshall\b",
-    "is to": r"\b(?:is|are|was|were) to (?:be|give|have|own|look|return|keep|hold|turn)\b",
-    "has it a": r"\b[Hh]as (?:it|`[^`]+`) an? ",
-    "which has X": r"\b(?:Which|What|How many) \w+ (?:has|have) (?:the |`|its |a |an )",
-    "otherwise": r"\b(?:come|came|comes) out otherwise\b",
-    "is no module": r"\b(?:is|was) no (?:module|parameter|child|leaf|call|part|wall|buffer|input|entry)\b",
-    "any more": r"\bno \w+ any more\b",
-    "learnt": r"\b(?:not|be|are|is) learnt\b",
-    "mend": r"\b[Mm]end(?:s|ed)?\b",
-}
-"""Turns of phrase that no native speaker uses today, and that were once all over the course."""
-
-
-@lesson_by_lesson
-def test_the_prose_keeps_to_modern_english(lesson):
-    told = [notebooks.source(cell) for cell in courses.notebook_of(lesson)["cells"] if cell["cell_type"] == "markdown"]
-    for question in lesson.questions:
-        told += [
-            question.asks,
-            question.because,
-            *(wrong.because for wrong in question.wrong),
-            *(text for _, text in question.kind.options),
-        ]
-    for task in lesson.tasks:
-        told += [task.asks, *(mistake.says for mistake in task.mistakes), *task.hints]
-    assert [(habit, text) for text in told for habit, pattern in HABITS.items() if re.search(pattern, text)] == []
