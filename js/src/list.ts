@@ -45,7 +45,7 @@ export class List<K> {
     });
   }
 
-  /** The rows have changed; those that are about the same are kept unless all are to be made `anew`. */
+  /** The rows have changed; those that are about the same are kept unless all must be made `anew`. */
   refresh(anew = false): void {
     const count = this.#source.count();
     this.#tops = new Float64Array(count + 1);

@@ -129,7 +129,7 @@ export class Walker<T, L extends Listed<T>> {
     this.#list.restore();
   }
 
-  /** Draws the rows that are to be seen now; with `anew` those too that are drawn already. */
+  /** Draws the rows in sight; with `anew` those too that are drawn already. */
   refresh(anew = false): void {
     this.#list.refresh(anew);
     this.#paint();

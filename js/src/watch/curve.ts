@@ -40,7 +40,7 @@ interface Line {
   colour: keyof Palette;
   scale(extent: Extent): Scale;
   write?: (value: number) => string;
-  /** Whether what was measured in a slot is no number. */
+  /** Whether what was measured in a slot is NaN. */
   bad?(slot: number): boolean;
 }
 
@@ -142,7 +142,7 @@ export class ScalarCurves implements Part {
   readonly #hooks: Hooks;
   readonly #curves: Curve[] = [];
   readonly #chips = element("div", { class: "chips", role: "toolbar", "aria-label": "curves that are drawn" });
-  /** By name: whether it is to be drawn, where that was said. */
+  /** By name: whether to draw it, where that was said. */
   readonly #chosen = new Map<string, boolean>();
   #offered = "";
   #moment: Moment | null = null;

@@ -20,7 +20,7 @@ export interface Series {
   note: string;
 }
 
-/** What mends something: a line that can be copied, and what is to be done beside it or instead. */
+/** A fix: a line that can be copied, and what else to do, or what to do instead. */
 export interface Mending {
   fix: string;
   advice: string;

@@ -29,7 +29,7 @@ const STATISTICS: readonly Statistic[] = [
   { name: "max", column: "high", signed: true },
   { name: "L2 norm", column: "norm" },
   { name: "zeros", column: "zeros", share: true, about: "share of exact zeros" },
-  { name: "NaN, Inf", column: "bad", about: "how many are no number" },
+  { name: "NaN, Inf", column: "bad", about: "how many are NaN or infinite" },
   { name: "stuck", column: "stuck", share: true, roles: ["update"], about: "share of elements that have a gradient and did not move" },
   { name: "update ratio", column: "ratio", roles: ["parameter", "update", "parameter gradient"], about: "‖update‖ / ‖weight‖" },
 ];

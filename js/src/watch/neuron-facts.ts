@@ -1,4 +1,4 @@
-/** What is to be said of the units of a small net at one moment: which are dead, silent so far, starve, or cancel each other. */
+/** What can be said of the units of a small net at one moment: which are dead, silent so far, starve, or cancel each other. */
 import type { Alert, Units, WatchData } from "./data";
 import { counted, percent, placeName } from "./figures";
 import { slotAt } from "./data";

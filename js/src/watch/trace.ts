@@ -133,7 +133,7 @@ export function clipped({ pen, height }: Drawing, plot: Plot, draw: () => void):
   pen.restore();
 }
 
-/** Where a value lies; what is no number lies nowhere. */
+/** Where a value lies; NaN lies nowhere. */
 export function placed(scale: Scale, top: number, bottom: number): (value: number) => number {
   return (value) => bottom - Math.max(-0.05, Math.min(1.05, scale.share(value))) * (bottom - top);
 }
