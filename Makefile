@@ -15,7 +15,7 @@ INSTALL := $(PY) -m pip install --quiet --constraint constraints.txt
 STOP = { echo "modlab: $(1)" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-long lint bundle notebooks pages bench bench-gpu clean node chromium
+.PHONY: help lab test test-long test-device lint bundle notebooks pages bench bench-gpu clean node chromium
 
 help: ## say what the targets do
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -29,6 +29,9 @@ test: node chromium ## run all checks: lint, front end, units, notebooks, a real
 
 test-long: chromium ## run the checks that take longer: every verb on every kind of wrapped, sharded or driven model
 	@$(PY) scripts/checks.py long
+
+test-device: $(VENV)/.dev-stamp ## run the course on this machine's accelerator, or on a fake one that is as strict
+	@$(PY) scripts/checks.py device
 
 lint: $(VENV)/.dev-stamp ## run ruff and mypy
 	@$(PY) scripts/checks.py lint

@@ -1,6 +1,6 @@
 """Run all checks, or the sections named, each timed; a failure does not keep the others from running.
 
-.venv/bin/python scripts/checks.py [lint] [front-end] [units] [notebooks] [browser] [long]
+.venv/bin/python scripts/checks.py [lint] [front-end] [units] [notebooks] [browser] [long] [device]
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ SECTIONS: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "browser": (".", [(*PYTEST, "worksteal", *QUICK, "tests/browser")]),
 }
 BESIDE = ("lint", "front-end")  # most of what they do keeps one core busy: they run beside each other
-# What takes longer than a check may (make test-long): asked for by name alone.
+# What takes longer than a check may (make test-long, make test-device): asked for by name alone.
 ON_REQUEST: dict[str, tuple[str, list[tuple[str, ...]]]] = {
+    "device": (".", [(*PYTEST, "worksteal", *QUICK, "tests/on_device.py"), (sys.executable, "-m", "scripts.device_course")]),
     "long": (".", [(*PYTEST, "worksteal", *QUICK, "-m", "long", "tests")]),
 }
 ENVIRONMENT = {
