@@ -1,4 +1,4 @@
-"""The command line: ``python -m modlab lessons list | copy | check | report | new``."""
+"""The command line: ``python -m modlab lessons list | copy | check | report | assignment | new``."""
 
 from __future__ import annotations
 
@@ -63,6 +63,12 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--csv", type=Path, metavar="FILE", help="also write a line for each learner, question and task")
     report.set_defaults(run=_report)
 
+    graded = commands.add_parser("assignment", help="a lesson's notebook for nbgrader: each check is a cell that gives points")
+    graded.add_argument("notebook", type=Path)
+    graded.add_argument("folder", type=Path, metavar="source/ASSIGNMENT")
+    graded.add_argument("--points", type=float, default=2.0, help="of each task (default: 2)")
+    graded.set_defaults(run=_assignment)
+
     new = commands.add_parser("new", help="a lesson of your own, from a template that works already")
     new.add_argument("name")
     new.add_argument("--in", dest="folder", type=Path, default=Path(), help="the folder (default: this one)")
@@ -120,6 +126,14 @@ def _report(given: argparse.Namespace) -> int:
         files.write(given.csv, report.csv(names=given.names))
         _say(f"The table: {given.csv}")
     return int(not report.notebooks)
+
+
+def _assignment(given: argparse.Namespace) -> int:
+    from modlab.lessons import grading
+
+    written = grading.write(given.notebook, given.folder, given.points)
+    _say(f"{written} has a graded cell for each task. Hand it out: nbgrader generate_assignment {given.folder.name}")
+    return 0
 
 
 def _new(given: argparse.Namespace) -> int:

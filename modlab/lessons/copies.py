@@ -78,12 +78,12 @@ def _copy(edition: dict[str, Any], file: Path, copied: Copied) -> None:
     try:
         theirs = notebooks.read(file)
     except notebooks.NotebookError:
-        if _is_half(file, _text(edition)):
+        if _is_half(file, text(edition)):
             _write(edition, file)
             copied.mended.append(file)
         else:
             copied.kept.append(file)  # whatever it is, it is not ours to overwrite
-            if file.is_file() and (not os.path.lexists(beside) or _is_half(beside, _text(edition)) or _untouched(beside)):
+            if file.is_file() and (not os.path.lexists(beside) or _is_half(beside, text(edition)) or _untouched(beside)):
                 _write(edition, beside)
                 copied.damaged.append(file)
         return
@@ -96,7 +96,7 @@ def _copy(edition: dict[str, Any], file: Path, copied: Copied) -> None:
     else:
         copied.kept.append(file)
         carried = _marked(carrying.carry(theirs, edition))
-        if not os.path.lexists(beside) or _is_half(beside, _text(carried)) or _untouched(beside):
+        if not os.path.lexists(beside) or _is_half(beside, text(carried)) or _untouched(beside):
             _write(carried, beside)
             copied.beside.append(beside)
 
@@ -151,7 +151,8 @@ def _marked(notebook: dict[str, Any]) -> dict[str, Any]:
     return {**notebook, "metadata": {**notebook["metadata"], MARK: {"copied": fingerprint(notebook)}}}
 
 
-def _text(notebook: dict[str, Any]) -> bytes:
+def text(notebook: dict[str, Any]) -> bytes:
+    """The bytes of its file."""
     try:
         return f"{json.dumps(notebook, indent=1, ensure_ascii=False)}\n".encode()
     except UnicodeEncodeError:  # half a pair of surrogates in somebody's cell
@@ -159,4 +160,4 @@ def _text(notebook: dict[str, Any]) -> bytes:
 
 
 def _write(notebook: dict[str, Any], file: Path) -> None:
-    files.write(file, _text(notebook))
+    files.write(file, text(notebook))
