@@ -2,15 +2,17 @@
 import type { Asked } from "./context";
 import { element } from "./elements";
 import { Kernel, type WidgetModel } from "./kernel";
+import { nameKnobs } from "./knobs";
 import { showLab } from "./lab/lab";
 import { models } from "./models";
 import { completeValues, decode } from "./payload";
 import { sheets } from "./sheet/views";
 import { show } from "./view";
+import { type TraitModel, Traits } from "./traits";
 import { showWatch, type Shown } from "./watch/show";
 
 interface RenderContext {
-  model: WidgetModel;
+  model: WidgetModel & TraitModel;
   el: HTMLElement;
 }
 
@@ -20,6 +22,7 @@ export function render({ model, el }: RenderContext): () => void {
   let watch: Shown | null = null;
   let lab: Shown | null = null;
   let asking = false;
+  const traits = new Traits(model);
   const kernel = new Kernel(model, (action, bytes) => (action === "hello" ? draw(bytes) : watch?.late?.(action, bytes)), (bytes) => update(bytes));
   const values = async (path: string): Promise<Asked> => {
     const { json, numbers } = decode(await kernel.ask("values", { path }));
@@ -27,10 +30,12 @@ export function render({ model, el }: RenderContext): () => void {
   };
   const draw = (bytes: ArrayBuffer): void => {
     try {
-      const { view } = decode(bytes).json;
+      const { view, model: name } = decode(bytes).json;
       if (view === "lab") lab?.take(bytes) || (watch = lab = showLab(place, bytes, kernel, values));
       else if (view !== "watch") show(place, bytes, [models, sheets], values);
-      else if (!watch?.take(bytes)) watch = showWatch(place, bytes, (action, more) => kernel.tell(action, more));
+      else if (!watch?.take(bytes)) watch = showWatch(place, bytes, (action, more) => kernel.tell(action, more), (trait, value) => traits.told(trait, value));
+      traits.show(String(name ?? ""), view === "watch" ? watch : null);
+      nameKnobs(el);
       status.remove();
     } catch (error) {
       say(`this view could not be drawn: ${reason(error)}`);
@@ -38,6 +43,7 @@ export function render({ model, el }: RenderContext): () => void {
   };
   // What fits nothing that is here leaves a gap: all is asked for again, once.
   const update = (bytes: ArrayBuffer): void => {
+    nameKnobs(el);
     try {
       if (watch?.take(bytes)) return;
       if (!decode(bytes).json.from) draw(bytes);
@@ -66,6 +72,7 @@ export function render({ model, el }: RenderContext): () => void {
   ask();
   return () => {
     kernel.close();
+    traits.close();
     el.replaceChildren();
   };
 }

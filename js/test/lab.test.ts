@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { WidgetModel } from "../src/kernel";
 import live from "../src/live";
+import { FakeTraits } from "./fake-traits";
 import { bigNet, common, explained, pack, signature, type Sample } from "./samples";
 import { cut, early, gpt, packed } from "./watch-samples";
 
@@ -9,7 +10,7 @@ type Message = { id: string; action: string; anew?: boolean };
 type Listener = Parameters<WidgetModel["on"]>[1];
 
 /** A kernel whose answers stand in `panels`; what is not there is not answered. */
-class FakeModel implements WidgetModel {
+class FakeModel extends FakeTraits implements WidgetModel {
   sent: Message[] = [];
   panels: Record<string, ArrayBuffer | string> = {};
   readonly listeners = new Set<Listener>();
@@ -19,11 +20,12 @@ class FakeModel implements WidgetModel {
     const answer = this.panels[message.action];
     if (answer !== undefined) this.answer(message, answer);
   }
-  on(_: "msg:custom", listener: Listener): void {
-    this.listeners.add(listener);
+  override on(event: string, listener: (...given: never[]) => void): void {
+    if (event === "msg:custom") this.listeners.add(listener as Listener);
+    else super.on(event, listener);
   }
-  off(_: "msg:custom", listener: Listener): void {
-    this.listeners.delete(listener);
+  override off(event: string, listener: (...given: never[]) => void): void {
+    if (!this.listeners.delete(listener as Listener)) super.off(event, listener);
   }
   answer({ id }: Message, answer: ArrayBuffer | string): void {
     const ok = typeof answer !== "string";

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { WidgetModel } from "../src/kernel";
 import live from "../src/live";
+import { FakeTraits } from "./fake-traits";
 import { over, type Page } from "./page";
 import { gpt2, pack, stateful } from "./samples";
 
@@ -9,17 +10,18 @@ type Message = { id: string; action: string; path?: string };
 type Listener = Parameters<WidgetModel["on"]>[1];
 
 /** A widget model without a kernel: what is sent is kept, answers are made by hand. */
-class FakeModel implements WidgetModel {
+class FakeModel extends FakeTraits implements WidgetModel {
   sent: Message[] = [];
   readonly listeners = new Set<Listener>();
   send(content: unknown): void {
     this.sent.push(content as Message);
   }
-  on(_: "msg:custom", listener: Listener): void {
-    this.listeners.add(listener);
+  override on(event: string, listener: (...given: never[]) => void): void {
+    if (event === "msg:custom") this.listeners.add(listener as Listener);
+    else super.on(event, listener);
   }
-  off(_: "msg:custom", listener: Listener): void {
-    this.listeners.delete(listener);
+  override off(event: string, listener: (...given: never[]) => void): void {
+    if (!this.listeners.delete(listener as Listener)) super.off(event, listener);
   }
   answer(content: object, bytes?: ArrayBuffer): void {
     const padded = bytes && new Uint8Array(bytes.byteLength + 3);
@@ -153,5 +155,31 @@ describe("values from the kernel", () => {
     view.press("w");
     view.find(".facts .link").click();
     expect(model.sent[1]).toMatchObject({ action: "values", path: "transformer.wte.weight" });
+  });
+});
+
+describe("the trait selected", () => {
+  it("goes both ways, and is shared with the other views of the model", async () => {
+    const other = new FakeModel();
+    const place = document.createElement("div");
+    document.body.append(place);
+    const leave = render({ model, el });
+    render({ model: other, el: place });
+    for (const one of [model, other]) one.answer({ id: one.sent[0]?.id, ok: true }, pack(gpt2()));
+    await settle();
+    expect(model.saved).toEqual([]);
+    const rows = over(el).all("[role=treeitem]") as HTMLElement[];
+    rows[2]?.click();
+    await settle();
+    const chosen = String(model.traits.selected);
+    expect(chosen).not.toBe("");
+    expect(other.traits.selected).toBe(chosen);
+    model.receive("selected", "transformer.wte");
+    await settle();
+    expect(over(el).all("[role=treeitem][aria-selected=true]").map((row) => row.textContent).join()).toContain("wte");
+    expect(over(place).all("[role=treeitem][aria-selected=true]").map((row) => row.textContent).join()).toContain("wte");
+    leave();
+    other.receive("selected", chosen);
+    expect(model.traits.selected).toBe("transformer.wte");
   });
 });

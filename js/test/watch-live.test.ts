@@ -3,22 +3,24 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { WidgetModel } from "../src/kernel";
 import live from "../src/live";
 import { DEAF, SOON } from "../src/watch/controls";
+import { FakeTraits } from "./fake-traits";
 import { cut, early, gpt, net, packed } from "./watch-samples";
 
 type Message = { id: string; action: string; budget?: number };
 type Listener = Parameters<WidgetModel["on"]>[1];
 
-class FakeModel implements WidgetModel {
+class FakeModel extends FakeTraits implements WidgetModel {
   sent: Message[] = [];
   readonly listeners = new Set<Listener>();
   send(content: unknown): void {
     this.sent.push(content as Message);
   }
-  on(_: "msg:custom", listener: Listener): void {
-    this.listeners.add(listener);
+  override on(event: string, listener: (...given: never[]) => void): void {
+    if (event === "msg:custom") this.listeners.add(listener as Listener);
+    else super.on(event, listener);
   }
-  off(_: "msg:custom", listener: Listener): void {
-    this.listeners.delete(listener);
+  override off(event: string, listener: (...given: never[]) => void): void {
+    if (!this.listeners.delete(listener as Listener)) super.off(event, listener);
   }
   tell(content: object, bytes?: ArrayBuffer): void {
     for (const listener of [...this.listeners]) listener(content, bytes ? [new DataView(bytes)] : []);
@@ -147,5 +149,87 @@ describe("a watch that runs", () => {
     model.tell({ action: "update" }, packed(cut(whole, 30)));
     leave();
     expect([model.listeners.size, el.childNodes.length, vi.getTimerCount()]).toEqual([0, 0, 0]);
+  });
+});
+
+describe("the traits of a watch", () => {
+  const named = (): string | null => find("[role=slider]").getAttribute("aria-valuetext");
+  const press = async (key: string): Promise<void> => {
+    find("[role=slider]").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    await settle();
+  };
+  const paths = [...new Set((begun.json.series as { path: string }[]).map(({ path }) => path))].filter(Boolean);
+
+  it("the step of the cursor is told, once, and -1 while it follows", async () => {
+    await opened();
+    expect(model.saved).toEqual([]);
+    await press("Home");
+    expect(model.traits.step).toBe(0);
+    await press("End");
+    expect(model.traits.step).toBe(step());
+    await press("f");
+    expect(model.traits.step).toBe(-1);
+    expect(model.saved.length).toBe(3);
+  });
+
+  it("a step from Python moves the cursor, and one beyond the end is cut", async () => {
+    await opened();
+    const last = step();
+    model.receive("step", 0);
+    await settle();
+    expect(step()).toBe(0);
+    expect(model.saved).toEqual([]);
+    model.receive("step", 10 ** 9);
+    await settle();
+    expect([step(), model.traits.step]).toEqual([last, last]);
+    model.receive("step", 0);
+    model.receive("step", -1);
+    await settle();
+    expect(step()).toBe(last);
+  });
+
+  it("what is selected is told and taken, and what is not there changes nothing", async () => {
+    await opened();
+    await press("ArrowDown");
+    await press("ArrowDown");
+    expect(paths).toContain(model.traits.selected);
+    expect(model.saved.length).toBeGreaterThan(0);
+    const [path, count] = [paths[4] as string, model.saved.length];
+    model.receive("selected", path);
+    await settle();
+    expect(el.querySelector(".modlab-live")?.shadowRoot?.querySelector(".series")?.textContent).toContain(path);
+    const before = find(".series").textContent;
+    model.receive("selected", "no.such.module");
+    await settle();
+    expect(find(".series").textContent).toBe(before);
+    expect(model.saved.length).toBe(count);
+    expect(named()).toBeTruthy();
+  });
+
+  it("what was set before it is drawn holds from the beginning, and nothing listens after it has left", async () => {
+    model.traits.step = 0;
+    model.traits.selected = paths[4];
+    const leave = await opened();
+    expect(step()).toBe(0);
+    expect(find(".series").textContent).toContain(paths[4]);
+    leave();
+    expect(model.heard).toBe(0);
+  });
+});
+
+describe("the sliders of knobs", () => {
+  it("get the names that stand beside them, the late ones too", async () => {
+    const slider = (name: string): string => `<div class="widget-slider"><label>${name}</label><div role="slider"></div></div>`;
+    const box = document.createElement("div");
+    box.className = "modlab-steered";
+    box.innerHTML = `<div>${slider("lr")}</div>`;
+    document.body.append(box);
+    box.append(el);
+    const names = (): (string | null)[] => [...box.querySelectorAll(".widget-slider [role=slider]")].map((one) => one.getAttribute("aria-label"));
+    await opened();
+    expect(names()).toEqual(["lr"]);
+    box.firstElementChild?.insertAdjacentHTML("beforeend", slider("p"));
+    model.tell({ action: "update" }, packed(cut(whole, 30)));
+    expect(names()).toEqual(["lr", "p"]);
   });
 });

@@ -49,6 +49,10 @@ class LiveWatch(Protocol):
     code: str
 
     @property
+    def headline(self) -> str:
+        """The sentence at the top."""
+
+    @property
     def record(self) -> WatchRecord:
         """All that was seen so far."""
 
@@ -177,6 +181,7 @@ class _Steered:
 
         self._sliders = VBox(layout=Layout(overflow="visible", margin="0 0 4px 0"))
         self._view, self._box = view, VBox([self._sliders, view], layout=Layout(overflow="visible", align_items="stretch"))
+        self._box.add_class("modlab-steered")  # by which the page finds the sliders, to name them
 
     def add(self, slider: Any) -> None:
         """One more, below the others."""
@@ -239,6 +244,7 @@ class WatchPage:
         if now - self._pictures[1][0] >= LATE:
             self._pictures = self._pictures[1], (now, record.steps)
         self.view.send({"action": "update"}, [packed[since]])
+        self.view.headline = " ".join(headline.of_watch(record)).strip()
 
     def rest(self, watch: LiveWatch) -> None:
         """The watch has ended, and its output stands without this: answer who asks late, and keep nothing alive for it."""

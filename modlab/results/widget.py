@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from weakref import ref
 
 import anywidget
+from traitlets import Int, Unicode
 
 from modlab.errors import GoneError, ModlabError
 from modlab.views.html import static_file
@@ -18,6 +19,10 @@ from modlab.views.html import static_file
 
 class Shown(Protocol):
     """What a view shows: a result."""
+
+    @property
+    def headline(self) -> str:
+        """The sentence at the top."""
 
     def html(self, *, bundle: bool = True) -> str:
         """The picture for hosts without a kernel."""
@@ -54,15 +59,25 @@ class AskedWidget(anywidget.AnyWidget):
 class View(AskedWidget):
     """One result, displayed live.
 
+    Its traits can be observed and linked, in Python (``view.observe(f, "selected")``, ``link``) and in the page (``jslink``).
+
     Args:
         result: what it shows.
         answer: asked first when the page asks for something; None is not an answer.
+
+    Attributes:
+        selected: the dotted name of the module that is selected; set it, and the view selects that.
+        step: of a watch, the step of the cursor; -1 follows the newest one.
+        headline: the sentence at the top.
     """
 
     _esm = static_file("live.js")
+    selected = Unicode("").tag(sync=True)
+    step = Int(-1).tag(sync=True)
+    headline = Unicode("").tag(sync=True)
 
     def __init__(self, result: Shown, answer: Callable[[dict[str, Any]], bytes | None] = lambda content: None) -> None:
-        super().__init__()
+        super().__init__(headline=result.headline)
         self._held: Callable[[], Shown | None] = lambda: result
         self._asked = answer
 

@@ -184,3 +184,19 @@ def test_a_question_that_makes_no_sense_is_an_answer() -> None:
     with pytest.raises(QuestionError):
         loop.watch.ask("budget", 2)
     loop.watch.close()
+
+
+def test_the_headline_can_be_observed_and_what_is_selected_is_heard() -> None:
+    loop = Loop(budget=1.0)
+    shown = output(loop.watch)
+    view, told = shown._pages[0].view, list[tuple[str, object]]()
+    view.observe(lambda change: told.append((change["name"], change["new"])), ["headline", "selected", "step"])
+    loop.go(12)
+    shown.update()
+    assert told == [("headline", loop.watch.headline)]
+    view.set_state({"selected": "weight", "step": 3})  # as the page sends it
+    assert {one for one in told[1:]} == {("selected", "weight"), ("step", 3)}
+    loop.watch.close()
+    assert (view.selected, view.step) == ("weight", 3)
+    net = nn.Sequential(nn.Linear(2, 1))
+    assert modlab.tree(net).widget().headline == modlab.tree(net).headline

@@ -43,4 +43,6 @@ export type Control = "pause" | "resume" | "step" | "stop" | "budget";
 export interface WatchContext extends Context {
   /** Tells the kernel; rejects when it says no. Null where nobody listens (at rest). */
   control: ((action: Control, more?: Record<string, unknown>) => Promise<unknown>) | null;
+  /** Is told what the user selects, and of the step of the cursor; -1: it follows the newest. */
+  told?: ((trait: "selected" | "step", value: string | number) => void) | null;
 }

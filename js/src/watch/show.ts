@@ -13,15 +13,19 @@ export interface Shown {
   take(bytes: ArrayBuffer): boolean;
   /** Goes to the series of this role that is nearest to a module's, or to the selected one; false where there is none yet. */
   see?(role: Role, path: string | null): boolean;
+  /** Selects a module or parameter by its path; false where there is none. */
+  choose?(path: string): boolean;
+  /** Moves the cursor to a step; -1 follows the newest. */
+  goTo?(step: number): void;
   /** Takes an answer that came after its question was given up. */
   late?(action: string, bytes: ArrayBuffer): void;
 }
 
-export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchContext["control"] = null): Shown {
+export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchContext["control"] = null, told: WatchContext["told"] = null): Shown {
   const data = new WatchData(bytes);
   let panel: WatchPanel | null = null;
   enclose(host, data.payload.headline.join(" ") || "watch", style + own + parts, (shell) => {
-    panel = new WatchPanel(data, { ...shell, ask: null, control: data.payload.live ? control : null });
+    panel = new WatchPanel(data, { ...shell, ask: null, control: data.payload.live ? control : null, told });
     return [panel.elements, panel];
   });
   return {
@@ -31,5 +35,7 @@ export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchC
       return true;
     },
     see: (role, path) => panel?.see(role, path) ?? false,
+    choose: (path) => panel?.choose(path) ?? false,
+    goTo: (step) => panel?.goTo(step),
   };
 }

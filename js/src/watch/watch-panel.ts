@@ -50,7 +50,7 @@ export class WatchPanel {
     this.#data = data;
     this.#context = context;
     const hooks: Hooks = {
-      onStep: (step) => this.#goTo(step),
+      onStep: (step) => this.goTo(Math.max(0, step)),
       onHover: (step) => this.#point(step),
       onSelect: (row) => this.#select(row),
       onZoom: (from, to) => this.#show(from, to),
@@ -115,6 +115,19 @@ export class WatchPanel {
     if (row < 0) return false;
     this.#chose(row);
     this.#schedule();
+    return true;
+  }
+
+  /** Selects a module or parameter; false where nothing of it was measured. */
+  choose(path: string): boolean {
+    const row = rowOf(this.#data, path, [this.#data.payload.series[this.#row]?.role ?? "activation"]);
+    if (row < 0) return false;
+    const own = this.#selected && this.#isOwnChoice && moduleOf(this.#selected) === path;
+    if (!own) {
+      this.#isOwnChoice = true;
+      this.#chose(row);
+      this.#schedule();
+    }
     return true;
   }
 
@@ -228,8 +241,8 @@ export class WatchPanel {
       ArrowRight: () => this.#move(far),
       PageUp: () => this.#move(10),
       PageDown: () => this.#move(-10),
-      Home: () => this.#goTo(0),
-      End: () => this.#goTo(this.#data.end - 1),
+      Home: () => this.goTo(0),
+      End: () => this.goTo(this.#data.end - 1),
       ArrowUp: () => this.#moveRow(-far),
       ArrowDown: () => this.#moveRow(far),
       "+": () => this.#zoomBy(0.5),
@@ -246,15 +259,18 @@ export class WatchPanel {
   /** From sample to sample. */
   #move(by: number): void {
     const { first, slots } = this.#data;
-    if (!slots) return this.#goTo(this.#step + by);
+    if (!slots) return this.goTo(Math.max(0, this.#step + by));
     const slot = this.#data.slotOf(this.#step);
     const back = by < 0 && (first[slot] as number) < this.#step ? slot + by + 1 : slot + by;
-    this.#goTo(first[Math.max(0, Math.min(slots - 1, back))] as number);
+    this.goTo(first[Math.max(0, Math.min(slots - 1, back))] as number);
   }
 
-  #goTo(step: number): void {
+  /** Moves the cursor to a step; -1 follows the newest. */
+  goTo(step: number): void {
+    if (step < 0) return this.#followAgain();
     const to = Math.max(0, Math.min(this.#data.end - 1, step));
     this.#following = false;
+    this.#context.told?.("step", to);
     this.#hovered = -1;
     this.#step = to;
     if (this.#zoom && (to < this.#zoom[0] || to >= this.#zoom[1])) {
@@ -272,8 +288,9 @@ export class WatchPanel {
   }
 
   #followAgain(): void {
-    if (!this.#running) return this.#goTo(this.#data.end - 1);
+    if (!this.#running) return this.goTo(Math.max(0, this.#data.end - 1));
     this.#following = true;
+    this.#context.told?.("step", -1);
     this.#schedule();
   }
 
@@ -290,8 +307,9 @@ export class WatchPanel {
     this.#isOwnChoice = true;
     this.#hovered = -1;
     this.#chose(row);
-    const module = series.role === "activation" || series.role === "gradient" ? series.path : series.path.split(".").slice(0, -1).join(".");
+    const module = moduleOf(series);
     tell({ model: this.#data.payload.model, path: module, source: this });
+    this.#context.told?.("selected", module);
     this.#schedule();
   }
 
@@ -325,7 +343,7 @@ export class WatchPanel {
 
   #goToAlert(alert: Alert): void {
     this.#select(rowOf(this.#data, alert.path, ROLES_OF[alert.kind] ?? ["activation"]));
-    this.#goTo(alert.step);
+    this.goTo(alert.step);
   }
 
   /** The conclusion first: what an alert that still holds is about. */
@@ -346,6 +364,11 @@ const ROLES_OF: Record<string, readonly Role[]> = {
   "no gradient": ["parameter gradient", "gradient"], vanishing: ["gradient", "parameter gradient"], exploding: ["gradient", "parameter gradient"],
   "not owned": ["parameter", "update"], "not zeroed": ["parameter gradient"], rounding: ["update", "parameter"],
 };
+
+/** The module that a series is of, or whose parameter. */
+function moduleOf({ path, role }: Series): string {
+  return role === "activation" || role === "gradient" ? path : path.split(".").slice(0, -1).join(".");
+}
 
 function rowOf(data: WatchData, path: string, roles: readonly Role[]): number {
   const all: readonly Role[] = [...roles, "activation", "parameter", "gradient", "parameter gradient", "update"];
