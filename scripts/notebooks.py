@@ -31,7 +31,7 @@ NOTEBOOKS = ROOT / "notebooks"
 INDEX = NOTEBOOKS / "README.md"
 INTRODUCTION = """# The course
 
-{number} notebooks about `nn.Module`, {minutes} minutes in all. Each asks before it shows: replace the `...` of a prediction,
+{number} notebooks about `nn.Module`, {minutes} minutes in all. Each asks before it shows: answer by a click,
 run on, and see. Here they stand with their outputs, for readers; `make lab` (or `python -m modlab lessons copy DIR`) gives you
 a copy of your own without them.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -239,6 +240,15 @@ class Lesson:
         yield
         if _is_read():
             print(f"{what} took {time.perf_counter() - begin:.1f} s on this machine.")
+
+    def rounds(self, alone: int, *, watched: int) -> int:
+        """How many rounds a loop with a knob makes: more where a person looks on, who has to find the slider first.
+
+        Args:
+            alone: the number where no page has asked for something, as under nbval, and where the variable ``MODLAB_UNATTENDED`` is set.
+            watched: the number for people.
+        """
+        return watched if _is_read() and not os.environ.get("MODLAB_UNATTENDED") else alone
 
     def missed(self, folder: str | Path = ".") -> Card:
         """The predictions that you missed so far, read from your own notebooks in this folder; nothing leaves the machine."""

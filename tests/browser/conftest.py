@@ -32,7 +32,10 @@ def chromium() -> Path:
 
 @pytest.fixture(scope="session")
 def lab_server(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterLab]:
-    with kernels.server(tmp_path_factory.mktemp("kernels")) as environment, JupyterLab(chromium, environment=environment) as lab:
+    with (
+        kernels.server(tmp_path_factory.mktemp("kernels")) as environment,
+        JupyterLab(chromium, environment={**environment, "MODLAB_UNATTENDED": "1"}) as lab,
+    ):
         yield lab
 
 
