@@ -15,8 +15,8 @@ from modlab.watching.knobs import Dial, shown
 if TYPE_CHECKING:
     import ipywidgets
 
-PARTS = 200
-"""Of a slider: about so many presses of a key from one end to the other."""
+PARTS = 100
+"""Of a slider: so many presses of a key from one end to the other, at least, and twice as many at most."""
 
 NEAR = 1e-9
 """Of a slider's length: what a page makes of a number is not always that number."""
@@ -71,7 +71,7 @@ class Knob(Dial):
         return self._slider
 
     def _made(self, ipywidgets: Any) -> Any:
-        value = self.value
+        value = self._seen
         low, high = map(self._place, (self.low, self.high))
         common = {
             "value": value,
@@ -90,6 +90,12 @@ class Knob(Dial):
         kind = ipywidgets.FloatLogSlider if self.log else ipywidgets.FloatSlider
         return kind(readout_format=".3g", **common)
 
+    @property
+    def _seen(self) -> float:
+        """Where its slider stands: at an end, where a scheduler has left the range."""
+        value = self.value
+        return self.low if math.isnan(value) else self.fitting(value)
+
     def _place(self, value: float) -> float:
         """Where a value is on the slider."""
         return math.log10(value) if self.log else value
@@ -99,8 +105,9 @@ class Knob(Dial):
         if self.step is not None:
             return self.step
         low, high, at = map(self._place, (self.low, self.high, value))
-        count = round((at - low) / (high - low) * PARTS)
-        return (at - low) / count if count else (high - low) / PARTS
+        step = _round((high - low) / PARTS)
+        count = round((at - low) / step)
+        return step if not count or abs(low + count * step - at) <= NEAR * (high - low) else (at - low) / count
 
     def _landed(self, value: float, step: float) -> float:
         """Where a page puts a value on its grid."""
@@ -118,7 +125,9 @@ class Knob(Dial):
         value = change["new"]
         if self._following == get_ident() or self._dials.is_fixed(self) or any(self._is_at(value, one) for one in [*self._told]):
             return
+        value = float(f"{value:.12g}")  # 0.75, where the page has computed 0.7500000000000001
         self._told.clear()
+        self._told.append(self._landed(value, self._slider.step))  # what is typed may lie beside the grid
         self.set(value)
 
     def follow(self) -> None:
@@ -128,14 +137,16 @@ class Knob(Dial):
             return
         self._following = get_ident()
         try:
-            value = self.value
-            stands = slider.value == value or not math.isfinite(value) or self._is_at(slider.value, self._landed(value, slider.step))
-            if not stands:
+            slider.disabled = self._dials.is_fixed(self)
+            value = self._seen
+            if slider.value != value:
                 step = self._grid(value)
-                self._told.append(self._landed(value, step))
+                landed = self._landed(value, step)
+                if step == slider.step and self._is_at(slider.value, landed):
+                    return
+                self._told.append(landed)
                 with slider.hold_sync():
                     slider.step, slider.value = step, value
-            slider.disabled = self._dials.is_fixed(self)
         finally:
             self._following = 0
 
@@ -143,3 +154,9 @@ class Knob(Dial):
         moves = len(self.moves)
         moved = "never moved" if not moves else "moved once" if moves == 1 else f"moved {moves:,} times"
         return format.printable(f"<knob {self.name}: {shown(self.value)}, from {self._range}, {moved}>")
+
+
+def _round(length: float) -> float:
+    """The greatest of 1, 2, 5, 10, … and their tenths that is not longer."""
+    ten: float = 10.0 ** math.floor(math.log10(length))
+    return next(one * ten for one in (5.0, 2.0, 1.0) if one * ten <= length * (1 + NEAR))

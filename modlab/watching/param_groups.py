@@ -36,7 +36,7 @@ class GroupValue:
     def groups(self) -> list[tuple[Any, str]]:
         """The groups that have it, and under which name."""
         found = [group for optimizer in self._optimizers() for group in optimizer.param_groups]
-        keys = (self.name, _BETAS) if self.name == MOMENTUM else (self.name,)
+        keys = (self.name, _BETAS) if self.name == MOMENTUM else (self.name,)  # as Adam has it
         return [(group, key) for group in found if (key := next((one for one in keys if group.get(one) is not None), ""))]
 
     @property
@@ -60,7 +60,16 @@ class GroupValue:
 
     def read(self) -> float:
         """The greatest now; NaN where no group has it."""
-        return max((_number(group[key]) for group, key in self.groups), default=math.nan)
+        most, name = -math.inf, self.name
+        for optimizer in self._optimizers():
+            for group in optimizer.param_groups:
+                held = group.get(name)
+                if held is None and name == MOMENTUM:
+                    held = group.get(_BETAS)
+                value = held if type(held) is float else -math.inf if held is None else _number(held)
+                if value > most:
+                    most = value
+        return most if most > -math.inf else math.nan
 
     def write(self, value: float) -> None:
         """Make it the greatest; the others keep the part of it that they had."""

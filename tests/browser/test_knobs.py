@@ -5,19 +5,22 @@ from __future__ import annotations
 from playwright.sync_api import Locator, expect
 
 from tests.browser.jupyterlab import JupyterLab
+from tests.browser.test_accessibility import violations
 from tests.browser.test_watch import at_rest, begin, click, steps, view
 from tests.patience import PATIENCE, until
 
 SET_UP = """
-import time, torch, modlab
+import time, ipywidgets, torch, modlab
 from torch import nn
 torch.set_num_threads(1)
 def made():
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.0), nn.Linear(16, 1))
     return net, torch.optim.SGD(net.parameters(), lr=1e-3)
-def train(w, net, optimizer, go_on):
+def train(w, net, optimizer, go_on, mine=None):
     lr, p = w.knob("lr", 1e-5, 10, log=True), w.knob("p", 0, 0.9)
+    if mine is not None:
+        ipywidgets.jslink((mine, "value"), (p.widget(), "value"))
     x = torch.randn(64, 8)
     while go_on():
         net[2].p = p()
@@ -28,9 +31,11 @@ def train(w, net, optimizer, go_on):
 """
 TRAIN = f"""
 net, optimizer = made()
+mine = ipywidgets.FloatText(0.0, description="mine", continuous_update=True)
+display(mine)
 until = time.monotonic() + {PATIENCE}
 with modlab.watch(net, optimizer, budget=0.2) as w:
-    train(w, net, optimizer, lambda: time.monotonic() < until)
+    train(w, net, optimizer, lambda: time.monotonic() < until, mine)
 print("after:", w.record.state)
 """
 AGAIN = """
@@ -39,7 +44,8 @@ with modlab.watch(again, optimizer) as other:
     other.replay(w.moves)
     train(other, again, optimizer, lambda: other.so_far[0] < w.record.steps)
 same = [torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip(net.parameters(), again.parameters())]
-print("the same bits:", all(same), "the same moves:", w.moves == other.moves, "of both:", {one["knob"] for one in w.moves} == {"lr", "p"})
+print("the same bits:", all(same), "the same moves:", w.moves == other.moves, "both moved:", {*w.knobs} == {one["knob"] for one in w.moves})
+print("linked:", 0.75 in [one["value"] for one in w.moves])
 """
 
 
@@ -67,6 +73,10 @@ def test_a_knob_is_turned_in_mid_cell_and_the_run_is_repeated(lab: JupyterLab) -
     until(lambda: readout(lab, 1) > 0)
     assert not view(lab, 1).get_by_text("Inf from step").count()
 
+    lab.cell(1).locator(".widget-text input").fill("0.75")  # and by a control that is linked with it
+    until(lambda: readout(lab, 1) == 0.75)
+    assert violations(lab.page, ".jp-OutputArea:has(.modlab-steered) .modlab-steered") == []
+
     lr = handle(lab, 0)  # the learning rate, by mouse: it is dragged to the end
     lr.scroll_into_view_if_needed()
     box, track = lr.bounding_box(), lab.cell(1).locator(".widget-slider .noUi-base").first.bounding_box()
@@ -84,13 +94,47 @@ def test_a_knob_is_turned_in_mid_cell_and_the_run_is_repeated(lab: JupyterLab) -
     lab.settle()
     assert "after: stopped" in lab.text(1)
     lab.run_cell(2)
-    assert "the same bits: True the same moves: True of both: True" in lab.text(2)
+    assert "the same bits: True the same moves: True both moved: True\nlinked: True" in lab.text(2)
     at_rest(lab, 1)
     assert lab.cell(1).locator(".widget-slider").count() == 0
     outputs = lab.save()["cells"][1]["outputs"]
-    assert [sorted(one.get("data", {})) for one in outputs] == [["text/html", "text/plain"], []]
-    assert "a knob, moved" in "".join(outputs[0]["data"]["text/html"])
+    assert [sorted(one.get("data", {})) for one in outputs[1:]] == [["text/html", "text/plain"], []]
+    assert "a knob, moved" in "".join(outputs[1]["data"]["text/html"])
     lab.reopen()
     at_rest(lab, 1)
     assert not lab.trouble()
+    assert not lab.errors()
+
+
+TREE = """
+import ipywidgets, modlab
+from torch import nn
+net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1))
+view, text, heard = modlab.tree(net).widget(), ipywidgets.Text(continuous_update=True), []
+view.observe(lambda change: heard.append(change["new"]), "selected")
+ipywidgets.jslink((view, "selected"), (text, "value"))
+ipywidgets.VBox([text, view])
+"""
+
+
+def test_what_is_selected_is_linked_with_a_control_and_heard_in_python(lab: JupyterLab) -> None:
+    lab.open([TREE, "print(heard, view.selected, view.headline == modlab.tree(net).headline)", "view.selected = '2'"])
+    lab.run_cell(0)
+    rows, field = lab.cell(0).get_by_role("treeitem"), lab.cell(0).locator(".widget-text input")
+    expect(rows).to_have_count(4)
+
+    def selected() -> str:
+        return lab.cell(0).locator("[role=treeitem][aria-selected=true]").inner_text()
+
+    field.fill("1")
+    until(lambda: "ReLU" in selected())
+    lab.run_cell(1)
+    assert "['1'] 1 True" in lab.text(1)
+    lab.run_cell(2)
+    expect(field).to_have_value("2")
+    until(lambda: "3 → 1" in selected() or "Linear" in selected())
+    rows.nth(1).click()
+    expect(field).to_have_value("0")
+    lab.run_cell(1)
+    assert "['1', '2', '0'] 0 True" in lab.text(1)
     assert not lab.errors()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -347,6 +349,7 @@ def test_a_scheduler_goes_on_from_a_move_or_overrules_it() -> None:
                 scheduler.step()
         curve = next(one for one in w.record.scalars if one.kind == "rate")
         assert curve.moved == 1
+        assert lr.widget() is lr.widget()
         rates[type(scheduler)] = [round(float(one), 6) for one in curve.mean]
         assert any("lr was moved to 0.8, and is" in one for one in w.record.remarks)
     assert rates[ExponentialLR] == [0.05, 0.025, 0.0125, 0.8, 0.4, 0.2]
@@ -614,6 +617,13 @@ def test_what_a_page_sends_back_is_no_move() -> None:
         linear.value = 0.5
         linear.value = 0.25
         assert p.value == 0.25
+        assert linear.step == 0.005  # numbers that people type are on it
+        linear.value = 0.6789  # typed: the page sends it, and then its nearest neighbour on the grid
+        linear.value = grid(linear, 0.6789)
+        assert linear.value != 0.6789
+        assert p.value == 0.6789
+        w._let_knobs_follow()
+        assert (linear.value, grid(linear, 0.6789)) == (0.6789, pytest.approx(0.6789, rel=1e-12))
 
 
 def test_a_slider_that_is_linked_moves_the_knob() -> None:
@@ -630,6 +640,19 @@ def test_a_slider_that_is_linked_moves_the_knob() -> None:
         loop.go(w, 1, knobs={"p": p})
         w._let_knobs_follow()
         assert mine.value == 0.5
+
+
+def test_a_slider_stands_at_its_end_where_a_scheduler_has_left_the_range() -> None:
+    loop = Loop()
+    with modlab.watch(loop.net, loop.optimizer) as w:
+        lr = w.knob("lr", 1e-3, 1, log=True)
+        slider = lr.widget()
+        for rate, place in ((0.0, 1e-3), (5.0, 1.0), (0.1, 0.1)):
+            loop.optimizer.param_groups[0]["lr"] = rate
+            w._let_knobs_follow()
+            assert slider.value == pytest.approx(place)
+        assert lr.value == 0.1
+    assert w.moves == []
 
 
 def test_a_replayed_knob_has_a_slider_that_rests() -> None:
@@ -699,3 +722,15 @@ def test_sliders_stand_in_the_output_of_the_watch_until_it_ends(monkeypatch: pyt
     assert shown.all[-1] is w
     assert box.comm is None
     assert not hasattr(w, "_repr_mimebundle_")
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "knobs.md").read_text(encoding="utf-8")
+
+
+def test_the_page_says_what_its_examples_print(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(code, names)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["[{'step': 100, 'knob': 'lr', 'value': 0.01}]", "True", "selected: 0"]
+    assert all(f"`{line}`" in PAGE for line in printed)
