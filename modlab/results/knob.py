@@ -22,7 +22,7 @@ NEAR = 1e-9
 """Of a slider's length: what a page makes of a number is not always that number."""
 
 TOLD = 32
-"""Positions that a page may answer with, though no one has moved the slider."""
+"""Positions that a page may send back without a move."""
 
 
 class Knob(Dial):
