@@ -10,7 +10,7 @@ It finds what a lesson leaves behind where there is no GPU, for it is as strict 
 Torch has a place for such a device (PrivateUse1), which is open to Python: each operator of a tensor there comes to `_fallback`, which runs
 it on the same memory as the CPU sees it.
 
-What it cannot: an error that a hook raises in the backward pass ends the process: torch asks the device, in Python, with the error set.
+What it cannot is in `CANNOT`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ from torch.utils.backend_registration import _DummyBackendModule, _DummyDeviceGu
 
 NAME = "fake"
 OTHER_SEED = 1_000_003  # the device's numbers under a seed are not the CPU's under it
+
+CANNOT = {
+    "11_backward_hooks": "an error that a hook raises in the backward pass ends the process: torch then asks the device, in Python",
+    "14b_compiled": "the compiler traces the device's own Python",
+    "16_mixed_precision": "it has no autocast",
+}
+"""Lessons whose proofs and tasks are not tried on the fake device."""
 
 aten = torch.ops.aten
 _HOST = torch.device("cpu")

@@ -111,14 +111,13 @@ ON_ITS_OWN = {
     "ScaledLinear": "its subject is the device: its probes name the CPU and meta",
     "orthogonal": "its subject is the device: its probes name the CPU and meta",
 }
-FAKE = {"11_backward_hooks": "an error in a hook of the backward pass ends the process on the fake device"}
 
 
 def skip_of_its_own(lesson, thing):
     if label(thing) in ON_ITS_OWN:
         pytest.skip(ON_ITS_OWN[label(thing)])
-    if DEVICE.type == fake_device.NAME and lesson.name in FAKE:
-        pytest.skip(FAKE[lesson.name])
+    if DEVICE.type == fake_device.NAME and lesson.name in fake_device.CANNOT:
+        pytest.skip(fake_device.CANNOT[lesson.name])
     if lesson.name in OWN:
         pytest.skip(OWN[lesson.name])
     if {label(lesson), label(thing)} & set(SLOW):
