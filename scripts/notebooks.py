@@ -15,9 +15,11 @@ import os
 import re
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import nbformat
 from nbclient import NotebookClient
@@ -33,13 +35,14 @@ INTRODUCTION = """# The course
 
 {number} notebooks about `nn.Module`, {minutes} minutes in all. Each asks before it shows: answer by a click,
 run on, and see. Here they stand with their outputs, for readers; `make lab` (or `python -m modlab lessons copy DIR`) gives you
-a copy of your own without them.
+a copy of your own without them. *Binder* starts that copy in your browser, with nothing to install{homeless}.
 
 Made by `make notebooks` from what the lessons say of themselves.
 
-| | lesson | minutes | afterwards you can | after |
-|---|---|---|---|---|
+| | lesson | minutes | afterwards you can | after | |
+|---|---|---|---|---|---|
 """
+UNKNOWN = "OWNER/REPO"
 MOST_BYTES = 350_000
 CELL_TIMEOUT_S = 300
 
@@ -70,17 +73,32 @@ def main() -> None:
     sys.exit("\n".join(failures) or None)
 
 
-def index() -> str:
+def repository() -> str:
+    """OWNER/REPO, from the one place where it stands."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(settings["tool"]["modlab"]["repository"])
+
+
+def launch(home: str, name: str) -> str:
+    """Where Binder starts the learner's copy of a notebook."""
+    return f"https://mybinder.org/v2/gh/{home}/HEAD?urlpath={quote(f'lab/tree/course/{name}', safe='')}"
+
+
+def index(home: str | None = None) -> str:
     """The course at a glance, as notebooks/README.md holds it."""
-    contents = lookup.lessons()
+    contents, home = lookup.lessons(), home or repository()
+    homeless = " (once this copy has a public home: the links lead nowhere yet)" if home == UNKNOWN else ""
+    rows = "".join(index_row(content, home) for content in contents)
     minutes = sum(content.minutes for content in contents)
-    return INTRODUCTION.format(number=len(contents), minutes=minutes) + "".join(map(index_row, contents))
+    return INTRODUCTION.format(number=len(contents), minutes=minutes, homeless=homeless) + rows
 
 
-def index_row(content: Content) -> str:
+def index_row(content: Content, home: str) -> str:
     """One line of it."""
     number, *after = (name.partition("_")[0] for name in (content.name, *sorted(content.after)))
-    return f"| [{number}]({content.name}.ipynb) | **{content.title}** | {content.minutes} | {content.goal} | {', '.join(after)} |\n"
+    file = f"{content.name}.ipynb"
+    told = f"**{content.title}** | {content.minutes} | {content.goal} | {', '.join(after)} | [Binder]({launch(home, file)})"
+    return f"| [{number}]({file}) | {told} |\n"
 
 
 def renew(path: Path) -> str:

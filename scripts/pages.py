@@ -13,13 +13,11 @@ import json
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
-from urllib.parse import quote
 
 import mistune
 import nbformat
@@ -32,6 +30,7 @@ from modlab.lessons.content import Question
 from modlab.lessons.kinds import Number
 from modlab.views import html as views
 from scripts import notebooks
+from scripts.notebooks import UNKNOWN, launch, repository
 
 ROOT = Path(__file__).resolve().parent.parent
 TOUR = ROOT / "notebooks" / "00_tour.ipynb"
@@ -43,7 +42,6 @@ MOST_BYTES = 1_500_000
 UNUSUAL, BLANK = 987_654_321, "\u2047"
 """A number that no question expects, and what stands for it in its card: there the page's script writes what a reader answered."""
 
-UNKNOWN = "OWNER/REPO"
 """What stands in pyproject.toml for as long as the repository has no public home."""
 
 LIVE = re.compile(r'\(document\.currentScript,"(?P<key>[^"]+)","(?P<payload>[^"]+)","(?P<bundle>[^"]+)"\)</script>')
@@ -67,18 +65,8 @@ def main() -> None:
         sys.exit(f"{PAGE.name}: {len(text.encode()):,} bytes, more than {MOST_BYTES:,}; show less in the tour. The file is unchanged.")
     PAGE.write_text(text, encoding="utf-8")
     README.write_text(with_link(README.read_text(encoding="utf-8"), repository()), encoding="utf-8")
+    notebooks.INDEX.write_text(notebooks.index(), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)}: {len(text.encode()) / 1000:.0f} KB")
-
-
-def repository() -> str:
-    """OWNER/REPO, from the one place where it stands."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return str(settings["tool"]["modlab"]["repository"])
-
-
-def launch(home: str, name: str = TOUR.name) -> str:
-    """Where Binder starts the learner's copy of a notebook."""
-    return f"https://mybinder.org/v2/gh/{home}/HEAD?urlpath={quote(f'lab/tree/course/{name}', safe='')}"
 
 
 def tour_link(home: str) -> str:
@@ -117,7 +105,7 @@ def page(notebook: dict[str, Any], mark: str, home: str) -> str:
         title=f"{title}</h1>",
         body=NOTEBOOK_LINK.sub(lambda link: f'href="{escape(launch(home, link[1]))}"', rest),
         contents="\n".join(f'<li><a href="#{anchor}">{words}</a></li>' for anchor, words in re.findall(r'<h2 id="(.*?)">(.*?)</h2>', rest)),
-        launch=escape(launch(home)),
+        launch=escape(launch(home, TOUR.name)),
         homeless="" if home != UNKNOWN else '<p class="note">This copy has no public home yet: the button works once it has one.</p>',
         fingerprint=mark,
         loader=views.static_file("loader.js").strip(),

@@ -79,7 +79,7 @@ def test_the_page_fetches_nothing(reader: Reader):
     assert "connect-src" not in TEXT
     outside = {one for one in reader.links if not one.startswith("#")}
     assert all(one.startswith(f"https://mybinder.org/v2/gh/{pages.repository()}/") for one in outside)
-    assert pages.launch(pages.repository()) in outside
+    assert pages.launch(pages.repository(), pages.TOUR.name) in outside
 
 
 def test_links_inside_the_page_lead_somewhere_and_headings_do_not_jump(reader: Reader):
