@@ -125,6 +125,19 @@ describe("a lesson's page", () => {
     expect(model.clicks().at(-1)).toEqual(["which", null]);
   });
 
+  it("leaves the focus to those who have gone on, when the card is drawn once more", async () => {
+    const shown = cell(card("choice", [], "b", "click"));
+    open(`${cell(card("choice", OPTIONS))}<div id="next" tabindex="0"></div>`, { click: () => JSON.stringify({ cards: [shown], kept: true }) });
+    controls("weight first")[0]?.click();
+    await settle();
+    const next = document.querySelector<HTMLElement>("#next");
+    press(document.activeElement, "Enter");
+    next?.focus();
+    document.querySelector("[data-said=b]")?.replaceWith(new DOMParser().parseFromString(shown, "text/html").querySelector("section") as Node);
+    await settle();
+    expect(document.activeElement).toBe(next);
+  });
+
   it("offers no way back from an answer that was typed", () => {
     open(cell(card("choice", [], "b", "cell")));
     expect(document.querySelector("button")).toBeNull();

@@ -35,6 +35,8 @@ export class Page {
   #waits = false;
   /** The question whose card has the focus again when it is drawn anew. */
   #focused = "";
+  /** Whoever presses something else has gone on: the focus is theirs. */
+  readonly #goneOn = (): void => void (this.#focused = "");
 
   constructor(model: LessonModel) {
     this.#lesson = model.get("lesson");
@@ -42,6 +44,7 @@ export class Page {
     this.#kernel = new Kernel(model, (action, bytes) => action === "click" && this.#take(bytes));
     this.#observer = new MutationObserver(() => this.#soon());
     document.head.append(this.#style);
+    for (const pressed of ["keydown", "pointerdown"]) document.addEventListener(pressed, this.#goneOn, true);
     this.#observer.observe(document.body, { childList: true, subtree: true });
     this.#kernel.tell("hello").catch(() => {}); // so that a watch knows that somebody looks on
     this.#look();
@@ -49,6 +52,7 @@ export class Page {
 
   close(): void {
     this.#observer.disconnect();
+    for (const pressed of ["keydown", "pointerdown"]) document.removeEventListener(pressed, this.#goneOn, true);
     this.#style.remove();
     this.#kernel.close();
   }
