@@ -14,6 +14,8 @@ import torch
 # What fails today must fail tomorrow: weights are drawn alike in every run. MODLAB_SEED=5 draws others.
 SEED = int(os.environ.get("MODLAB_SEED", "0"))
 torch.manual_seed(SEED)  # for what is drawn while tests are collected
+# It makes a device for the whole process, so it runs in one of its own; for its docstrings' examples it would be imported here.
+collect_ignore = ["tests/on_device.py"]
 # For nbformat, jsonschema would make 38 parsers of addresses, in seconds; nothing of ours has an address checked.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 

@@ -204,7 +204,9 @@ def _fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _as_it_is(op: Any, args: Any, kwargs: Any) -> Any:
-    return op(*args, **kwargs)
+    # `labels % 10` arrives as remainder.Tensor with a number, which that overload does not take: its packet finds the one that does.
+    bare = any(isinstance(one, (int, float)) and str(of.type) == "Tensor" for one, of in zip(args, op._schema.arguments, strict=False))
+    return (op.overloadpacket if bare else op)(*args, **kwargs)
 
 
 def _in_double(op: Any, args: Any, kwargs: Any) -> Any:

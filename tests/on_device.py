@@ -28,6 +28,7 @@ OWN = {
     "13_replaced_weights": "dynamic quantization runs on the CPU alone",
     "14_watching_and_rewriting": "it times the CPU, and exports and scripts for it",
     "15_two_processes": "gloo carries tensors of the CPU",
+    "15b_sharded": "gloo carries tensors of the CPU",
 }
 
 
