@@ -318,3 +318,11 @@ def test_a_lesson_asks_and_takes_no_more_than_one_sitting_holds(lesson):
 @lesson_by_lesson
 def test_who_has_solved_a_task_reads_why_it_matters(lesson):
     assert [task.name for task in lesson.tasks if not 30 < len(task.matters) < 140] == []
+
+
+@lesson_by_lesson
+def test_a_lesson_links_to_what_it_is_about(lesson):
+    prose = [notebooks.source(cell) for cell in courses.notebook_of(lesson)["cells"] if cell["cell_type"] == "markdown"]
+    links = re.findall(r"\]\((https?://[^)]+)\)", "\n".join(prose))
+    assert any(link.startswith("https://docs.pytorch.org/docs/stable/") for link in links)
+    assert all(link.startswith("https://") for link in links)
