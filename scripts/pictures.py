@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def tree(lab: JupyterLab) -> Locator:
         row.click()
         if name == "attn":
             lab.page.keyboard.press("ArrowRight")
-    lab.cell(1).locator("aside").get_by_role("button", name="weight").first.click()
+    lab.cell(1).get_by_role("button", name=re.compile("^weight")).first.click()
     lab.page.wait_for_timeout(1500)
     return lab.cell(1).locator(".modlab-view, .jp-OutputArea-output").last
 
