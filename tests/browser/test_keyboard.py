@@ -9,7 +9,7 @@ from modlab.lessons import copies, lookup, notebooks
 from modlab.lessons.content import Question
 from modlab.lessons.kinds import Order, YesNo
 from tests import courses
-from tests.browser.jupyterlab import IS_IDLE, JupyterLab
+from tests.browser.jupyterlab import IS_IDLE, PANEL, SELECT_CELL, JupyterLab
 from tests.patience import until
 
 WORKED = ["01_a_module", pytest.param("06_modes", marks=pytest.mark.long), pytest.param("10_forward_hooks", marks=pytest.mark.long)]
@@ -48,6 +48,12 @@ def answer_by_keys(lab: JupyterLab, card: Locator, question: Question) -> None:
         keyboard.press("Enter")
 
 
+STANDS = f"""([path, index]) => {{
+    const notebook = {PANEL}.content;
+    return notebook.activeCellIndex === index && notebook.node.contains(document.activeElement);
+}}"""
+
+
 def ran(lab: JupyterLab, index: int) -> None:
     """Wait until a cell has run; one of prose has at once."""
     until(lambda: (cell := lab.cells()[index])["type"] != "code" or (cell["execution_count"] is not None and idle(lab)))
@@ -75,9 +81,11 @@ def test_a_lesson_is_worked_through_without_a_mouse(lab: JupyterLab, tmp_path: P
     lab.open(tmp_path / f"{name}.ipynb")
     asked = {one.cell: one for one in notebooks.given(notebooks.read(tmp_path / f"{name}.ipynb"))}
     keyboard = lab.page.keyboard
-    lab.command("notebook:enter-command-mode")
+    lab.page.evaluate(SELECT_CELL, [lab.path, 0])
+    lab.page.evaluate(f"path => {PANEL}.content.activate()", lab.path)
     cells = lab.cells()
     for index, cell in enumerate(cells):
+        until(lambda index=index: lab.page.evaluate(STANDS, [lab.path, index]))
         task = next((task for task in content.tasks if f'lesson.check("{task.name}", ' in cell["source"]), None)
         if task is not None:
             keyboard.press("Enter")
