@@ -12,7 +12,7 @@ from tests import courses
 from tests.browser.jupyterlab import IS_IDLE, PANEL, SELECT_CELL, JupyterLab
 from tests.patience import until
 
-WORKED = ["01_a_module", pytest.param("06_modes", marks=pytest.mark.long), pytest.param("10_forward_hooks", marks=pytest.mark.long)]
+WORKED = "01_a_module", "06_modes", "10_forward_hooks"
 MOST_TABS = 60
 
 
@@ -73,6 +73,7 @@ def press_until(lab: JupyterLab, button: Locator) -> None:
     raise AssertionError("Tab does not lead to the button")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WORKED)
 def test_a_lesson_is_worked_through_without_a_mouse(lab: JupyterLab, tmp_path: Path, name: str) -> None:
     content = lookup.find(name)
