@@ -18,7 +18,7 @@ interface Answer {
 interface Waiting {
   resolve(bytes: ArrayBuffer): void;
   reject(error: Error): void;
-  timer: ReturnType<typeof setTimeout>;
+  timer?: ReturnType<typeof setTimeout>;
 }
 
 export const PATIENCE = 10_000;
@@ -44,16 +44,12 @@ export class Kernel {
   }
 
   ask(action: string, more: Record<string, unknown> = {}): Promise<ArrayBuffer> {
-    this.#count += 1;
-    const id = `${this.#name}-${this.#count} ${action}`;
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.#waiting.delete(id);
-        reject(new Error(SILENT));
-      }, PATIENCE);
-      this.#waiting.set(id, { resolve, reject, timer });
-      this.#model.send({ id, action, ...more });
-    });
+    return this.#send(action, more, PATIENCE);
+  }
+
+  /** The same where nobody sits before an empty place meanwhile: the answer may come minutes later, once all cells have run. */
+  askPatiently(action: string, more: Record<string, unknown> = {}): Promise<ArrayBuffer> {
+    return this.#send(action, more);
   }
 
   /** The same where the answer is that it is done. */
@@ -67,6 +63,21 @@ export class Kernel {
     this.#model.off("msg:custom", this.#listener);
     for (const { timer } of this.#waiting.values()) clearTimeout(timer);
     this.#waiting.clear();
+  }
+
+  #send(action: string, more: Record<string, unknown>, patience?: number): Promise<ArrayBuffer> {
+    this.#count += 1;
+    const id = `${this.#name}-${this.#count} ${action}`;
+    return new Promise((resolve, reject) => {
+      const waiting: Waiting = { resolve, reject };
+      const giveUp = (): void => {
+        this.#waiting.delete(id);
+        reject(new Error(SILENT));
+      };
+      if (patience) waiting.timer = setTimeout(giveUp, patience);
+      this.#waiting.set(id, waiting);
+      this.#model.send({ id, action, ...more });
+    });
   }
 
   #hear(answer: Answer, buffers: readonly (DataView | ArrayBuffer)[]): void {

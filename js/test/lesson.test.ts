@@ -24,6 +24,9 @@ class Model {
   send(content: unknown): void {
     const asked = content as Asked;
     this.asked.push(asked);
+    this.answer(asked);
+  }
+  answer(asked: Asked): void {
     const answer = this.answers[asked.action]?.(asked);
     if (answer === undefined) return;
     if (answer instanceof Error) this.#listener({ id: asked.id, ok: false, error: answer.message }, []);
@@ -175,6 +178,22 @@ describe("a lesson's page", () => {
     expect(drawn).toEqual(["one payload\nof it", "two payload\nof it"]);
     expect(model.asked.filter(({ action }) => action === "bundle")).toHaveLength(1);
     expect(info).toHaveBeenCalledWith("modlab: the picture stays,", "run its cell again");
+  });
+
+  it("draws a still however long the kernel is at work on the cells below", async () => {
+    vi.useFakeTimers();
+    const drawn: string[] = [];
+    (globalThis as Record<string, unknown>).modlab = { "9+y": { mount: (host: HTMLElement) => drawn.push(host.dataset.key ?? "") } };
+    const info = vi.spyOn(console, "info").mockImplementation(() => {});
+    info.mockClear();
+    const model = open('<div class="modlab" data-key="one"></div>');
+    await vi.advanceTimersByTimeAsync(600_000);
+    model.answers.view = () => `${JSON.stringify({ front: "9+y", bundle: "y" })}\n payload`;
+    for (const asked of model.asked.filter(({ action }) => action === "view")) model.answer(asked);
+    await vi.advanceTimersByTimeAsync(1);
+    vi.useRealTimers();
+    expect(drawn).toEqual(["one"]);
+    expect(info).not.toHaveBeenCalled();
   });
 
   it("gives pictures their words", async () => {

@@ -126,7 +126,7 @@ export class Page {
 
   async #draw(host: HTMLElement): Promise<void> {
     try {
-      const answer = new Uint8Array(await this.#kernel.ask("view", { key: host.dataset.key }));
+      const answer = new Uint8Array(await this.#kernel.askPatiently("view", { key: host.dataset.key }));
       const end = answer.indexOf(10);
       const { front, bundle } = JSON.parse(new TextDecoder().decode(answer.subarray(0, end))) as { front: string; bundle: string };
       (await this.#front(front, bundle))(host, answer.slice(end + 1).buffer);
@@ -138,7 +138,7 @@ export class Page {
   async #front(front: string, bundle: string): Promise<Mount> {
     const offered = (): Mount | undefined => (globalThis as { modlab?: Record<string, { mount: Mount } | undefined> }).modlab?.[front]?.mount;
     if (!offered()) {
-      const loading = this.#bundles.get(bundle) ?? this.#kernel.ask("bundle", { name: bundle }).then((code) => void (0, eval)(new TextDecoder().decode(code)));
+      const loading = this.#bundles.get(bundle) ?? this.#kernel.askPatiently("bundle", { name: bundle }).then((code) => void (0, eval)(new TextDecoder().decode(code)));
       this.#bundles.set(bundle, loading);
       await loading;
     }
@@ -148,7 +148,7 @@ export class Page {
   }
 
   async #describe(pictures: readonly HTMLImageElement[]): Promise<void> {
-    const answer = await this.#kernel.ask("words").catch(() => null);
+    const answer = await this.#kernel.askPatiently("words").catch(() => null);
     const known = answer ? (JSON.parse(new TextDecoder().decode(answer)) as readonly (readonly [string, string])[]) : [];
     for (const picture of pictures) picture.alt = known.find(([piece]) => picture.src.includes(piece))?.[1] ?? "";
   }
