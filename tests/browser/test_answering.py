@@ -1,4 +1,4 @@
-"""A learner who answers by clicks alone, in a real JupyterLab: each question once wrong and once right, kept over a restart."""
+"""A learner at work in a real JupyterLab: each question once wrong and once right by a click, kept over a restart; and each task."""
 
 import itertools
 import re
@@ -8,10 +8,11 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from modlab.lessons import copies, lookup, notebooks
-from modlab.lessons.content import Question
+from modlab.lessons.content import Question, Task
 from modlab.lessons.kinds import Order, YesNo
 from tests import courses
 from tests.browser.jupyterlab import JupyterLab
+from tests.browser.test_lessons import numbered, rewrite
 
 QUICK = ["01_a_module", "06_modes", "10_forward_hooks"]
 NAMES = [pytest.param(one.name, marks=() if one.name in QUICK else pytest.mark.long) for one in courses.lessons()]
@@ -65,13 +66,26 @@ def click(card: Locator, question: Question, given: object) -> None:
         card.locator("input").press("Enter")
 
 
+def solve(lab: JupyterLab, notebook: dict[str, object], task: Task) -> None:
+    """Try a task by its commonest mistake, which is named, and then as it should be."""
+    made = numbered(notebook, rf'lesson\.check\("{re.escape(task.name)}"')
+    cell, mistake = notebooks.source(notebook["cells"][made]), task.mistakes[0]
+    assert task.starter.strip() in cell
+    card = lab.cell(made).locator(".modlab-card")
+    for solution, said in ((mistake.source, f"Not yet: {mistake.name}."), (task.reference, "Correct.")):
+        rewrite(lab, made, cell.replace(task.starter.strip(), solution.strip()))
+        expect(card).to_contain_text(said)
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_each_question_is_answered_by_a_click_wrongly_and_rightly(lab: JupyterLab, tmp_path: Path, name: str) -> None:
+def test_a_lesson_is_answered_by_clicks_and_its_tasks_are_solved_wrongly_and_rightly(lab: JupyterLab, tmp_path: Path, name: str) -> None:
     content = lookup.find(name)
     copies.copy(tmp_path, courses.NOTEBOOKS)
     lab.open(tmp_path / f"{name}.ipynb")
     lab.run_all()
     notebook = notebooks.read(tmp_path / f"{name}.ipynb")
+    for task in content.tasks:
+        solve(lab, notebook, task)
     asked = {one.name: one for one in notebooks.given(notebook)}
     for question in content.questions:
         one = asked[question.name]

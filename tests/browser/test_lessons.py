@@ -12,7 +12,7 @@ from tests.browser.jupyterlab import JupyterLab
 from tests.patience import PATIENCE, until
 
 ACTIVE = "window.jupyterapp.shell.currentWidget.content.activeCellIndex"
-BY_KEYBOARD = ["01_a_module", "10_forward_hooks"]
+BY_KEYBOARD = ["01_a_module"]
 TRAINS = "05_training_loop"  # half a minute of CPU time: make test-long
 
 
