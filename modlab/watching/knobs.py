@@ -115,10 +115,11 @@ class Dial:
     def put(self, value: float, step: int) -> None:
         """Let a value hold from a step on."""
         before = self._now if self._group is None else self._group.read()
-        if value != before:
+        if value != before or (self._group is not None and self._group.half_written):
+            if self._moves[-1:] != [(step, value)]:  # else an interrupt came between this line and the next
+                self._moves.append((step, value))
             if self._group is not None:
                 self._group.write(value)
-            self._moves.append((step, value))
         self._now = value
 
     def record(self) -> KnobRecord:
@@ -263,25 +264,26 @@ class Knobs:
 
     @guarded
     def _take_hold(self) -> None:
-        wanted: dict[str, tuple[Dial, float]] = {}
-        while self._asked:
-            dial, value = self._asked.popleft()
-            wanted[dial.name] = dial, value
-        for name in [*self._replay]:
-            self._take_from_replay(name, wanted)
-        for dial, value in wanted.values():
+        """An interrupt loses nothing: a move leaves its queue once it holds."""
+        asked = len(self._asked)  # another thread may put one more behind them
+        last = {dial.name: (dial, value) for dial, value in (self._asked[place] for place in range(asked))}
+        for dial, value in last.values():
             dial.put(value, self.steps)
             if dial._asked == value:  # else it has been moved again
                 dial._asked = None
+        for _ in range(asked):
+            self._asked.popleft()
+        for name in [*self._replay]:
+            self._replay_to_here(name)
 
-    def _take_from_replay(self, name: str, wanted: dict[str, tuple[Dial, float]]) -> None:
+    def _replay_to_here(self, name: str) -> None:
         left, dial = self._replay[name], self.dials.get(name)
         while left and left[0].step <= self.steps:
-            move = left.popleft()
-            if dial is None:
-                self.tell_once(f"the replay moves {name!r} at step {move.step:,}, but this run has no such knob: the move is left out")
+            if dial is not None:
+                dial.put(left[0].value, self.steps)
             else:
-                wanted[name] = dial, move.value
+                self.tell_once(f"the replay moves {name!r} at step {left[0].step:,}, but this run has no such knob: the move is left out")
+            left.popleft()
         if not left:
             del self._replay[name]
 

@@ -25,12 +25,16 @@ class GroupValue:
     Args:
         name: one of `BOUND`.
         optimizers: those of now.
+
+    Attributes:
+        half_written: whether an interrupt came while they were set.
     """
 
     def __init__(self, name: str, optimizers: Callable[[], Sequence[Any]]) -> None:
         self.name, self._optimizers = name, optimizers
         self._base: list[float] = []  # what they held when somebody else had set them, whose ratios are kept
         self._set: list[float] = []  # what they hold since they were set here
+        self.half_written = False
 
     @property
     def groups(self) -> list[tuple[Any, str]]:
@@ -75,12 +79,14 @@ class GroupValue:
         """Make it the greatest; the others keep the part of it that they had."""
         groups = self.groups
         held = [_number(group[key]) for group, key in groups]
-        if held != self._set:  # else rounding would add up, and zero would make all of them equal
+        if held != self._set and not self.half_written:  # else rounding would add up, and zero would make all of them equal
             self._base = held
         most = max(self._base, default=0.0)
+        self.half_written = True
         for (group, key), base in zip(groups, self._base, strict=True):
             _assign(group, key, _scaled(base, most, value))
         self._set = [_number(group[key]) for group, key in groups]
+        self.half_written = False
 
 
 def _scaled(base: float, most: float, value: float) -> float:

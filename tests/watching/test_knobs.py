@@ -24,6 +24,7 @@ from modlab.results import live
 from modlab.results.knob import Knob
 from modlab.watching import watcher
 from modlab.watching.knobs import Knobs
+from tests import interrupts
 from tests.ranks import run_ranks
 
 STEPS = 30
@@ -123,6 +124,34 @@ def test_of_several_moves_in_one_step_the_last_one_counts() -> None:
 
     _, w = steered(turn)
     assert [(one["step"], one["value"]) for one in w.moves] == [(0, 0.2), (5, 0.3)]
+
+
+def test_an_interrupt_anywhere_loses_no_move_and_no_ratio() -> None:
+    """At each call and return while a move takes hold; the loop is begun again as from the keyboard."""
+
+    def moved(turn: int | None) -> list[float]:
+        loop = Loop(two_groups(torch.optim.SGD, lr=0.1))
+        with modlab.watch(loop.net, loop.optimizer) as w:
+            loop.go(w, 2)
+            w.knob("lr", 1e-4, 1).set(0.5)
+            begin = w._watcher.knobs.step_begins
+            if turn is None:
+                names = enumerate(interrupts.names(begin))
+                places[:] = [
+                    place for place, name in names if not name.endswith("<genexpr>")
+                ]  # its end is a finalizer: it raises to nobody
+            else:
+                interrupts.interrupted(begin, turn)
+                begin()
+            loop.go(w, 1)
+        assert w.moves == [{"step": 2, "knob": "lr", "value": 0.5}]
+        return [value(group, "lr") for group in loop.optimizer.param_groups]
+
+    places: list[int] = []
+    expected = moved(None)
+    assert len(places) > 10
+    for turn in places:
+        assert moved(turn) == expected, turn
 
 
 def test_a_first_value_is_a_move_before_the_first_step() -> None:
