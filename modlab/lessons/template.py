@@ -105,12 +105,23 @@ LESSON = Content(
 )
 '''
 
+BEGIN = """
+import torch
+from torch import nn
+
+import modlab
+from modlab.lessons import Lesson
+
+lesson = Lesson("{name}")
+device = lesson.device
+""".strip()
+
 CELLS = (
     ("markdown", "# {title}\n\nTen minutes. Say here what one can do after it."),
-    ("code", 'import torch\nfrom torch import nn\n\nimport modlab\nfrom modlab.lessons import Lesson\n\nlesson = Lesson("{name}")'),
+    ("code", BEGIN),
     ("markdown", "**Predict.** How many numbers does `nn.Linear(3, 2)` own?"),
     ("code", 'lesson.predict("numbers of a layer", ...)'),
-    ("code", 'lesson.see(modlab.tree(nn.Linear(3, 2)), "numbers of a layer")'),
+    ("code", 'lesson.see(modlab.tree(nn.Linear(3, 2).to(device)), "numbers of a layer")'),
     ("markdown", "**Why** is its weight 2×3, and not 3×2?"),
     ("code", 'lesson.why("shape of the weight", ...)'),
     ("markdown", "## Make\n\nWrite `Double`, a module that doubles its input."),
