@@ -17,6 +17,7 @@ from torch.nn import Module
 from modlab.records.definition import Definition
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_ROLE = re.compile(r":(?:[a-z]+:)+`~?")  # what Sphinx reads: :math:`y = xA^T + b`, :class:`~torch.Tensor`
 CELL = "a cell of this notebook"
 LINES = 60
 DOC = 600
@@ -129,5 +130,5 @@ def _doc(cls: type) -> str:
     text = vars(cls).get("__doc__")
     if not isinstance(text, str):
         return ""
-    text = inspect.cleandoc(text).replace("``", "`")
+    text = _ROLE.sub("`", inspect.cleandoc(text).replace("``", "`"))
     return text if len(text) <= DOC else text[:DOC].rsplit(" ", 1)[0] + " …"
