@@ -14,8 +14,8 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -141,10 +141,29 @@ class JupyterLab:
 
     def _write_settings(self) -> None:
         for plugin, values in self.settings.items():
-            package, name = plugin.split(":")
-            file = self.folder / "settings" / package / f"{name}.jupyterlab-settings"
+            file = self._file_of(plugin)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(values))
+
+    def _file_of(self, plugin: str) -> Path:
+        package, name = plugin.split(":")
+        return self.folder / "settings" / package / f"{name}.jupyterlab-settings"
+
+    @contextmanager
+    def with_settings(self, settings: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+        """Further overrides by plugin, in pages that are loaded meanwhile."""
+        before = self.settings
+        try:
+            self.settings = {**before, **settings}
+            self._write_settings()
+            self.distrust_page()
+            yield
+        finally:
+            self.settings = before
+            for plugin in settings:
+                self._file_of(plugin).unlink()
+            self._write_settings()
+            self.distrust_page()
 
     def _start_server(self, stack: ExitStack) -> None:
         with socket.socket() as free:

