@@ -162,11 +162,11 @@ def _told(task: Task, error: BaseException) -> _Told:
     if known is not None:
         return _Told(known.name, known.belief, (known.says, _raised(error)), evidence=_explained(error))
     if isinstance(error, KeyboardInterrupt):
-        return _Told(says=("It was still running when you stopped it. Does a loop of it ever end?",))
+        return _Told(says=("It was still running when you stopped it. Does each of its loops end?",))
     if isinstance(error, RecursionError):
-        return _Told(says=(f"It calls itself without end. {_raised(error)}",))
+        return _Told(says=(f"It calls itself endlessly. {_raised(error)}",))
     if isinstance(error, NotImplementedError):
-        return _Told(says=("It has no forward yet, or one under another name: a module needs a method called `forward`.",))
+        return _Told(says=("It has no `forward` yet, or one under a different name: a module needs a method called `forward`.",))
     return _Told(says=(_raised(error),), evidence=_explained(error))
 
 
@@ -293,7 +293,7 @@ def require_module_class(answer: Any, name: str) -> None:
         fail(f"Give the class {name} itself, not a module made of it.", expected=f"the class {name}", got=f"a {type(answer).__name__}")
     if not (isinstance(answer, type) and issubclass(answer, nn.Module)):
         got = answer.__name__ if isinstance(answer, type) else f"a {type(answer).__name__}"
-        fail(f"{name} must be a class that derives from nn.Module.", expected="class ...(nn.Module)", got=got)
+        fail(f"{name} must be a subclass of nn.Module.", expected="class ...(nn.Module)", got=got)
 
 
 def require_callable(answer: Any, name: str) -> None:
@@ -419,10 +419,10 @@ class Helper:
         if number is None:
             number = min(self._seen + 1, len(hints))
         if not isinstance(number, int):
-            raise ModlabError(f"A hint is asked for by its number, 1 to {len(hints)}, and not by {number!r}.")
+            raise ModlabError(f"Ask for a hint by its number, 1 to {len(hints)}, not by {number!r}.")
         number = max(1, min(number, len(hints)))
         self._seen = max(self._seen, number)
-        foot = "" if number < len(hints) else f'This was the last one: `lesson.solution("{self._task.name}")`.'
+        foot = "" if number < len(hints) else f'This was the last hint: `lesson.solution("{self._task.name}")`.'
         return Card(CardRecord("hint", self._task.name, f"{number} of {len(hints)}:", hints[number - 1], foot=foot))
 
     def solution(self) -> Card:
@@ -431,4 +431,4 @@ class Helper:
         if left > 0 and not self.attempted:
             rest = f'Try it, or read the {left} hint{"s" if left > 1 else ""} first: `lesson.hint("{self._task.name}")`.'
             return Card(CardRecord("solution", self._task.name, "Not yet.", rest, "open"))
-        return Card(CardRecord("solution", self._task.name, "One way of several:", code=self._task.reference.strip()))
+        return Card(CardRecord("solution", self._task.name, "One of several ways:", code=self._task.reference.strip()))

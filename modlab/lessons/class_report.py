@@ -133,7 +133,7 @@ class ClassReport:
             if names and count.held:
                 lines.append(f"           {', '.join(sorted(count.held))}")
         if self.unasked:
-            lines += ["", f"No answer so far could show {len(self.unasked)} more of the {len(self.beliefs)} misconceptions."]
+            lines += ["", f"So far no answer could have shown {len(self.unasked)} more of the {len(self.beliefs)} misconceptions."]
         lines += [f"Not read: {name}: {reason}" for name, reason in self.reasons.items()]
         return "\n".join(lines)
 

@@ -29,7 +29,7 @@ def read(folder: Path, lessons: Path | None = None) -> ClassReport:
     """
     if lessons is not None and lessons.resolve().is_relative_to(folder.resolve()):
         raise ModlabError(
-            f"The lessons in {str(lessons)!r} lie among the submissions, and their code would be run.\n"
+            f"The lessons in {str(lessons)!r} are among the submissions, so their code would be run.\n"
             "  Keep the contents of your own lessons in a folder of your own: --lessons FOLDER"
         )
     found, skipped = _notebooks(folder)
@@ -75,7 +75,7 @@ def _notebooks(folder: Path) -> tuple[list[Path], list[tuple[str, str]]]:
 def _lesson_of(notebook: dict[str, Any]) -> str:
     name = notebooks.lesson_name(notebook)
     if not name:
-        raise notebooks.NotebookError('it opens no lesson: no cell has Lesson("NAME").')
+        raise notebooks.NotebookError('it does not open a lesson: no cell has Lesson("NAME").')
     return name
 
 

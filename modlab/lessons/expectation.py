@@ -23,11 +23,11 @@ class Expectation:
     def __init__(self, error: type[BaseException] | tuple[type[BaseException], ...], match: str = "") -> None:
         kinds = error if isinstance(error, tuple) else (error,)
         if not kinds or not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
-            raise ModlabError(f"lesson.expect takes a class of errors, as lesson.expect(TypeError), and got {error!r}.")
+            raise ModlabError(f"lesson.expect takes an exception class, such as lesson.expect(TypeError), but got {error!r}.")
         try:
             re.compile(match)
         except (re.error, TypeError) as wrong:
-            raise ModlabError(f"match= is a pattern that the message must contain, and {match!r} is none: {wrong}.") from wrong
+            raise ModlabError(f"match= must be a regular expression, but {match!r} is not: {wrong}.") from wrong
         self._kinds, self._match = kinds, match
         self.message = ""
 
@@ -37,7 +37,7 @@ class Expectation:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         wanted = " or ".join(one.__name__ for one in self._kinds)
         if error is None:
-            raise ExpectationError(f"This was expected to raise {wanted}, and nothing was raised.")
+            raise ExpectationError(f"This was expected to raise {wanted}, but nothing was raised.")
         if not isinstance(error, self._kinds):
             return False
         self.message = str(error)

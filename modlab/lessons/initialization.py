@@ -29,14 +29,14 @@ def mistakes(late: str, never: str) -> tuple[Mistake, Mistake]:
             LATE,
             late,
             "`super().__init__()` is there, but too late: move it to the first line of the constructor. "
-            "It makes the dicts that parameters, buffers and layers are kept in.",
+            "It creates the dicts that parameters, buffers and layers are kept in.",
             belief=4,
         ),
         Mistake(
             NEVER,
             never,
             "The constructor never calls `super().__init__()`. Make it the first line: "
-            "it makes the dicts that parameters, buffers and layers are kept in.",
+            "it creates the dicts that parameters, buffers and layers are kept in.",
             belief=4,
         ),
     )

@@ -97,7 +97,7 @@ def _put_back(steps: list[Step], told: Left) -> None:
                 told.extend(line for line in restore() if line not in told)
                 break
             except Exception as error:  # noqa: BLE001 - the rest is put back all the same
-                told.append(f"It changed {name}, and that could not be put back ({type(error).__name__}): restart the kernel.")
+                told.append(f"It changed {name}, which could not be restored ({type(error).__name__}): restart the kernel.")
                 break
             except BaseException as error:  # noqa: BLE001 - told when all is done
                 interrupt = error
@@ -126,7 +126,7 @@ class _Switch:
             now, before = now[0], before[0]
         if all(isinstance(one, (bool, int, float, str, torch.dtype, torch.device)) for one in (now, before)):
             return f"It left {name} at {now}; it is {before} again."
-        return f"It left {name} changed; all is as it was."
+        return f"It left {name} changed; that has been undone."
 
 
 class _Table:
@@ -147,4 +147,4 @@ class _Table:
             kind, _, rest = self._what.partition(" ")
             yield f"It left {plural(len(left), kind)} {rest} on ({self._name}); {'it is' if len(left) == 1 else 'they are'} removed."
         else:
-            yield f"It removed {len(lost)} {self._what} ({self._name}) that somebody else had put there; back again."
+            yield f"It removed {len(lost)} {self._what} ({self._name}) that were not its own; they have been restored."

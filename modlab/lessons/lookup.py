@@ -39,7 +39,7 @@ def course() -> Path:
         if (place / "00_tour.ipynb").is_file():
             return place
     raise LessonError(
-        "The course is not part of this modlab: its files were left out or taken away.\n"
+        "This installation of modlab lacks the course: its files were left out or deleted.\n"
         "  Install modlab again, or name the folder of the notebooks: python -m modlab lessons copy DIR --from NOTEBOOKS"
     )
 
@@ -62,7 +62,7 @@ def find(name: str, folder: Path | None = None) -> Content:
         LessonError: there is none, or the file holds none.
     """
     if not isinstance(name, str):
-        raise LessonError(f'A lesson is asked for by the name of its notebook, as Lesson("01_a_module"), and not by {cut(repr(name), 60)}.')
+        raise LessonError(f'A lesson is opened by the name of its notebook, such as Lesson("01_a_module"), not by {cut(repr(name), 60)}.')
     if name.isidentifier() and folder is not None and (folder / f"{name}.py").is_file():
         return _run(folder / f"{name}.py")
     ours = next((file for file in course().glob("[0-9]*.py") if file.stem == name), None)
@@ -75,7 +75,7 @@ def find(name: str, folder: Path | None = None) -> Content:
     name = cut(clean(name), 60)
     raise LessonError(
         f"There is no lesson {name!r}.\n  The course has: {', '.join(names)}.  Nearest: {', '.join(nearest(name, names)) or 'none'}.\n"
-        f"  A lesson of your own lies in {name}.py beside the notebook: python -m modlab lessons new {name}"
+        f"  Your own lesson must be in {name}.py beside the notebook: python -m modlab lessons new {name}"
     )
 
 
@@ -98,7 +98,7 @@ def _run(file: Path) -> Content:
         raise LessonError(f"{file.name} cannot be read as a lesson{_line(error, file)}: {type(error).__name__}: {error}") from error
     content = getattr(room, "LESSON", None)
     if not isinstance(content, Content):
-        raise LessonError(f"{file.name} holds no lesson: it needs a LESSON = Content(...); see `python -m modlab lessons new NAME`.")
+        raise LessonError(f"{file.name} contains no lesson: it needs a LESSON = Content(...); see `python -m modlab lessons new NAME`.")
     return content
 
 

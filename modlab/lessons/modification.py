@@ -87,7 +87,7 @@ def modify(code: str, settings: dict[str, Iterable[Any]], names: dict[str, Any])
     """
     for name, choices in settings.items():
         if not isinstance(choices, Iterable):
-            raise ModificationError(f"A setting takes several values, as {name}=[1, 2, 3], and got {choices!r}.")
+            raise ModificationError(f"A setting takes several values, such as {name}=[1, 2, 3], but got {choices!r}.")
     values = {name: tuple(choices) for name, choices in settings.items()}
     missing = [name for name in values if f"{{{name}}}" not in code]
     if missing or not values:
@@ -112,7 +112,7 @@ def _value(code: str, names: dict[str, Any]) -> Any:
     try:
         tree = ast.parse(code)
     except SyntaxError as error:
-        raise ModificationError(f"With its blanks filled the line is {code!r}, which is no Python: {error.msg}.") from error
+        raise ModificationError(f"With its blanks filled the line is {code!r}, which is not valid Python: {error.msg}.") from error
     last = tree.body.pop()
     if not isinstance(last, ast.Expr):
         raise ModificationError(f"The last line of {code!r} is shown, so it must be an expression.")

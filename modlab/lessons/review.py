@@ -40,7 +40,7 @@ def missed(folder: Path, content: Content, said: Mapping[str, Answer]) -> Card:
         "missed",
         content.name,
         f"{len(wrong)} of {plural(len(found), 'answer')} {'was' if len(wrong) == 1 else 'were'} wrong.",
-        "Think each through once more, then change it in its notebook.",
+        "Think each one through again, then change it in its notebook.",
         "careful",
     )
     return Card(first, *(_again(lesson, answer) for lesson, answer in wrong[::-1]))

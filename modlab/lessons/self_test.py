@@ -29,14 +29,12 @@ def rehearse(content: Content) -> Iterator[str]:
 def _beliefs(content: Content) -> Iterator[str]:
     """Numbers that stand for no misconception, of modlab's or of the lesson's own."""
     yield from (
-        f"belief {number} has a number of modlab's: take one from 101 on" for number in content.beliefs if number in beliefs.BELIEFS
+        f"belief {number} has a number reserved for modlab: use 101 or higher" for number in content.beliefs if number in beliefs.BELIEFS
     )
     known = {0, *beliefs.BELIEFS, *content.beliefs}
     shown = [(f"question {one.name!r}", {one.belief, *(wrong.belief for wrong in one.wrong)}) for one in content.questions]
     shown += [(f"task {task.name!r}", {mistake.belief for mistake in task.mistakes}) for task in content.tasks]
-    yield from (
-        f"{what}: it shows belief {number}, and there is none of that number" for what, numbers in shown for number in numbers - known
-    )
+    yield from (f"{what}: it shows belief {number}, but no belief has that number" for what, numbers in shown for number in numbers - known)
 
 
 def of_question(question: Question) -> Iterator[str]:
@@ -45,7 +43,7 @@ def of_question(question: Question) -> Iterator[str]:
         yield "it asks nothing, or does not say why its answer is right"
     read = answers.read(question, question.answer)
     if read.said is None:
-        yield f"its own answer {question.answer!r} is not one ({question.kind.form})"
+        yield f"its own answer {question.answer!r} is not valid ({question.kind.form})"
         return
     if read.said != question.answer:
         yield f"its answer {question.answer!r} is read as {read.said!r}: write that"
@@ -68,7 +66,7 @@ def _wrong(question: Question) -> Iterator[str]:
         if answer.right is not False:
             yield f"the wrong answer {wrong.answer!r} counts as right, or cannot be read"
         elif answer.wrong is not wrong:
-            yield f"the wrong answer {wrong.answer!r} stands there twice"
+            yield f"the wrong answer {wrong.answer!r} is listed twice"
         if not wrong.because.strip() or wrong.because in explained:
             yield f"the wrong answer {wrong.answer!r} has no explanation of its own"
         explained.add(wrong.because)
@@ -88,7 +86,7 @@ def of_task(task: Task) -> Iterator[str]:
         verdict = _tried(task, mistake.source)
         if verdict.outcome != "not yet" or verdict.mistake != mistake.name or mistake.says not in verdict.says:
             known = f"{verdict.outcome} ({verdict.mistake})" if verdict.mistake else verdict.outcome
-            yield f"the mistake {mistake.name!r} comes out as {known}: {cut(' '.join(verdict.says), 200)}"
+            yield f"the mistake {mistake.name!r} is recognized as {known}: {cut(' '.join(verdict.says), 200)}"
 
 
 def _possible(thing: Question | Task) -> bool:

@@ -283,12 +283,12 @@ SETTINGS: tuple[GlobalSetting, ...] = (
     GlobalSetting("the number of threads", torch.get_num_threads, torch.set_num_threads),
     GlobalSetting("the number of interop threads", torch.get_num_interop_threads, torch.set_num_interop_threads),
     GlobalSetting(
-        "how processes share tensors",
+        "the sharing strategy of processes",
         torch.multiprocessing.get_sharing_strategy,
         torch.multiprocessing.set_sharing_strategy,
     ),
     GlobalSetting("torch's warnings", torch.is_warn_always_enabled, torch.set_warn_always),
-    GlobalSetting("torch's way to print", _print_options, lambda before: vars(torch._tensor_str.PRINT_OPTS).update(before)),
+    GlobalSetting("torch's print options", _print_options, lambda before: vars(torch._tensor_str.PRINT_OPTS).update(before)),
     GlobalSetting(
         "torch.__future__.overwrite_module_params_on_conversion",
         torch.__future__.get_overwrite_module_params_on_conversion,
@@ -311,15 +311,15 @@ SETTINGS: tuple[GlobalSetting, ...] = (
     GlobalSetting("the locale", lambda: locale.setlocale(locale.LC_ALL), lambda before: locale.setlocale(locale.LC_ALL, before)),
     GlobalSetting("decimal's context", _decimal, _put_decimal),
     GlobalSetting("garbage collection", gc.isenabled, _collecting),
-    GlobalSetting("when garbage is collected", gc.get_threshold, lambda before: gc.set_threshold(*before)),
-    GlobalSetting("what garbage collection tells", gc.get_debug, gc.set_debug),
+    GlobalSetting("the thresholds of garbage collection", gc.get_threshold, lambda before: gc.set_threshold(*before)),
+    GlobalSetting("garbage collection's debug flags", gc.get_debug, gc.set_debug),
     GlobalSetting("gc.callbacks", lambda: (*gc.callbacks,), lambda before: _replace(gc.callbacks, before), told=False),
     GlobalSetting("a signal's handler", _handlers, _put_handlers),
     GlobalSetting("an alarm", _alarms, _put_alarms),
-    GlobalSetting("which signals are held back", _blocked, lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before)),
+    GlobalSetting("the blocked signals", _blocked, lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before)),
     GlobalSetting("Python's hooks for errors", _hooks, _put_hooks),
-    GlobalSetting("how NumPy treats errors", np.geterr, lambda before: np.seterr(**before)),
-    GlobalSetting("NumPy's way to print", np.get_printoptions, _put_numpy_printing),
+    GlobalSetting("NumPy's error handling", np.geterr, lambda before: np.seterr(**before)),
+    GlobalSetting("NumPy's print options", np.get_printoptions, _put_numpy_printing),
     GlobalSetting("logging", _logging, _put_logging, told=False),
     GlobalSetting("the environment", lambda: (os.environ, dict(os.environ)), _put_environment, told=False),
     GlobalSetting("sys.path", lambda: (*sys.path,), lambda before: _replace(sys.path, before), told=False),
@@ -359,7 +359,7 @@ class Namespace:
                 setattr(self._thing, name, before[name])
             else:
                 delattr(self._thing, name)
-            yield f"It changed {self._thing.__name__}.{name} for everybody; it is as it was."
+            yield f"It changed {self._thing.__name__}.{name} for all code; it has been restored."
 
 
 def _is_note(name: str, value: Any) -> bool:

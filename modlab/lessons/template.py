@@ -139,17 +139,18 @@ def create(name: str, folder: Path) -> tuple[Path, Path]:
         ModlabError: the name cannot be a Python file's, or one of the files is there.
     """
     if not name.isidentifier():
-        raise ModlabError(f"{name!r} cannot name a lesson of your own: take letters, digits and underscores, as in my_first_lesson.")
+        raise ModlabError(f"{name!r} cannot be the name of a lesson: use letters, digits and underscores, as in my_first_lesson.")
     notebook, content = folder / f"{name}.ipynb", folder / f"{name}.py"
     there = [file.name for file in (notebook, content) if file.exists()]
     if there:
         stay = "is there already, and stays as it is" if len(there) == 1 else "are there already, and stay as they are"
         raise ModlabError(
             f"{' and '.join(there)} {stay}.\n"
-            f"  Take another name, as {name}_2, or another folder: python -m modlab lessons new {name} --in DIR"
+            f"  Choose a different name, such as {name}_2, or a different folder: python -m modlab lessons new {name} --in DIR"
         )
     if keyword.iskeyword(name) or _is_pythons(name):
-        raise ModlabError(f"{name!r} means something to Python already, and {name}.py would hide it: take another name, as my_{name}.")
+        hides = f"{name!r} means something to Python already, and {name}.py would hide it"
+        raise ModlabError(f"{hides}: choose a different name, such as my_{name}.")
     title = name.replace("_", " ").capitalize()
     folder.mkdir(parents=True, exist_ok=True)
     cells = [_cell(number, kind, text.replace("{name}", name).replace("{title}", title)) for number, (kind, text) in enumerate(CELLS)]

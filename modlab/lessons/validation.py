@@ -29,7 +29,7 @@ _UNSTABLE = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "a random id"),
 )
 _ANSI = re.compile(r"(?:\x1b|#x1B)\[[0-9;]*m")  # as pytest writes it into XML
-_WORDLESS = "a picture has no alt text: who cannot see it learns nothing"
+_WORDLESS = "a picture has no alt text: readers who cannot see it miss its content"
 _PICTURES = (
     (re.compile(r"!\[\s*\]\("), "![what it shows](…)"),
     (re.compile(r"<img\b(?![^>]*\balt\s*=\s*[\"'][^\"']+[\"'])[^>]*>", re.IGNORECASE), '<img alt="what it shows" …>'),
@@ -137,7 +137,7 @@ def _reading(notebook: dict[str, Any], file: Path) -> Iterator[Problem]:
                 depth = len(heading)
             yield from _pictures(number, _without_code(text))
         if cell.get("outputs") and cell.get("execution_count") is None:
-            yield Problem(number, "it has outputs and no execution count, so nothing compares them", "Run the notebook again and save it.")
+            yield Problem(number, "it has outputs but no execution count, so they are not compared", "Run the notebook again and save it.")
         for output in cell.get("outputs", []):
             yield from _output(number, cell, output)
     if file.stat().st_size > LARGEST:
@@ -180,7 +180,7 @@ def _output(number: int, cell: dict[str, Any], output: dict[str, Any]) -> Iterat
     data = output.get("data", {})
     tags = cell.get("metadata", {}).get("tags", [])
     if output["output_type"] == "error" and "raises-exception" not in tags:
-        yield Problem(number, f"it ends in {output.get('ename', 'an error')}", "Fix it, or say that it is meant: with lesson.expect(...).")
+        yield Problem(number, f"it ends in {output.get('ename', 'an error')}", "Fix it, or mark it as intended: with lesson.expect(...).")
     text = "".join(output.get("text", "")) + "".join(data.get("text/plain", ""))
     if "nbval-ignore-output" not in tags:
         for pattern, what in _UNSTABLE:
@@ -264,7 +264,7 @@ def _failure(number: int, lines: list[str]) -> Problem:
         return Problem(
             number,
             f"it raises {cut(raised[-1] if raised else 'an error', 300)}",
-            "Fix it, or say that it is meant: with lesson.expect(...).",
+            "Fix it, or mark it as intended: with lesson.expect(...).",
         )
     if any("timeout" in line.lower() for line in lines):
         return Problem(number, f"it did not end within {CELL_TIMEOUT_S} s, or its kernel died", "Do less in it.")
@@ -274,6 +274,6 @@ def _failure(number: int, lines: list[str]) -> Problem:
         return Problem(
             number,
             "its output differs from the stored one" + "".join(sides),
-            "Run it again and save; if it then differs again, give it a seed.",
+            "Run it again and save; if it still differs, set a seed.",
         )
     return Problem(number, cut(" ".join(line.strip() for line in lines if line.strip(" -=")), 300))

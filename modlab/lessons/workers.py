@@ -187,7 +187,7 @@ class Pair:
             message = pickle.dumps((work, options))
         except Exception as error:
             raise WorkersError(
-                f"This cannot be sent to a new process ({error}): give a function from the top level of a file, and plain values."
+                f"This cannot be sent to a new process ({error}): pass a function from the top level of a file, and plain values."
             ) from error
         try:
             if not self._processes:
@@ -232,7 +232,7 @@ class Pair:
                 try:
                     fine, found[rank] = pickle.loads(self._pipes[rank].recv_bytes())
                 except EOFError as error:
-                    raise WorkersError(f"Process {rank} has ended without an answer; both are stopped.") from error
+                    raise WorkersError(f"Process {rank} ended without an answer; both are stopped.") from error
                 except OSError:
                     raise
                 except Exception as error:

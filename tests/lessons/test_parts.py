@@ -403,7 +403,7 @@ def test_an_expected_error_that_does_not_come_fails():
         raise TypeError("other")
     with pytest.raises(ValueError, match="mine"), Expectation(TypeError):
         raise ValueError("mine")
-    with pytest.raises(ModlabError, match="class of errors"):
+    with pytest.raises(ModlabError, match="an exception class"):
         Expectation("TypeError")
 
 
@@ -523,8 +523,8 @@ def test_features_are_asked_by_name(capsys):
         (lambda: Lesson(5), "name of its notebook"),
         (lambda: Lesson("01_a_module").hint("Affine", "a"), "by its number"),
         (lambda: Lesson("01_a_module").modify("{a}", a=5), "several values"),
-        (lambda: Lesson("01_a_module").modify("{a} +", a=[5]), "no Python"),
-        (lambda: Lesson("01_a_module").expect(TypeError, match="("), "is a pattern"),
+        (lambda: Lesson("01_a_module").modify("{a} +", a=[5]), "not valid Python"),
+        (lambda: Lesson("01_a_module").expect(TypeError, match="("), "must be a regular expression"),
     ],
 )
 def test_what_is_given_wrongly_is_answered_by_a_sentence(call, word):
@@ -598,7 +598,7 @@ LEFT_ON = {
     "threads_trace": (lambda: threading.settrace(lambda *_: None), "threading.settrace"),
     "threads_profile": (lambda: threading.setprofile(lambda *_: None), "threading.setprofile"),
     "gc": (gc.disable, "garbage collection"),
-    "gc_threshold": (lambda: gc.set_threshold(5), "when garbage is collected"),
+    "gc_threshold": (lambda: gc.set_threshold(5), "the thresholds of garbage collection"),
     "threads": (lambda: torch.set_num_threads(torch.get_num_threads() + 1), "number of threads"),
     "allclose": (lambda: setattr(torch, "allclose", lambda *_, **__: True), "torch.allclose"),
     "wrapped": (lambda: setattr(torch, "manual_seed", functools.wraps(torch.manual_seed)(lambda seed: None)), "torch.manual_seed"),
@@ -617,7 +617,7 @@ LEFT_ON = {
     "signal": (lambda: signal.signal(signal.SIGUSR1, lambda *_: None), "signal"),
     "alarm": (lambda: signal.alarm(1000), "alarm"),
     "excepthook": (lambda: setattr(sys, "excepthook", print), "hooks for errors"),
-    "printing": (lambda: torch.set_printoptions(precision=2), "way to print"),
+    "printing": (lambda: torch.set_printoptions(precision=2), "print options"),
     "cudnn": (lambda: setattr(torch.backends.cudnn, "benchmark", True), "cudnn.benchmark"),
     "recursion": (lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 7), "recursion limit"),
     "numpy": (lambda: numpy.seterr(all="raise"), "NumPy"),
@@ -633,11 +633,11 @@ LEFT_ON = {
     "digits": (lambda: sys.set_int_max_str_digits(0), "longest number"),
     "attention": (lambda: torch.backends.cuda.enable_math_sdp(False), "kinds of attention"),
     "denormal": (lambda: torch.set_flush_denormal(True), "set_flush_denormal"),
-    "sharing": (lambda: torch.multiprocessing.set_sharing_strategy("file_system"), "share tensors"),
+    "sharing": (lambda: torch.multiprocessing.set_sharing_strategy("file_system"), "sharing strategy"),
     "importing": (lambda: sys.meta_path.clear(), "sys.meta_path"),
     "module_gone": (lambda: sys.modules.pop("json"), ""),
     "module_none": (lambda: sys.modules.update(torch=None), ""),
-    "numpy_printing": (lambda: numpy.set_printoptions(precision=1), "NumPy's way to print"),
+    "numpy_printing": (lambda: numpy.set_printoptions(precision=1), "NumPy's print options"),
     "os": (lambda: setattr(os, "getcwd", None), "os.getcwd"),
     "time": (lambda: setattr(time, "sleep", None), "time.sleep"),
     "environ": (lambda: setattr(os, "environ", {}), ""),
@@ -645,7 +645,7 @@ LEFT_ON = {
     "blocked": (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]), "signals"),
     "write": (lambda: setattr(sys.stdout, "write", None), ""),
     "breakpoint": (lambda: setattr(sys, "breakpointhook", None), "hooks"),
-    "gc_debug": (lambda: gc.set_debug(gc.DEBUG_SAVEALL), "garbage collection tells"),
+    "gc_debug": (lambda: gc.set_debug(gc.DEBUG_SAVEALL), "garbage collection's debug flags"),
 }
 if locale.setlocale(locale.LC_ALL) == "C":
     del LEFT_ON["locale"]
@@ -708,7 +708,7 @@ def test_a_folder_that_the_answer_removes_is_told(tmp_path, monkeypatch):
     with isolated() as left:
         os.chdir(tmp_path)
         (tmp_path / "here").rmdir()
-    assert len(left) == 1 and "working folder" in left[0] and "could not be put back" in left[0]
+    assert len(left) == 1 and "working folder" in left[0] and "could not be restored" in left[0]
 
 
 def raising(*_, **__):

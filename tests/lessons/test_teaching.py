@@ -218,7 +218,7 @@ def test_a_check_tells_what_differs_and_says_each_thing_once(tmp_path):
     (report,) = validation.check(save(content, tmp_path / "broken.ipynb"))
     more, never = (problem.says.split("\n      ") for problem in report.problems)
     assert more == ["its output differs from the stored one", "stored: 2", "now   : 1", "now   : 2"]
-    assert never == ["it has outputs and no execution count, so nothing compares them"]
+    assert never == ["it has outputs but no execution count, so they are not compared"]
 
 
 def test_a_kernel_that_dies_is_not_called_slow():
@@ -393,7 +393,7 @@ UNREADABLE = {
     "null_source": (lambda f: f.write_text('{"cells": [{"cell_type": "code", "source": null}]}'), "cell 1"),
     "metadata": (lambda f: f.write_text('{"cells": [], "metadata": 3}'), "metadata"),
     "large": (lambda f: (f.touch(), os.truncate(f, 200_000_000)), "more than 100,000,000 bytes"),
-    "no_lesson": (lambda f: f.write_text(json.dumps(notebook("1"))), "opens no lesson"),
+    "no_lesson": (lambda f: f.write_text(json.dumps(notebook("1"))), "does not open a lesson"),
     "unknown": (lambda f: f.write_text(json.dumps(notebook('Lesson("../x/__init__")'))), "no lesson"),
     "package": (lambda f: f.write_text(json.dumps(notebook('Lesson("01___init__")'))), "no lesson"),
 }
@@ -447,7 +447,7 @@ def test_own_lessons_come_from_an_explicit_folder_alone(submissions, tmp_path, m
     assert "--lessons" in classroom.read(submissions).reasons["learner01/own_one.ipynb"]  # not even from the working folder
     assert classroom.read(submissions, tmp_path / "mine").notebooks == 31
     for among in (submissions, submissions / "learner01", submissions / "learner01" / ".." / "learner02"):
-        with pytest.raises(ModlabError, match="lie among the submissions"):
+        with pytest.raises(ModlabError, match="are among the submissions"):
             classroom.read(submissions, among)
 
 
@@ -500,7 +500,7 @@ def test_a_new_lesson_works_as_it_is_and_is_never_overwritten(tmp_path, monkeypa
     with pytest.raises(ModlabError, match="are there already"):
         template.create("my_lesson", tmp_path)
     assert content.read_text() == written
-    with pytest.raises(ModlabError, match="cannot name a lesson"):
+    with pytest.raises(ModlabError, match="cannot be the name of a lesson"):
         template.create("my lesson", tmp_path)
 
 
@@ -528,19 +528,19 @@ def test_a_check_finds_a_wrong_answer_in_an_own_lesson(tmp_path):
     (report,) = validation.check(made)
     told = "\n".join(problem.says for problem in report.problems)
     assert "its answer is 9, and its proof gives 8" in told
-    assert "the mistake 'adds two' comes out as not yet" in told
+    assert "the mistake 'adds two' is recognized as not yet" in told
 
 
 QUESTION = Question("q", "How many?", Number(), 2, "Because.", wrong=(Wrong(3, "You counted the root.", belief=28),))
 BROKEN = {
     "it asks nothing": replace(QUESTION, asks=" "),
-    "is not one": replace(QUESTION, answer="many"),
+    "is not valid": replace(QUESTION, answer="many"),
     "counts as wrong": replace(QUESTION, kind=Order("x", "y", valid=lambda order: False), answer=("a", "b"), wrong=()),
     "write that": replace(QUESTION, answer="2"),
     "counts as right": replace(QUESTION, wrong=(Wrong(2, "No."),)),
-    "stands there twice": replace(QUESTION, wrong=(Wrong(3, "No."), Wrong(3, "Never."))),
+    "is listed twice": replace(QUESTION, wrong=(Wrong(3, "No."), Wrong(3, "Never."))),
     "no explanation of its own": replace(QUESTION, wrong=(Wrong(3, "No."), Wrong(4, "No."))),
-    "there is none of that number": replace(QUESTION, belief=99),
+    "no belief has that number": replace(QUESTION, belief=99),
     "its proof gives 3": replace(QUESTION, proof=lambda: 3),
 }
 
@@ -569,9 +569,9 @@ TASK = Task("n", "One.", starter="n = ...", reference="n = 1", probes=(_by_name,
 FAULTY = {
     "its starter counts as correct": replace(TASK, starter="n = 1"),
     "its reference is not yet": replace(TASK, reference="n = 4"),
-    "the mistake 'two' comes out as not yet: ": replace(TASK, probes=(_once,)),
-    "the mistake 'two' comes out as correct": replace(TASK, mistakes=(Mistake("two", "n = 1", "It is two."),)),
-    "there is none of that number": replace(TASK, mistakes=(Mistake("two", "n = 2", "It is two.", belief=99),)),
+    "the mistake 'two' is recognized as not yet: ": replace(TASK, probes=(_once,)),
+    "the mistake 'two' is recognized as correct": replace(TASK, mistakes=(Mistake("two", "n = 1", "It is two."),)),
+    "no belief has that number": replace(TASK, mistakes=(Mistake("two", "n = 2", "It is two.", belief=99),)),
 }
 
 
@@ -613,6 +613,6 @@ def test_a_lesson_of_another_name_is_said(tmp_path: Path):
     with pytest.raises(lookup.LessonError, match="Nearest: 01_a_module"):
         lookup.find("01_module")
     (tmp_path / "empty.py").write_text("x = 1")
-    with pytest.raises(lookup.LessonError, match="holds no lesson"):
+    with pytest.raises(lookup.LessonError, match="contains no lesson"):
         lookup.find("empty", tmp_path)
     shutil.rmtree(tmp_path)
