@@ -32,8 +32,8 @@ _ROUNDED = (
     "A dtype has a limited number of digits: a step smaller than the gap to the next number is rounded away. bfloat16 has "
     "two to three decimal digits, float16 three to four."
 )
-_SHIFT = "Whatever is added here is subtracted again before the loss: the gradient is only rounding, so nothing is learned here."
-_UNSEEN = "What was not seen is not judged: it may be fine, or it may not."
+_SHIFT = "Whatever is added here is subtracted again before the loss: the gradient is only rounding error, so nothing is learned here."
+_UNSEEN = "What was not seen is not judged: it may or may not be fine."
 
 REASONS = {
     # alerts
@@ -65,7 +65,7 @@ REASONS = {
     "cancelled": _SHIFT,
     "zero gradient": "A gradient of exactly zero in every look moves nothing: the loss is the same whatever values this parameter has.",
     **dict.fromkeys(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"), _UNSEEN),
-    "steps between looks": "To stay within its budget, a watch measures some steps and not all.",
+    "steps between looks": "To stay within its budget, a watch measures only some of the steps.",
     "steps beside": "A model may have several optimizers; steps are counted by one of them.",
 }
 """By the `kind` of an alert, or of a finding outside the checks: what it means."""

@@ -35,8 +35,8 @@ def _untold(facts: Facts) -> str:
     if not names:
         return "the last stage of the pipeline has it" if facts.get("is_stage") else "add w.log(loss=loss)"
     if len(names) > 1:
-        return f"which of {joined(names, last='or')} is the loss? w.log(loss=…) tells"
-    return f"{names[0]} was logged, but may be something else: w.log(loss=…) tells"
+        return f"which of {joined(names, last='or')} is the loss? w.log(loss=…) settles it"
+    return f"{names[0]} was logged, but may be something else: w.log(loss=…) settles it"
 
 
 def _first_loss(facts: Facts) -> str:

@@ -246,7 +246,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "blind": (
         _blind,
-        "With the inputs of other samples the output is identical to the bit, and no gradient leads back to them, even with other weights.",
+        "With different inputs the output is identical bit for bit, and no gradient leads back to them, even with different weights.",
     ),
     "blind to this batch": (
         "in this batch no output depends on its input",

@@ -28,7 +28,7 @@ def _regained(reasons: Sequence[Mapping[str, Any]]) -> str:
 
 FIXES: dict[str, Words] = {
     **_REGAINED,
-    "keep units alive": "nn.LeakyReLU instead, a smaller learning rate, or a different seed, keeps units alive",
+    "keep units alive": "nn.LeakyReLU, a smaller learning rate or a different seed keeps units alive",
     "find the NaN": 'modlab.watch(..., on_nan="hold") keeps every step and finds where the NaN first appears',
     "route tokens": "if these are experts: a load-balancing loss, or noise in the router, sends tokens to all of them",
     "drop the bias": "use bias=False: the bias has no effect and only takes memory",

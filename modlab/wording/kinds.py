@@ -141,8 +141,8 @@ def _loss_unseen(finding: Finding) -> str:
     if not names:
         return "the loss was not seen: w.log(loss=loss) shows it"
     if len(names) == 1:
-        return f"whether {named(names[0])} is the loss is not known: w.log(loss=…) tells"
-    return f"which of {joined(names, last='or')} is the loss is not known: w.log(loss=…) tells"
+        return f"whether {named(names[0])} is the loss is not known: w.log(loss=…) settles it"
+    return f"which of {joined(names, last='or')} is the loss is not known: w.log(loss=…) settles it"
 
 
 KINDS: dict[str, FindingKind] = {

@@ -315,7 +315,7 @@ MISTAKES: dict[str, MistakeKind] = {
             f"so no step changes {facts['them']}"
         ),
         "An optimizer holds the tensors it was given, not their names. If a layer is replaced, loaded with assign=True or copied "
-        "after the optimizer was created, the optimizer does not know it and keeps training the old one.",
+        "after the optimizer was created, the optimizer does not hold the new tensor and keeps training the old one.",
     ),
     "held twice": MistakeKind(_twice, "Each entry is updated separately; with two optimizers, each keeps its own state."),
     "frozen, but moves": MistakeKind(

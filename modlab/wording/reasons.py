@@ -114,8 +114,8 @@ def _gradient(facts: Facts) -> str:
 CASES: dict[str, Words] = {
     "no backward pass": "no backward pass ran in this trace",
     "backward raised": "the backward pass raised {error}",
-    "gone since": "the tensor that got the gradient is gone: under this name the model now holds a different tensor, or None",
-    "gone": "the tensor that was used is gone: under this name the model now holds a different tensor, or None",
+    "gone since": "the model no longer has the tensor that got the gradient: this name now holds a different tensor, or None",
+    "gone": "the model no longer has the tensor that was used: this name now holds a different tensor, or None",
     "replaced": lambda facts: f"a different tensor was in its place when {_module(facts)} ran (as torch.func.functional_call does)",
     "on other ranks": "this rank holds no part of it, and therefore no part of its gradient",
     "given back": "torch.autograd.grad returned its gradient, which changes no .grad",
@@ -179,6 +179,6 @@ MEANS = {
     "no backward": "backward() makes the gradients: before it, a parameter has none, or one from an earlier pass.",
     "buffer": "",
     "not here": "Each rank has the gradient of what it holds.",
-    "cannot be seen": "What was not seen is not judged: it may be fine, or it may not.",
+    "cannot be seen": "What was not seen is not judged: it may or may not be fine.",
 }
 """By the `kind` of a reason: what follows from it."""

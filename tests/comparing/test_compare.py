@@ -98,7 +98,7 @@ def test_numbers_are_those_of_torch():
 
 def test_each_module_alone():
     x = torch.randn(8, 4)
-    assert modlab.compare(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))(x).headline == "The same in both modes, to the bit."
+    assert modlab.compare(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))(x).headline == "The same in both modes, bit for bit."
     assert modlab.compare(nn.Dropout(0.0))(x).first is None
     assert modlab.compare(nn.Dropout())(x).first == ""
     assert modlab.compare(Modal())(x)[""].max_abs == pytest.approx(1)
@@ -118,7 +118,7 @@ def test_functional_dropout_is_random_in_eval_mode_too():
 def test_random_in_eval_mode_and_the_same_by_equal_numbers_is_no_contradiction():
     net = nn.Sequential(nn.Linear(4, 4), Careless())
     comparison = modlab.compare(net)(torch.randn(8, 4))
-    assert comparison.headline.endswith("With equal random numbers both modes give the same, to the bit: it ignores the mode.")
+    assert comparison.headline.endswith("With equal random numbers both modes give the same, bit for bit: it ignores the mode.")
     text = str(comparison)
     assert "random in eval mode too; not reached by eval(); equal with equal random numbers" in text
     assert "1.l" in text and [line.split("  ")[-1] for line in text.splitlines() if line.startswith("0 ")] == ["equal"]
@@ -144,7 +144,7 @@ def test_a_plain_attribute_that_the_next_pass_uses_is_state(start):
         comparison = modlab.compare(net)(x)
         assert everything(net) == before and net[1].mean is start and net[1].count == 0
         assert comparison["1"].ignores_mode is used and {move.kind for move in comparison["1"].moved} == {"state" if used else "attribute"}
-        assert comparison.headline.startswith("State keeps moving in eval mode: 1." if used else "The same in both modes, to the bit.")
+        assert comparison.headline.startswith("State keeps moving in eval mode: 1." if used else "The same in both modes, bit for bit.")
 
 
 def test_who_asks_for_the_mode_and_draws_in_both_is_reached_by_eval():
@@ -169,7 +169,7 @@ def test_the_running_mean_goes_on_in_eval_mode():
     assert [(move.name, move.kind, move.side, move.max_abs) for move in row.moved] == [
         ("mean", "buffer", side, pytest.approx(0.1)) for side in ("train", "eval")
     ]
-    assert comparison.headline == "State keeps moving in eval mode: mean. The same in both modes, to the bit."
+    assert comparison.headline == "State keeps moving in eval mode: mean. The same in both modes, bit for bit."
 
 
 def test_the_graph_that_a_buffer_joins_is_seen():
@@ -521,7 +521,7 @@ def cnn():
 def test_a_copy_is_the_same():
     net, x = cnn(), torch.randn(2, 1, 8, 8)
     comparison = modlab.compare(net, copy.deepcopy(net))(x)
-    assert comparison.headline == "The same to the bit: 6 modules compared." and comparison.first is None and not comparison.differs
+    assert comparison.headline == "The same, bit for bit: 6 modules compared." and comparison.first is None and not comparison.differs
 
 
 def test_one_weight_that_is_wrong():
@@ -573,7 +573,7 @@ def test_wrappers_do_not_count():
     wrapped = torch.optim.swa_utils.AveragedModel(net).eval()
     for left, right in ((net, wrapped), (wrapped, net)):
         comparison = modlab.compare(left, right)(x)
-        assert comparison.headline.startswith("The same to the bit: 6 modules") and not comparison.find("*only*")
+        assert comparison.headline.startswith("The same, bit for bit: 6 modules") and not comparison.find("*only*")
 
 
 def test_paths_that_differ():
@@ -609,7 +609,7 @@ def test_a_match_that_cannot_be(match, words):
 
 def test_other_shapes():
     comparison = modlab.compare(nn.Linear(4, 3), nn.Linear(4, 2))(torch.randn(2, 4))
-    assert comparison.headline == "The two models give different things: (2, 3) float32 and (2, 2) float32."
+    assert comparison.headline == "The two models return different things: (2, 3) float32 and (2, 2) float32."
     assert comparison.differs and comparison[""].max_abs is None
 
 
@@ -957,7 +957,7 @@ class Backwards(nn.Module):
 
 def test_nan_outputs_are_the_headline_with_the_first_module_that_gives_them():
     found = modlab.compare(nn.Sequential(nn.Linear(4, 4), Root(), nn.Linear(4, 2)))(torch.ones(3, 4))
-    assert str(found).startswith("The output is NaN in both modes, from 1 (Root) on: The same in both modes, to the bit.\n")
+    assert str(found).startswith("The output is NaN in both modes, from 1 (Root) on: The same in both modes, bit for bit.\n")
     marks = {row.path: row.mark for row in found._sheet().rows}
     assert marks == {"": "broken", "0": "", "1": "broken", "2": "broken"}
     assert "its output is NaN" in str(found)

@@ -164,7 +164,7 @@ def _sameness(table: ComparisonTable) -> tuple[str, str]:
     acting = [row for row in table.rows if row.acts_by_mode]
     if acting:
         return " this time,", f"although {_several(acting, table, 'depends', 'depend')} on the mode"
-    return ", to the bit" if table.exact else "", ""
+    return ", bit for bit" if table.exact else "", ""
 
 
 def _from(table: ComparisonTable) -> str:
@@ -282,14 +282,14 @@ def _of_models(table: ComparisonTable) -> tuple[str, str]:
             ", ".join(whole.notes) if whole is not None and whole.notes else "no output"
         )
     if whole.alone:
-        return "The two models give different things:", _end(f"the output has {_alone(whole, table)}")
+        return "The two models return different things:", _end(f"the output has {_alone(whole, table)}")
     if whole.max_abs is None:
-        return "The two models give different things:", _end(", ".join(whole.notes) or "a different structure")
+        return "The two models return different things:", _end(", ".join(whole.notes) or "a different structure")
     if whole.equal:
         inside = [row for row in common if row.differs]
         if inside:
-            return "The same output to the bit,", f"though {format.plural(len(inside), 'module')} inside differ."
-        return f"The same{' to the bit' if table.exact else ''}:", f"{format.plural(len(common), 'module')} compared."
+            return "The same output, bit for bit,", f"though {format.plural(len(inside), 'module')} inside differ."
+        return f"The same{', bit for bit' if table.exact else ''}:", f"{format.plural(len(common), 'module')} compared."
     if whole.relative_l2 is not None and whole.relative_l2 <= table.tolerance:
         place = f"; inside, {_place(table.first, table)} differs by up to {_most(table)}" if table.first is not None else ""
         return "The same up to rounding:", f"{_below(table)} in the output, relatively{place}."
