@@ -23,7 +23,7 @@ interface Waiting {
 
 export const PATIENCE = 10_000;
 const NOTHING = "the kernel's answer holds nothing";
-export const SILENT = "the kernel is busy or gone: it has not answered for 10 seconds";
+export const SILENT = "the kernel is busy or has stopped: it has not answered for 10 seconds";
 
 export class Kernel {
   readonly #model: WidgetModel;

@@ -23,7 +23,7 @@ export function show(host: HTMLElement, bytes: ArrayBuffer, drawings: readonly D
   const own = drawings.map((drawing) => drawing.style).join("");
   enclose(host, common.headline.join(" ") || common.view, style + own, (shell) => {
     const context = { ...shell, ask: common.live ? ask : null };
-    const panel = firstOf(drawings, (drawing) => drawing.panel(json, numbers, context)) ?? missing(`this page knows no view called “${common.view}”: run the cell again with this version of modlab`);
+    const panel = firstOf(drawings, (drawing) => drawing.panel(json, numbers, context)) ?? missing(`this page has no view called “${common.view}”: run the cell again with this version of modlab`);
     return [frame(common, panel, context), panel];
   });
 }

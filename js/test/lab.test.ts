@@ -155,7 +155,7 @@ describe("a lab", () => {
     delete model.panels["panel state"];
     await open("State");
     await vi.advanceTimersByTimeAsync(10_001);
-    expect(told()).toContain("busy or gone");
+    expect(told()).toContain("busy or has stopped");
     expect(inside(".tabpanel", "[role=grid]")).toBe(grid);
     model.answer(model.sent.filter(({ action }) => action === "panel state").at(-1) as Message, stateOf("late"));
     await settle();

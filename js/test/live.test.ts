@@ -81,7 +81,7 @@ describe("the widget", () => {
   it("says honestly that nobody answers, and takes an answer that comes late", async () => {
     render({ model, el });
     await vi.advanceTimersByTimeAsync(10_001);
-    expect(el.textContent).toContain("the kernel is busy or gone");
+    expect(el.textContent).toContain("the kernel is busy or has stopped");
     model.answer({ id: model.sent[0]?.id, ok: true }, pack(gpt2()));
     expect(over(el).all("[role=treeitem]").length).toBe(14);
     expect(el.textContent).toBe("");
@@ -134,7 +134,7 @@ describe("values from the kernel", () => {
     expect(view.find(".values").textContent).toContain("meta device");
     view.press("ArrowDown");
     await vi.advanceTimersByTimeAsync(10_001);
-    expect(view.find(".values").textContent).toContain("busy or gone");
+    expect(view.find(".values").textContent).toContain("busy or has stopped");
   });
 
   it("do not overtake each other", async () => {

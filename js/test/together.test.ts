@@ -37,7 +37,7 @@ describe("a tree, a sheet and a watch on one page", () => {
     const known = (globalThis as unknown as { modlab: Record<string, { mount: unknown }> }).modlab;
     expect([known[VERSION]?.mount, known[`${VERSION}+sheet`]?.mount, known[`${VERSION}+watch`]?.mount]).toEqual([mountStill, mountSheet, mountWatch]);
     for (const view of three()) {
-      expect(view.root.textContent).not.toContain("knows no view");
+      expect(view.root.textContent).not.toContain("has no view");
       expect(view.host.querySelector<HTMLElement>(".modlab-static")?.hidden).toBe(true);
     }
   });
@@ -73,7 +73,7 @@ describe("a tree, a sheet and a watch on one page", () => {
 
   it("say that a view is none of theirs", () => {
     for (const [mount, bytes] of [[mountSheet, pack(bigNet())], [mountStill, pack(explained())], [mountSheet, pack(stateful().json)]] as const) {
-      expect(host(mount, bytes).find("p.absent").textContent).toContain("this page knows no view called");
+      expect(host(mount, bytes).find("p.absent").textContent).toContain("this page has no view called");
     }
   });
 });

@@ -144,7 +144,7 @@ describe("the view at rest", () => {
     expect(view.find(".alert b").textContent).toBe("NaN");
     view.find(".alert").click();
     const text = view.find(".alerts [data-key]").textContent;
-    expect(text).toContain("rests on 1 sample, 16 inputs");
+    expect(text).toContain("based on 1 sample, 16 inputs");
     expect(text).toContain("run again: h.4.mlp gives 6,144 NaN from a finite input");
     await view.settle();
     expect(reading(view)).toMatch(/^h\.4\.mlp/);
@@ -545,7 +545,7 @@ describe("lists that change ten times a second", () => {
     expect(view.root.activeElement).toBe(buttons[1]);
     buttons[1]?.click();
     expect(buttons[1]?.getAttribute("aria-expanded")).toBe("true");
-    expect(view.find(".alerts li:has([aria-expanded=true])").textContent).toContain("rests on");
+    expect(view.find(".alerts li:has([aria-expanded=true])").textContent).toContain("based on");
     expect(view.root.activeElement).toBe(buttons[1]);
   });
 });

@@ -120,13 +120,13 @@ COMPILED = {
     ),
     "a backend's name": (
         NET + "f = torch.compile(net, backend='egaer')\nf(x)",
-        "torch.compile knows no backend 'egaer'.",
+        "torch.compile has no backend 'egaer'.",
         ["f = torch.compile(net, backend='eager')"],
         "f = torch.compile(net, backend='egaer')",
     ),
     "a mode's name": (
         NET + "f = torch.compile(net, mode='max_autotune')",
-        "torch.compile knows no mode 'max_autotune'.",
+        "torch.compile has no mode 'max_autotune'.",
         ["f = torch.compile(net, mode='max-autotune')"],
     ),
     "a backend's own error": (

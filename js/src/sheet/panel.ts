@@ -23,7 +23,7 @@ const FLOW_ROW = 30;
 const FEW = 12;
 /** With no more rows what there is to know of one stands below them. */
 const BELOW = 4;
-const HELP = "No row matches. Words match what stands in a row, its path, or sizes (768, 4x3).";
+const HELP = "No row matches. Words match what is in a row, its path, or sizes (768, 4x3).";
 
 export class SheetPanel implements Panel {
   readonly #sheet: SheetPayload;

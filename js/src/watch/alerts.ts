@@ -58,7 +58,7 @@ export class AlertsPart implements Part {
     );
     const rests = [alert.steps ? counted(alert.steps, "sample") : "", alert.inputs ? counted(alert.inputs, "input") : ""].filter(Boolean).join(", ");
     const more = [
-      rests ? element("div", { class: "faint" }, `rests on ${rests}${alert.over ? `; last seen at step ${alert.last.toLocaleString("en")}` : ""}`) : null,
+      rests ? element("div", { class: "faint" }, `based on ${rests}${alert.over ? `; last seen at step ${alert.last.toLocaleString("en")}` : ""}`) : null,
       alert.trace ? element("div", { class: "trace" }, element("span", { class: "faint" }, "run again: "), lines(alert.trace)) : null,
     ];
     return element(

@@ -57,7 +57,7 @@ def _fixes(failure: Failure) -> tuple[Fix, ...]:
     frame = failure.own
     found = written.calls(frame, "checkpoint") if frame is not None else []
     plain = _plain(found[-1]) if len(found) == 1 else ""
-    return (_LOOK, Fix("Until then without checkpoint, which costs memory alone:", plain)) if plain else (_LOOK,)
+    return (_LOOK, Fix("Until then, without checkpoint; this only costs memory:", plain)) if plain else (_LOOK,)
 
 
 def _plain(found: written.Written) -> str:

@@ -92,7 +92,7 @@ def _state_dict(failure: Failure, match: re.Match[str]) -> Cause:
     if nested is not None:
         return Cause(
             f"What was given is a whole checkpoint: the weights are under its key {nested!r}.",
-            f"{model} knows none of {_some(unexpected)}.",
+            f"{model} has none of {_some(unexpected)}.",
             "",
             tuple(fact for fact in facts if fact[1]),
             (loading.fix("", f"{loading.state}[{nested!r}]"),),

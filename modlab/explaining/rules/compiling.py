@@ -127,7 +127,7 @@ def _no_backend(failure: Failure, match: re.Match[str]) -> Cause:
     known = ("inductor", "eager", "aot_eager", "cudagraphs", "openxla", "tvm", "onnxrt")
     ratio, near = max((SequenceMatcher(None, match[1], one).ratio(), one) for one in known)
     return Cause(
-        f"torch.compile knows no backend {match[1]!r}.",
+        f"torch.compile has no backend {match[1]!r}.",
         "torch._dynamo.list_backends() lists them all.",
         "",
         (("backend", repr(match[1])),),
@@ -142,7 +142,7 @@ def _no_mode(failure: Failure, match: re.Match[str]) -> Cause:
     found = written.calls(frame, "compile") if frame is not None else []
     code = found[-1].rewritten(written.with_word(found[-1].call, "mode", ast.Constant(near))) if found else ""
     return Cause(
-        f"torch.compile knows no mode {match[1]!r}.",
+        f"torch.compile has no mode {match[1]!r}.",
         f"It knows {', '.join(known)}.",
         "",
         (("mode", repr(match[1])),),

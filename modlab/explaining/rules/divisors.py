@@ -45,7 +45,7 @@ def _shuffle(failure: Failure, match: re.Match[str]) -> Cause:
     channels, places = int(match[1]), int(match[2])
     factor = round(places**0.5)
     return Cause(
-        f"{failure.subject or 'pixel_shuffle'} makes {places} places of {places} channels; {channels} cannot be shared so.",
+        f"{failure.subject or 'pixel_shuffle'} makes one channel of every {places}; {channels} channels do not divide by {places}.",
         f"{failure.stopped}input {failure.taken[0]}." if failure.taken else "",
         f"{channels} / {places}",
         (("channels", str(channels)), ("upscale_factor", str(factor))),
