@@ -154,7 +154,7 @@ class JupyterLab:
         """Further overrides by plugin, in pages that are loaded meanwhile."""
         before = self.settings
         try:
-            self.settings = {**before, **settings}
+            self.settings = {**before, **{plugin: {**values} for plugin, values in settings.items()}}
             self._write_settings()
             self.distrust_page()
             yield
