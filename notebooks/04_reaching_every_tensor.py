@@ -55,6 +55,13 @@ class _Vanished(nn.Module):
         self.scale = nn.Parameter(torch.ones(4)).to(torch.float64)
 
 
+def _zeros_left() -> int:
+    layer = nn.Linear(4, 3)
+    given = torch.func.functional_call(layer, {"weight": torch.zeros(3, 4)}, (torch.ones(4),))
+    assert torch.equal(given, layer.bias)
+    return int((layer.weight == 0).sum())
+
+
 def _xavier(kind: type[nn.Module]) -> Callable[[nn.Module], None]:
     @torch.no_grad()
     def init_weights(m: Any) -> None:
@@ -177,6 +184,18 @@ PREDICTIONS = (
             Wrong(2, "It goes down to all layers. But none of them is an `nn.Linear`.", belief=31),
         ),
         proof=lambda: _changed(nn.Linear),
+    ),
+    Question(
+        "after a call with zeros",
+        "`functional_call` runs `layer` with zeros for its weight. How many values of `layer.weight` are 0 afterwards?",
+        Number(),
+        0,
+        "The dict counts for this one call. The layer keeps its own weight, and its bias took part in the result.",
+        wrong=(
+            Wrong(12, "`functional_call` does not load the dict: the layer has its own weight again when the call ends."),
+            Wrong(3, "It is the weight that was replaced, in this call only. The bias is the layer's own."),
+        ),
+        proof=_zeros_left,
     ),
 )
 

@@ -75,6 +75,13 @@ class _Literal(nn.Module):
         self.weight = nn.Parameter(torch.empty(5, 3, device=device, dtype=dtype))
 
 
+def _optimizer_holds_lazy_weight() -> bool:
+    lazy = nn.LazyLinear(3)
+    held = torch.optim.SGD(lazy.parameters(), lr=0.1).param_groups[0]["params"]
+    lazy(torch.ones(2, 5))
+    return any(one is lazy.weight for one in held)
+
+
 def _place_of_a_literal() -> str:
     with torch.device("meta"):
         return {"cpu": "b", "meta": "a"}[_Literal().weight.device.type]
@@ -162,6 +169,19 @@ PREDICTIONS = (
         "A literal default is an answer, so nobody asks the `with` any more.",
         wrong=(Wrong("a", 'So it would be with `device=None`, which leaves the choice to the `with`. `"cpu"` makes the choice itself.'),),
         proof=_place_of_a_literal,
+    ),
+    Question(
+        "an optimizer before the first call",
+        "The optimizer is made before the first call of `lazy`. Does it hold the weight that the call creates?",
+        YesNo(),
+        True,
+        "The call does not replace the parameter: it changes the class of the same object, and gives it shape and numbers.",
+        wrong=(
+            Wrong(
+                False, "It would not if the call made a new parameter. It fills the old one in place, as a module's `to` does.", belief=7
+            ),
+        ),
+        proof=_optimizer_holds_lazy_weight,
     ),
 )
 
