@@ -137,7 +137,7 @@ RECALLS = (
         Shape(),
         (3, 4),
         "`nn.Linear` keeps it as (out, in), and multiplies by its transpose.",
-        wrong=(Wrong((4, 3), "So it is in `MyLinear`; `nn.Linear` has it the other way round: (out, in).", belief=32),),
+        wrong=(Wrong((4, 3), "That is the shape in `MyLinear`; `nn.Linear` has it the other way round: (out, in).", belief=32),),
         proof=lambda: tuple(nn.Linear(4, 3).weight.shape),
     ),
     Question(

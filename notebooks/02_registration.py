@@ -200,7 +200,7 @@ RECALLS = (
         "A `ModuleDict` registers its modules, and gives them back by name.",
         wrong=(
             Wrong("a", "It gives them back by name, but registers nothing.", belief=1),
-            Wrong("c", "That one is for single parameters; the heads are modules."),
+            Wrong("c", "It is for single parameters, and the heads are modules."),
             Wrong("d", "It registers them, but runs all of them, one after the other."),
         ),
     ),
@@ -217,7 +217,7 @@ RECALLS = (
         "What is in a `ModuleDict` is registered, and the optimizer gets it.",
         wrong=(
             Wrong("a", "Then no line of it runs, and nothing is registered.", belief=2),
-            Wrong("b", "A plain dict is like a plain list: nobody looks into it.", belief=1),
+            Wrong("b", "A plain dict is like a plain list: PyTorch does not look inside.", belief=1),
             Wrong("c", "Then there is no layer yet when the optimizer asks, and none that stays.", belief=3),
         ),
         belief=2,

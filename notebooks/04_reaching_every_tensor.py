@@ -143,7 +143,7 @@ PREDICTIONS = (
             Wrong("d e", "And the counter: `num_batches_tracked` is int64, and `to` changes the dtype of floating-point tensors only."),
             Wrong(
                 "e",
-                "A tensor that is neither parameter nor buffer is an attribute like any other, and a counter stays a counter.",
+                "A tensor that is neither parameter nor buffer is an attribute like any other, and a counter keeps its dtype.",
                 belief=6,
             ),
             Wrong("d", "What is in a plain list is not registered either, and a counter stays a counter.", belief=1),
@@ -179,9 +179,9 @@ PREDICTIONS = (
         0,
         "`MyLinear` is no `nn.Linear`: it derives from `nn.Module` directly. The condition is false on all nine visits.",
         wrong=(
-            Wrong(8, "So it was meant. But the condition asks for `nn.Linear`, and none of these layers is one.", belief=31),
-            Wrong(4, "Weights *and* biases are set, where the condition holds. It holds nowhere.", belief=31),
-            Wrong(2, "It goes down to all layers. But none of them is an `nn.Linear`.", belief=31),
+            Wrong(8, "That was the intention. But the condition asks for `nn.Linear`, and none of these layers is one.", belief=31),
+            Wrong(4, "Weights *and* biases are set where the condition holds, and it never holds.", belief=31),
+            Wrong(2, "It reaches all layers, but none of them is an `nn.Linear`.", belief=31),
         ),
         proof=lambda: _changed(nn.Linear),
     ),
@@ -218,7 +218,7 @@ RECALLS = (
         wrong=(
             Wrong("a", "It finds PyTorch's linear layers, and none of your own.", belief=31),
             Wrong("c", "It finds batch norms and embeddings too, and parameters of other shapes."),
-            Wrong("d", "That is true of every visit, also of containers and activations."),
+            Wrong("d", "That is true on every visit, including containers and activations."),
         ),
     ),
     Question(

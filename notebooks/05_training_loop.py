@@ -238,8 +238,8 @@ RECALLS = (
         "c",
         "Of three numbers at once there is no slope. Training makes one of them first: that is what the loss is for.",
         wrong=(
-            Wrong("a", "So it does for `y.sum()`: for one number. Of three, PyTorch does not know which one is meant."),
-            Wrong("b", "It gets to no gradient at all: `y` holds three numbers, and the slope of one is asked for."),
+            Wrong("a", "It does for `y.sum()`, which is one number. With three, PyTorch cannot tell which one you mean."),
+            Wrong("b", "It computes no gradient at all: `y` holds three numbers, and `backward` needs one."),
         ),
         proof=_three_outputs,
     ),

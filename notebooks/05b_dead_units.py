@@ -155,7 +155,7 @@ REASONS = (
         "b",
         "`l1` multiplies each activation by its weight, so the slope in the weight is the activation. ReLU made it zero.",
         wrong=(
-            Wrong("a", "The loss is far from zero at first; and units 0 and 2 get gradients from the same loss."),
+            Wrong("a", "The loss is far from zero at first, and the same loss gives units 0 and 2 a gradient."),
             Wrong("c", "Decay is added by the optimizer, in `step`; `.grad` holds what the loss says, alone."),
         ),
     ),
@@ -170,7 +170,7 @@ REASONS = (
         "b",
         "Their columns of `l0.weight` point the same way, so the two activations rise and fall together; the output subtracts them.",
         wrong=(
-            Wrong("a", "The loss is as small as it was with the other seeds: there is hardly anything left to gain."),
+            Wrong("a", "The loss is as small as with the other seeds: there is hardly anything left to gain."),
             Wrong("c", "Decay pulls large weights harder than small ones. It is what still moves these two, slowly."),
         ),
     ),
@@ -200,7 +200,7 @@ RECALLS = (
         YesNo(),
         False,
         "Optimizers skip parameters without a gradient: no step, no decay, no momentum.",
-        wrong=(Wrong(True, "So it would be with a gradient of zero. Without one, the optimizer skips the weight.", belief=23),),
+        wrong=(Wrong(True, "It would be with a gradient of zero. Without one, the optimizer skips the weight.", belief=23),),
         proof=lambda: _after_step(None) != 1,
     ),
     Question(

@@ -216,7 +216,7 @@ RECALLS = (
         "c",
         "A buffer moves and is not trained; `persistent=False` keeps it out of files.",
         wrong=(
-            Wrong("a", "It would be saved, would be given to the optimizer, and one line could thaw it.", belief=8),
+            Wrong("a", "It would be saved and given to the optimizer, and one line could unfreeze it.", belief=8),
             Wrong("b", "It would work, and every file would hold it.", belief=8),
             Wrong("d", "It would stay behind when the module moves to another device.", belief=8),
         ),

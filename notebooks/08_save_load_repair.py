@@ -197,11 +197,11 @@ RECALLS = (
     Question(
         "what strict forgives",
         "What does `strict=False` forgive? Give all the letters.",
-        Several("keys that are only in the model", "keys that are only in the file", "tensors of another shape"),
+        Several("keys that are only in the model", "keys that are only in the file", "tensors of a different shape"),
         ("a", "b"),
         "It forgives names, and no shapes. What it left out stands in the lists that it returns.",
         wrong=(
-            Wrong("a b c", "Another shape raises in any case: there is no way to copy the numbers.", belief=16),
+            Wrong("a b c", "A different shape always raises an error: there is no way to copy the numbers.", belief=16),
             Wrong("b", "Missing keys are forgiven too, and keep the numbers that they had."),
         ),
         belief=16,

@@ -144,8 +144,8 @@ PREDICTIONS = (
         0,
         "A tensor on the meta device has a shape and a dtype, and no memory.",
         wrong=(
-            Wrong(4_000_000_000_000, "So many bytes its shape asks for: four terabytes. On the meta device nothing is taken."),
-            Wrong(1_000_000_000_000, "So many numbers it would have. On the meta device there are none."),
+            Wrong(4_000_000_000_000, "Its shape would need that: four terabytes. On the meta device it takes nothing."),
+            Wrong(1_000_000_000_000, "That is how many numbers it would have. On the meta device there are none."),
         ),
         proof=lambda: nn.Linear(1_000_000, 1_000_000, device="meta").weight.data_ptr(),
     ),
@@ -156,7 +156,7 @@ PREDICTIONS = (
         "c",
         "`to` copies values, and there are none to copy.",
         wrong=(
-            Wrong("a", "Zeros would be an invention: PyTorch asks you to say what the numbers should be."),
+            Wrong("a", "PyTorch does not make up values: you must say what they should be."),
             Wrong("b", "`to` draws nothing. The constructor has run already, and its draw went nowhere."),
         ),
         proof=lambda: "c" if _raises(lambda: nn.Linear(5, 3, device="meta").to("cpu"), NotImplementedError) else "a",
@@ -166,8 +166,8 @@ PREDICTIONS = (
         '`with torch.device("meta"):` a `Literal()` is made, whose constructor has `device="cpu"`. Where is its weight?',
         Choice("on the meta device", "on the CPU"),
         "b",
-        "A literal default is an answer, so nobody asks the `with` any more.",
-        wrong=(Wrong("a", 'So it would be with `device=None`, which leaves the choice to the `with`. `"cpu"` makes the choice itself.'),),
+        "A literal default makes the choice, so the `with` is never consulted.",
+        wrong=(Wrong("a", 'It would be with `device=None`, which leaves the choice to the `with`. `"cpu"` makes the choice itself.'),),
         proof=_place_of_a_literal,
     ),
     Question(
@@ -216,11 +216,11 @@ RECALLS = (
     ),
     Question(
         "another size",
-        "From lesson 08: a file has all the right names, and one tensor of another shape. Does `strict=False` load it?",
+        "From lesson 08: a file has all the right names, and one tensor of a different shape. Does `strict=False` load it?",
         YesNo(),
         False,
         "`strict=False` forgives names. Another shape raises in any case.",
-        wrong=(Wrong(True, "It forgives missing and unexpected names, and no other shape.", belief=16),),
+        wrong=(Wrong(True, "It forgives missing and unexpected names. A different shape still raises an error.", belief=16),),
         belief=16,
     ),
 )

@@ -225,8 +225,8 @@ RECALLS = (
         "c",
         "Hooks hang on the call, `m(x)`. `m.forward(x)` is the computation alone.",
         wrong=(
-            Wrong("a", "The call runs them, and there was not a call of the module: `forward` is one step inside it.", belief=33),
-            Wrong("b", "A forward hook is named for its time, after `forward`; what runs it is the call.", belief=33),
+            Wrong("a", "The call runs them, and the module was not called: `forward` is only one step of a call.", belief=33),
+            Wrong("b", "A forward hook is named for when it runs, after `forward`. It is the call that runs it.", belief=33),
         ),
         proof=lambda: _hooks_of_forward(),
     ),

@@ -219,7 +219,7 @@ RECALLS = (
         "b",
         "It replaces the gradient of the output, from which the parameters' gradients are computed.",
         wrong=(
-            Wrong("a", "That one replaces the gradient of the input; the parameters have theirs by then."),
+            Wrong("a", "It replaces the gradient of the input, and by then the parameters have theirs."),
             Wrong("c", "That changes the values of the forward pass, and stops gradients altogether where it cuts."),
         ),
     ),

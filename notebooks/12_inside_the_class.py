@@ -247,8 +247,8 @@ RECALLS = (
         "b",
         "A handle takes its hook out of the store, and does nothing else. The flag stays.",
         wrong=(
-            Wrong("a", "The handle knows the store of its hook, and not the flag beside it."),
-            Wrong("c", "Nobody writes to it: the handle only takes the hook out of the store."),
+            Wrong("a", "The handle only touches the store of its hook, not the flag beside it."),
+            Wrong("c", "Nothing resets it: the handle only removes the hook from the store."),
         ),
         proof=_flag_after_remove,
     ),

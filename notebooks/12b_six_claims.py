@@ -158,7 +158,7 @@ RECALLS = (
         "It is to follow the model in everything but the file, so it is in the store like any other buffer.",
         wrong=(
             Wrong("a", "It is not saved either: its name is in `_non_persistent_buffers_set`.", belief=11),
-            Wrong("c", "No buffer is trained; for that there are parameters."),
+            Wrong("c", "Buffers are never trained; parameters are."),
         ),
     ),
     Question(

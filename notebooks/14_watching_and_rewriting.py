@@ -253,7 +253,7 @@ RECALLS = (
         "In evaluation mode it uses what it collected in training, and so treats each input alike.",
         wrong=(
             Wrong("a", "That is in training mode.", belief=19),
-            Wrong("c", "It goes on normalising; only the source of the numbers is another.", belief=19),
+            Wrong("c", "It still normalizes, but with different numbers.", belief=19),
         ),
     ),
 )

@@ -190,7 +190,7 @@ RECALLS = (
         2,
         "One for each mode. Both are kept, and each call takes the one that fits.",
         wrong=(
-            Wrong(1, "A dropout does different things in the two modes, and a graph has no `if` in it."),
+            Wrong(1, "Dropout acts differently in the two modes, and a graph cannot hold an `if`."),
             Wrong(4, "Graphs are kept: when the mode returns, so does its graph."),
         ),
         proof=_two_modes,
@@ -202,7 +202,7 @@ RECALLS = (
         "b",
         "`net.state_dict()` has the plain names, and the same tensors.",
         wrong=(
-            Wrong("a", "Its keys begin with `_orig_mod.`, and a plain net knows none of them.", belief=14),
+            Wrong("a", "Its keys begin with `_orig_mod.`, and a plain net has no such keys.", belief=14),
             Wrong("c", "The tensors are the same; the keys of `compiled` begin with `_orig_mod.`", belief=14),
         ),
     ),
@@ -214,7 +214,7 @@ RECALLS = (
         "a",
         "The `if` is a graph break: Python decides anew in each call. Only `torch.jit.trace` keeps the branch of its example.",
         wrong=(
-            Wrong("b", "So it was with `torch.jit.trace`. `torch.compile` goes back to Python where a value decides."),
+            Wrong("b", "That happens with `torch.jit.trace`. `torch.compile` returns to Python where a value decides."),
             Wrong("c", "FX and `torch.export` refuse an `if` on values. `torch.compile` breaks the graph there, and goes on."),
         ),
         proof=_an_if,

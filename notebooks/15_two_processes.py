@@ -203,9 +203,9 @@ RECALLS = (
         ),
         ("a", "b", "e"),
         wrong=(
-            Wrong("a b c e", "Weights are not averaged: they start equal and move equally, so that there is nothing to average."),
+            Wrong("a b c e", "Weights are not averaged: they start equal and move equally, so there is nothing to average."),
             Wrong("a b d e", "The wrapper never sees your data before you give it a batch. Each process picks its own, or a sampler does."),
-            Wrong("b e", "The start is sent too: with other weights at the start, equal gradients would not make equal nets."),
+            Wrong("b e", "It also sends the weights at the start: from different weights, equal gradients would not make equal nets."),
             Wrong("a b", "Look at the names in its `state_dict()`: the wrapper is a module around yours."),
         ),
         because="A start, a mean in each `backward`, a level in the names. A sampler deals out the data; each optimizer works alone.",

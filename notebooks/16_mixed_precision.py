@@ -206,7 +206,7 @@ REASONS = (
         "b",
         "Below 1 the next number is 0.99609375. The step is less than half of that distance, so the weight is the nearest.",
         wrong=(
-            Wrong("a", "`bfloat16` knows far smaller numbers than 0.001. It is the *sum* that has too few digits."),
+            Wrong("a", "`bfloat16` can hold far smaller numbers than 0.001. It is the *sum* that has too few digits."),
             Wrong("c", "SGD subtracts learning rate times gradient, whatever the type is."),
         ),
         proof=_lost,
@@ -240,7 +240,7 @@ RECALLS = (
         "a",
         "Small gradients become 0 in `float16`. `bfloat16` reaches as far as `float32`. It lacks digits, and no scale helps there.",
         wrong=(
-            Wrong("b", "It lacks digits, not range: a scale moves the point, and adds no digit."),
+            Wrong("b", "It lacks digits, not range, and a scale adds no digits."),
             Wrong("c", "`bfloat16` holds 1e-8 without help."),
         ),
         proof=_needs_a_scaler,

@@ -215,7 +215,7 @@ RECALLS = (
         "What has changed: the adapters, and any buffer that moved along. All else they have.",
         wrong=(
             Wrong("a", "If the net has a BatchNorm in training mode, its statistics have moved, frozen or not.", belief=20),
-            Wrong("a b d", "That works, but the frozen weights are what makes the file large, and they have them."),
+            Wrong("a b d", "That works, but the frozen weights make the file large, and everybody has them already."),
             Wrong("a b c d", "Gradients are never needed to use a net, and the frozen weights are there already."),
         ),
     ),

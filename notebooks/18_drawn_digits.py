@@ -185,8 +185,8 @@ RECALLS = (
         "b",
         "You chose the luckiest of several. For a promise, take pictures that were used for nothing else: a test set.",
         wrong=(
-            Wrong("a", "The net was not trained on them, but you chose by them, and so their chance is in your choice."),
-            Wrong("c", "Chance helps the epoch that you chose: it was the best of several."),
+            Wrong("a", "The net was not trained on them, but you chose the epoch by them, and part of that was luck."),
+            Wrong("c", "Luck helps the epoch that you chose, because it was the best of several."),
         ),
     ),
     Question(
