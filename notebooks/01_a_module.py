@@ -104,13 +104,13 @@ REASONS = (
         Choice(
             "PyTorch starts gradients at one",
             "each output is a product plus its bias, so the sum of the outputs grows by one when a bias does",
-            "the bias was drawn from a standard normal distribution",
+            "the gradient of the sum is one, and `backward` hands it on to every parameter",
         ),
         "b",
         "The slope of a sum in each of its terms is one. The gradient of `weight[i, j]` is `x[i]` for the same reason.",
         wrong=(
             Wrong("a", "They start as None; the first `backward` fills them with what it computes."),
-            Wrong("c", "The *value* of the bias was drawn; its gradient says how the sum changes with it, at any value."),
+            Wrong("c", "It starts with that one, but each step back multiplies it by a slope: `weight.grad` is not all ones."),
         ),
     ),
 )

@@ -152,13 +152,13 @@ RECALLS = (
         Choice(
             "it is saved, but not loaded",
             "`to()` and `buffers()` go through `_buffers`: only `state_dict()` asks for the set",
-            "so that it gets a gradient",
+            "it stays there until `state_dict()` takes it out",
         ),
         "b",
         "It is to follow the model in everything but the file, so it is in the store like any other buffer.",
         wrong=(
             Wrong("a", "It is not saved either: its name is in `_non_persistent_buffers_set`.", belief=11),
-            Wrong("c", "Buffers are never trained; parameters are."),
+            Wrong("c", "Saving changes no module: `state_dict()` only leaves out the names in `_non_persistent_buffers_set`."),
         ),
     ),
     Question(
