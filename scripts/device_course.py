@@ -17,6 +17,8 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = (
+    (r"; \d+ tensors? (is|are) now on? [\w:]+", ""),  # of a checkpoint beside a model: its file is on the CPU
+    (r"step [\d,]+(?=: unit \d+ of \w+ is dead)", ""),  # numbers of a device are read when they are ready, so an alert may come later
     (r",\s*device='[a-z]+:\d+'", ""),  # in a tensor's text, where it is not the CPU
     (r"( on)? (cpu|(fake|cuda|mps|xpu):\d+)\b", ""),  # in a view's, some of which tell it where it is not the CPU
     (r"\bdevice\b", ""),  # the head of that column
