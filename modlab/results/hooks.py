@@ -22,8 +22,8 @@ from modlab.views.sheets.layout import Sheet
 def hooks(model: Module | None = None) -> Hooks:
     """Show every hook of a model: on which module or tensor, in which order, what it gets and what a returned value does.
 
-    Hooks that run for all modules and all optimizers are among them. Marked are hooks left by an earlier run of their cell, hooks
-    that are registered twice, those that never run, and those of torch's own utilities.
+    This includes hooks that run for all modules or all optimizers. Hooks left by an earlier run of their cell, hooks registered
+    twice, hooks that never run and those of torch's own utilities are marked.
 
     Args:
         model: any ``nn.Module``; None for the global hooks alone.

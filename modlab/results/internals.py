@@ -23,8 +23,8 @@ from modlab.views.sheets.layout import Sheet
 def internals(module: Module) -> Internals:
     """Show everything that ``nn.Module`` keeps about one module: its stores, class-level flags, own attributes, methods.
 
-    Each with what it holds, what it is for, and which public methods write and read it. Works on a module whose constructor forgot
-    ``super().__init__()``, too.
+    For each: what it holds, what it is for, and which public methods write and read it. It also works on a module whose constructor
+    forgot ``super().__init__()``.
 
     Args:
         module: any ``nn.Module``; its children are named only.

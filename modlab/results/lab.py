@@ -59,9 +59,9 @@ _labs: WeakSet[Lab] = WeakSet()
 def lab(model: Module, optimizer: Optimizer | Sequence[Optimizer] | None = None) -> Lab:
     """All views of one model linked by one selection: its tree, and beside it state, activations, gradients, trace and more.
 
-    ``lab(x, mask=m)``, calling what this gives, runs the model under a trace and fills the panels; ``with lab:`` does so for
-    whole steps, with the gradients of outputs. While a `modlab.watch` of the model is open in another cell, its plots
-    are shown under Activations and Gradients, and move. In a notebook it is a widget: each panel is read when it is opened.
+    Call the result, ``lab(x, mask=m)``, to run the model under a trace and fill the panels; ``with lab:`` does the same for
+    whole steps, with the gradients of outputs. While a `modlab.watch` of the model is open in another cell, its live plots
+    appear under Activations and Gradients. In a notebook it is a widget, and each panel is read when it is opened.
 
     Args:
         model: any ``nn.Module``; neither changed nor kept alive.
