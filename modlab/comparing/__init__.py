@@ -1,1 +1,1 @@
-"""A comparison: what is passed in, seen and kept in each pass, and how far two passes are apart."""
+"""Comparing passes: their inputs, what is recorded and kept, and how far two passes differ."""

@@ -1,7 +1,7 @@
-"""The alignment of two models, which module stands for which: as the user says, by name, and by structure where names do not fit.
+"""Align two models: match their modules as the user says, by name, and by structure where names do not match.
 
-Structure is the class, the shapes of the parameters, and the same of all children. The children of a Sequential are named by
-their places: where one was put in between, those after it have other names, and are found again as a sequence.
+Structure is a module's class, the shapes of its parameters, and the structure of its children. The children of a Sequential
+are named by index: inserting one renames all that follow, so they are matched as a sequence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from modlab.inspection.fingerprint import fingerprint
 from modlab.statistics.memory import NoValuesError
 
 LONG = 400
-"""Children (or leaves) up to which sequences are aligned: it takes a time that grows with the square of it."""
+"""Maximum number of children (or leaves) to align as a sequence: the time grows with the square of it."""
 
 _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module")
 
@@ -27,11 +27,11 @@ Places = Iterable[tuple[str, Module]]
 
 
 class Alignment(NamedTuple):
-    """What was found.
+    """The result of the alignment.
 
     Attributes:
         pairs: path on the right → path on the left.
-        by_structure: those of the pairs that have it from their structure: left path and right path.
+        by_structure: the pairs that were matched by structure, as (left path, right path).
     """
 
     pairs: dict[str, str]
@@ -39,13 +39,13 @@ class Alignment(NamedTuple):
 
 
 def canonical(path: str, wrapped: bool) -> str:
-    """A path without what wrappers (``torch.compile``, FSDP; DDP and averaging, if `wrapped`) put into it."""
+    """The path without the parts that wrappers add (``torch.compile`` and FSDP; DDP and weight averaging if `wrapped`)."""
     parts = [part for part in path.split(".") if part not in _WRAPPERS]
     return ".".join(parts[1:] if wrapped and parts and parts[0] == "module" else parts)
 
 
 def is_wrapped(paths: Iterable[str]) -> bool:
-    """Whether all of a model is one child named ``module``."""
+    """Whether the whole model is a single child named ``module``."""
     return {path.partition(".")[0] for path in paths} == {"", "module"}
 
 
@@ -55,12 +55,12 @@ def aligned(
     """Pair the modules of two models.
 
     Args:
-        left: paths and modules of the left one.
-        right: those of the right one.
+        left: paths and modules of the left model.
+        right: those of the right model.
         told: path on the left → path on the right, as the user says.
-        called_left: how often each was called. Of a wrapper and what it wraps, the one that was seen to be called counts; the inner
-            one, if both were.
-        called_right: the same on the right.
+        called_left: how often each module was called. Of a wrapper and the module it wraps, the one seen being called counts; if
+            both were, the inner one.
+        called_right: the same for the right model.
     """
     ids: dict[tuple[object, ...], int] = {}
     trees = _Tree(left, called_left, told, ids), _Tree(right, called_right, told.values(), ids)
@@ -76,7 +76,7 @@ def aligned(
 
 
 class _Tree:
-    """The modules of one model under their names, wrappers left out."""
+    """The modules of one model by name, without wrappers."""
 
     def __init__(self, places: Places, called: Mapping[str, int], told: Iterable[str], ids: dict[tuple[object, ...], int]) -> None:
         modules = self._modules = dict(places)
@@ -93,7 +93,7 @@ class _Tree:
                 self.children.setdefault(name.rpartition(".")[0], []).append(name)
         self.chosen = {self.name(path) for path in told}
         self.kinds = {name: type(modules[path]).__name__ for name, path in self.paths.items()}
-        self.weighty: set[str] = set()  # with parameters, or with what has some
+        self.weighty: set[str] = set()  # with parameters of their own or in a module below
         self.structure: dict[str, int] = {}
         for name in sorted(self.paths, key=lambda name: -(name.count(".") + 1) if name else 0):
             self._sign(name, modules[self.paths[name]], ids)
@@ -111,19 +111,19 @@ class _Tree:
         return canonical(path, self._wrapped)
 
     def numbers(self, name: str) -> tuple[object, ...]:
-        """Its structure, and fingerprints of all that it and what is below it hold."""
+        """Its structure, with fingerprints of all tensors in it and in the modules below it."""
         if name not in self._numbers:
             prints = [_print(tensor) for _, tensor in stores.named_tensors(self._modules[self.paths[name]])]
             self._numbers[name] = (self.structure[name], *prints, *(self.numbers(one) for one in self.children.get(name, ())))
         return self._numbers[name]
 
     def free(self, name: str) -> list[str]:
-        """Children that the user said nothing of."""
+        """Its children, except those that the user matched."""
         return [one for one in self.children.get(name, ()) if one not in self.chosen]
 
 
 def _print(tensor: Tensor) -> bytes:
-    """Of what has no values, one of its own kind."""
+    """The tensor's fingerprint; empty if it has no values."""
     try:
         return fingerprint(tensor)
     except (NoValuesError, RuntimeError, NotImplementedError, TypeError):
@@ -175,16 +175,16 @@ class _Pairing:
         return found
 
     def _worth(self, pairs: list[Pair]) -> tuple[int, int]:
-        """How many are of one structure, and how many of one class."""
+        """How many pairs have the same structure, and how many have the same class."""
         same = sum(self._left.structure[a] == self._right.structure[b] for a, b in pairs)
         return same, sum(self._left.kinds[a] == self._right.kinds[b] for a, b in pairs)
 
     def _equal(self, pairs: list[Pair]) -> int:
-        """How many hold the same numbers."""
+        """How many pairs hold the same values."""
         return sum(a in self._left.weighty and self._left.numbers(a) == self._right.numbers(b) for a, b in pairs)
 
     def _by_values(self, left: list[str], right: list[str]) -> Iterator[Pair]:
-        """In order: those that hold the same numbers, of which equal blocks may be told apart; between them, as `_sequence` has it."""
+        """Pairs in order: first those that hold the same values, which distinguishes equal blocks, then the rest, as in `_sequence`."""
         a, b = [self._left.numbers(one) for one in left], [self._right.numbers(one) for one in right]
         for word, i, j, m, n in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
             if word == "equal":
@@ -193,7 +193,7 @@ class _Pairing:
                 yield from self._sequence(left[i:j], right[m:n], weak=True)
 
     def _sequence(self, left: list[str], right: list[str], *, weak: bool = False) -> Iterator[Pair]:
-        """In order: those of one structure; if `weak`, between them those of one class, and last what is left of one structure."""
+        """Pairs in order, of the same structure; if `weak`, also those of the same class in between, and then any of the same structure."""
         a, b = [self._left.structure[one] for one in left], [self._right.structure[one] for one in right]
         rest: tuple[list[str], list[str]] = ([], [])
         for word, i, j, m, n in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
@@ -214,7 +214,7 @@ class _Pairing:
             yield from zip(left[i : i + size], right[m : m + size], strict=True)
 
     def _moved(self, left: list[str], right: list[str]) -> Iterator[Pair]:
-        """What stands in another order."""
+        """Modules of the same structure in a different order."""
         for one in left:
             found = next((other for other in right if self._left.structure[one] == self._right.structure[other]), None)
             if found is not None:
@@ -222,7 +222,7 @@ class _Pairing:
                 yield one, found
 
     def flat(self) -> None:
-        """Leaves that lie in other containers: in order, by structure alone."""
+        """Pair leaves that are in different containers: in order, by structure alone."""
         left, right = ([*self._leaves(side)] for side in (0, 1))
         if left and right and max(len(left), len(right)) <= LONG:
             for one, other in self._sequence(left, right):

@@ -1,4 +1,4 @@
-"""Differing for certain: whether two modules do something else with one input; not: whether they might."""
+"""Certain differences: whether two modules must compute something different from the same input, not whether they might."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.device,
 
 
 def differ(left: Module, right: Module) -> bool:
-    """Whether their own part differs: class, mode, hooks, tensors, plain attributes, the kinds of children. Those below are not asked."""
+    """Whether the modules themselves differ in class, mode, hooks, tensors, plain attributes or child types; children are not compared."""
     if type(left) is not type(right):
         return True
     one, other = stores.contents(left), stores.contents(right)
@@ -28,7 +28,7 @@ def _outside(held: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _attributes(held: dict[str, Any]) -> dict[str, str]:
-    """What can be compared without asking it; of a tuple those inside."""
+    """The plain attributes, which can be compared without running any of their code; tuples only if all items are plain."""
     return {name: repr(value) for name, value in held.items() if name not in stores.STANDARD and _is_plain(value)}
 
 

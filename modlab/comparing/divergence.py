@@ -1,4 +1,4 @@
-"""The divergence of two calls: how far what they took, or gave, is apart."""
+"""How far the inputs or the outputs of two calls diverge."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
 
 ROUNDING = 8
-"""Units in the last place, relative to the norm, up to which a difference counts as rounding (where rounding is expected)."""
+"""Differences up to this many units in the last place, relative to the norm, count as rounding (where rounding is expected)."""
 
 ROUNDED_ONCE = 2
-"""The same for dtypes of 16 bits and less: there, sums are taken in float32, and only the result is rounded."""
+"""The same for dtypes of 16 bits or less: sums are computed in float32, and only the result is rounded."""
 
 QUANTIZED = 1 / 32
 """The same for quantized tensors: 8 of 256 steps."""
@@ -26,19 +26,19 @@ QUANTIZED = 1 / 32
 
 @dataclass(slots=True)
 class Gap:
-    """The distance between what two calls took, or gave; over all tensors of all calls that were added.
+    """The distance between the inputs or the outputs of two calls, over all tensors of all calls added to it.
 
     Attributes:
-        equal: the same values; None where that is not known of all.
-        compared: elements whose distance was taken.
-        rounding: the relative distance that rounding alone explains, in the coarser of both dtypes.
-        coarse: one side is quantized.
-        reason: why tensors could not be compared; `notes` say it too.
-        alone: places that one nest has and the other has not: 0 for left or 1 for right, and the name.
+        equal: whether all values are the same; None if that is not known for all of them.
+        compared: number of elements compared.
+        rounding: the relative distance that rounding alone explains, in the coarser of the two dtypes.
+        coarse: whether one side is quantized.
+        reason: why tensors could not be compared; also in `notes`.
+        alone: leaves that only one side has: 0 for left or 1 for right, and the name.
     """
 
     equal: bool | None = None
-    exact: bool = True  # to the bit
+    exact: bool = True  # bit for bit
     sampled: bool = False
     max_abs: float | None = None
     changed: int = 0
@@ -64,21 +64,21 @@ class Gap:
 
     @property
     def cosine(self) -> float | None:
-        """Of the angle between both sides."""
+        """The cosine of the angle between the two sides."""
         if not (self._finite and self._left and self._right) or self.max_abs is None:
             return None
-        # 1 - (d² - (l - r)²) / 2lr: near 1 it keeps the digits that l² + r² - d² would lose.
+        # 1 - (d² - (l - r)²) / 2lr: near 1 this keeps the digits that l² + r² - d² would lose.
         apart = self._distance**2 - (self._left - self._right) ** 2
         return max(-1.0, min(1.0, 1 - max(apart, 0.0) / (2 * self._left * self._right)))
 
     def beyond(self, noise: float) -> bool:
-        """Whether the two sides are known to be farther apart than this relative distance."""
+        """Whether the two sides are known to differ by more than this relative distance."""
         if self.equal is not False:
             return False
         return noise == 0 or self.relative is None or self.relative > noise or bool(self.alone)
 
     def add(self, other: Gap) -> None:
-        """Take in another one."""
+        """Merge another gap into this one."""
         if other.equal is False or self.equal is False:
             self.equal = False
         elif self.equal is None:
@@ -96,23 +96,23 @@ class Gap:
         self._finite = self._finite and other._finite
 
     def lack(self, side: int, name: str) -> None:
-        """Note a place that one side alone has."""
+        """Record a leaf that only one side has."""
         self.equal, self.exact = False, False
         self.alone = (*self.alone, (side, name))
 
     def refuse(self, reason: str) -> None:
-        """Note why two tensors could not be compared."""
+        """Record why two tensors could not be compared."""
         self.reason = reason
         self.notes = (*self.notes, f"not compared: {reason}")
 
     def differ(self, note: str) -> None:
-        """Note a difference that is not a number."""
+        """Record a difference that is not a number."""
         self.equal, self.exact = False, False
         self.notes = (*self.notes, note)
 
 
 def summed(gaps: Iterable[Gap]) -> Gap:
-    """All as one."""
+    """The sum of all gaps."""
     total = Gap()
     for gap in gaps:
         total.add(gap)
@@ -120,17 +120,17 @@ def summed(gaps: Iterable[Gap]) -> Gap:
 
 
 class Distances:
-    """Compares what two passes took and gave. What one module gives and the next one takes is measured once."""
+    """Compares the inputs and outputs of two passes. A tensor that one module returns and the next one takes is measured once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Gap] = {}
         self._lengths: dict[int, float] = {}
 
     def between(self, left: Sequence[Kept], right: Sequence[Kept]) -> Gap:
-        """Compare two nests leaf by leaf, by the names of the places."""
+        """Compare two nests leaf by leaf, matched by name."""
         total = nests(left, right, self._tensors)
         if not left and not right:
-            total.equal = True  # nothing went in, and that cannot differ
+            total.equal = True  # no inputs: nothing that could differ
         return total
 
     def _tensors(self, left: Kept, right: Kept) -> Gap:
@@ -142,7 +142,7 @@ class Distances:
         return self._known[key]
 
     def _length(self, kept: Kept) -> float:
-        """The norm; the passes keep the tensors, so that their ids stay theirs."""
+        """The norm. Caching by id is safe because the passes keep the tensors alive."""
         if kept.values is None:
             return 0.0
         if id(kept.values) not in self._lengths:
@@ -151,12 +151,12 @@ class Distances:
 
 
 def at_once(left: Sequence[Kept], right: Sequence[Kept]) -> Gap:
-    """Compare a nest with one that is there only now. Where all is the same, lengths are not taken."""
+    """Compare a kept nest with a live one. If everything is equal, no norms are computed."""
     return nests(left, right, lambda one, other: _tensors(one, other, lambda _: 0.0))
 
 
 def nests(left: Sequence[Kept], right: Sequence[Kept], tensors: Callable[[Kept, Kept], Gap]) -> Gap:
-    """All leaves of two nests together; `tensors` compares two of them."""
+    """Compare all leaves of two nests; `tensors` compares two tensors."""
     total, theirs = Gap(), {kept.name: kept for kept in right}
     for kept in left:
         other = theirs.pop(kept.name, None)
@@ -171,7 +171,7 @@ def nests(left: Sequence[Kept], right: Sequence[Kept], tensors: Callable[[Kept, 
 
 def _unread(left: Kept, right: Kept) -> str:
     """Why something that is not a tensor was not compared."""
-    from modlab.wording import events  # most models give tensors alone
+    from modlab.wording import events  # deferred: most models return only tensors
 
     found = left.note or right.note
     return "not compared" if found is None else events.of_value(found)
@@ -234,12 +234,12 @@ def _measured(gap: Gap, left: Kept, right: Kept) -> Gap:
 
 
 def _finite_elsewhere(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether an element is NaN or infinite on one side, and something else on the other."""
+    """Whether an element is NaN or infinite on one side and has a different value on the other."""
     try:
         left, right = (t.detach().cpu().double() if t.is_floating_point() else t.detach().cpu() for t in (one, other))
         same = (left == right) | (left.isnan() & right.isnan())
         return bool((~same & ~(left.isfinite() & right.isfinite())).any())
-    except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested: not asked element by element
+    except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested: cannot be compared element by element
         return True
 
 
@@ -249,7 +249,7 @@ def _length(values: torch.Tensor) -> float:
 
 
 def _rounding(tensor: torch.Tensor) -> float:
-    """The relative distance that rounding alone explains, of the output of one module."""
+    """The relative distance that rounding alone explains, for the output of one module."""
     if tensor.is_quantized:
         return QUANTIZED
     if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):

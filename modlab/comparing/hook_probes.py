@@ -1,7 +1,7 @@
-"""Probes between a module's own hooks: what each of them gave, and what the call gives once all of them have run.
+"""Probes between a module's own hooks: what each hook returned, and what the call returns after all of them have run.
 
-The listener sees what came in before any hook, and what ``forward`` returned. What the hooks make of it is seen by a hook that only
-looks, behind each of them, for the length of one pass.
+The listener sees the inputs before any hook runs, and what ``forward`` returned. To see what the hooks make of them, an observing
+hook is added after each hook for the duration of one pass.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PRE, POST = "forward pre-hook", "forward hook"
 
 
 class ProbedOutput(NamedTuple):
-    """What stands behind one hook.
+    """Where an output was observed: after one hook.
 
     Attributes:
         kind: `PRE` or `POST`.
-        hook: which one, in words.
-        last: no other hook of this kind comes after it.
+        hook: which hook, in words.
+        last: whether it is the last hook of its kind.
     """
 
     kind: str
@@ -37,7 +37,7 @@ See = Callable[[ProbedOutput, Module, tuple[Any, ...], dict[str, Any], Any], Non
 
 
 def hooked(modules: Iterable[Module]) -> list[Module]:
-    """Those that have forward hooks or pre-hooks of their own, to be looked between."""
+    """The modules that have forward hooks or pre-hooks of their own."""
     return [module for module in modules if not issubclass(type(module), torch.jit.ScriptModule) and any(map(_hooks(module).get, _STORES))]
 
 
@@ -50,11 +50,11 @@ def _hooks(module: Module) -> dict[str, Any]:
 
 
 class HookProbes:
-    """The hooks that look.
+    """The observing hooks.
 
     Args:
-        modules: as `hooked` gives them.
-        see: is told what was seen: module, arguments, and the output (None behind a pre-hook). Must not raise.
+        modules: as returned by `hooked`.
+        see: called with the observation: module, arguments, and the output (None after a pre-hook). Must not raise.
     """
 
     def __init__(self, modules: list[Module], see: See) -> None:
@@ -63,11 +63,11 @@ class HookProbes:
         self._seen: set[tuple[int, str]] = set()
 
     def sees(self, module: Module, kind: str) -> bool:
-        """Whether it looks behind hooks of this kind of a module."""
+        """Whether the module's hooks of this kind are observed."""
         return (id(module), kind) in self._seen
 
     def open(self) -> None:
-        """Behind each hook."""
+        """Add a probe after each hook."""
         for module in self._modules:
             for name, store in _hooks(module).items():
                 if store:
@@ -97,13 +97,13 @@ class HookProbes:
         return Module.register_forward_hook(module, after, with_kwargs=True)
 
     def close(self) -> None:
-        """Nothing of it is left."""
+        """Remove all probes."""
         for handle in self._handles:
             handle.remove()
         self._handles, self._seen = [], set()
 
 
 def _said(hook: Any) -> str:
-    """Its name, and where it is written."""
+    """The hook's name, and where it is defined."""
     found = describe(given(hook)[0])
     return f"{found.function} ({found.where})" if found.where else found.function

@@ -1,4 +1,4 @@
-"""The inputs of each pass: copies, so that those of the user's stay as they are, and all passes start from the same."""
+"""Copies of the inputs for each pass, so that the user's stay unchanged and all passes start from the same values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Change = Callable[[Tensor], Tensor]
 
 
 def require_repeatable(args: tuple[Any, ...], kwargs: Mapping[str, Any], passes: str) -> None:
-    """Refuse what can be read only once.
+    """Reject arguments that can be read only once.
 
     Raises:
         UnrepeatableInputError: a generator, an iterator or an open file is among the arguments.
@@ -40,15 +40,15 @@ def require_repeatable(args: tuple[Any, ...], kwargs: Mapping[str, Any], passes:
 
 
 class InputCopies:
-    """Makes one set of arguments for each pass.
+    """Makes a set of arguments for each pass.
 
-    Tensors are copied with their values, flags and strides; the same tensor twice stays the same tensor twice. What belongs
-    to the model itself, and what is neither tensor, list, tuple, dict, named tuple nor dataclass nor can be copied, is
-    handed on as it is.
+    Tensors are copied with their values, flags and strides; a tensor passed twice is still one tensor passed twice. Tensors of the
+    model itself are passed on as they are, and so is anything that is not a tensor, list, tuple, dict, named tuple or dataclass
+    and cannot be copied.
 
     Args:
-        own: ids of tensors that are handed on as they are.
-        change: what else happens to each copy.
+        own: ids of tensors to pass on as they are.
+        change: applied to each copy.
     """
 
     def __init__(self, own: frozenset[int] = frozenset(), change: Change | None = None) -> None:
@@ -56,7 +56,7 @@ class InputCopies:
         self._made: dict[int, Any] = {}
 
     def __call__(self, thing: Any, depth: int = _DEPTH) -> Any:
-        """The same nest with copies of its tensors."""
+        """The same nest with its tensors copied."""
         cls = type(thing)
         if cls in _PLAIN or depth == 0 or stores.is_module(thing):
             return thing
@@ -75,7 +75,7 @@ class InputCopies:
             return {key: self(part, depth - 1) for key, part in thing.items()}
         if dataclasses.is_dataclass(cls) and not issubclass(cls, Mapping):
             return self._dataclass(thing, depth)
-        return thing if is_private(thing) else self._anything(thing)  # its state is put back instead
+        return thing if is_private(thing) else self._anything(thing)  # its state is restored instead
 
     def _dataclass(self, thing: Any, depth: int) -> Any:
         try:
@@ -83,15 +83,15 @@ class InputCopies:
             for field in dataclasses.fields(thing):
                 if hasattr(thing, field.name):
                     object.__setattr__(made, field.name, self(getattr(thing, field.name), depth - 1))
-        except Exception:  # noqa: BLE001 - a class of the user's with a mind of its own
+        except Exception:  # noqa: BLE001 - the user's class may do anything
             return thing
         return made
 
     def _anything(self, thing: Any) -> Any:
-        """A cache, a batch with methods: a deep copy, in which tensors of this nest are their copies, if it can be had."""
+        """A deep copy of a cache or a batch with methods, or the object itself if it cannot be copied."""
         try:
             return deepcopied(thing)
-        except Exception:  # noqa: BLE001 - what cannot be copied is handed on
+        except Exception:  # noqa: BLE001 - what cannot be copied is passed on as it is
             return thing
 
     def _tensor(self, tensor: Tensor) -> Tensor:
@@ -100,10 +100,10 @@ class InputCopies:
                 made = copied(tensor)
                 if self._change is not None:
                     made = self._change(made)
-        except (RuntimeError, NotImplementedError, TypeError, NoValuesError):  # a kind that cannot be copied, or that has no memory
+        except (RuntimeError, NotImplementedError, TypeError, NoValuesError):  # a kind that cannot be copied, or has no memory
             return tensor
         if not tensor.requires_grad or not (made.dtype.is_floating_point or made.dtype.is_complex):
             return made
         with torch.inference_mode(False), torch.enable_grad():
             made.requires_grad_()
-            return made if tensor.is_leaf else made.clone()  # what came out of a graph may be changed in place, a leaf may not
+            return made if tensor.is_leaf else made.clone()  # a non-leaf may be changed in place, a leaf may not

@@ -1,4 +1,4 @@
-"""What a pass gave, kept to be compared with another: whole up to a budget, beyond it as a sample with a fingerprint of all."""
+"""The outputs of a pass, kept for comparison: whole up to a budget, beyond it as a sample with a fingerprint of all bits."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from modlab.statistics.memory import NoValuesError, arrived, require_values
 from modlab.statistics.sampling import stride_of
 
 WHOLE = 256 << 20
-"""Bytes that one pass may keep of whole tensors; what one module gives and the next one takes is kept once."""
+"""Bytes of whole tensors that one pass may keep; what one module returns and the next one takes is kept once."""
 
 LARGE = 64 << 20
-"""Bytes from which a single tensor is kept as a sample."""
+"""Tensors larger than this many bytes are kept as a sample."""
 
 SAMPLED = 32 << 20
-"""Bytes of samples; beyond that, only the fingerprints are left, which tell what is equal and not by how much."""
+"""Bytes of samples; beyond that only fingerprints are kept, which show whether tensors are equal but not how far they differ."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 @frozen(eq=False)
 class Kept:
-    """One leaf of what a call took or gave.
+    """One leaf of a call's inputs or outputs.
 
     Attributes:
-        values: the tensor, or `stride`-th elements of it; None where it was not kept.
+        values: the tensor, or every `stride`-th element of it; None if it was not kept.
         stride: 1 for the whole tensor.
-        digest: of every bit: of a tensor that is not kept whole, and of what is not a tensor; None where there is nothing to compare.
-        text: what it is, in words; of a tensor `shape` and `dtype` say it.
-        reason: why a tensor has no values that could be compared.
+        digest: of all bits, for a tensor not kept whole or a value that is not a tensor; None if there is nothing to compare.
+        text: a description; for a tensor, its `shape` and `dtype`.
+        reason: why a tensor has no values to compare.
         note: why something that is not a tensor cannot be compared.
     """
 
@@ -58,7 +58,7 @@ class Kept:
 
     @property
     def whole(self) -> Tensor | None:
-        """All of the tensor, if it is at hand."""
+        """The whole tensor, if it was kept."""
         return self.values if self.stride == 1 else None
 
 
@@ -68,14 +68,14 @@ class KeptOutputs:
     def __init__(self) -> None:
         self._whole, self._sampled = WHOLE, SAMPLED
         self._kept: dict[int, tuple[ReferenceType[Tensor], int, _Content]] = {}
-        self.sampled = 0  # tensors that were not kept whole
+        self.sampled = 0  # tensors not kept whole
 
     def all(self, leaves: Iterable[Leaf]) -> tuple[Kept, ...]:
         """Keep each leaf of a nest."""
         return tuple(_leaf(*leaf, self._content) for leaf in leaves)
 
     def _content(self, tensor: Tensor) -> _Content:
-        """What is kept of a tensor; of one that was kept just before, and was not written to since, the same."""
+        """What is kept of a tensor; reused if the same tensor was kept before and has not been written to since."""
         version = None if tensor.is_inference() else tensor._version
         known = self._kept.get(id(tensor))
         if known is not None and known[0]() is tensor and known[1] == version:
@@ -103,7 +103,7 @@ _Content = tuple[Tensor | None, int, bytes | None]
 
 
 def seen(leaves: Iterable[Leaf]) -> tuple[Kept, ...]:
-    """Each leaf of a nest, to be compared while it is there: nothing is copied."""
+    """Each leaf of a nest, for immediate comparison: nothing is copied."""
     return tuple(_leaf(*leaf, lambda tensor: (tensor.detach(), 1, None)) for leaf in leaves)
 
 
@@ -123,12 +123,12 @@ def _tensor(name: str, thing: Tensor, content: Callable[[Tensor], _Content]) -> 
         return Kept(name, *content(part), _text(thing), True, thing.requires_grad, shape=_shape(thing), dtype=_dtype(thing))
     except NoValuesError as error:
         return Kept(name, None, 1, None, _text(thing), True, thing.requires_grad, str(error))
-    except Exception as error:  # noqa: BLE001 - a kind of tensor that we do not know must not end the pass
+    except Exception as error:  # noqa: BLE001 - an unknown kind of tensor must not end the pass
         return Kept(name, None, 1, None, type(thing).__name__, True, reason=type(error).__name__)
 
 
 def sample(tensor: Tensor, stride: int) -> Tensor | None:
-    """Every `stride`-th element, evenly spread and always the same ones; None of what cannot be cut so."""
+    """Every `stride`-th element, always the same ones; None if the tensor cannot be sampled."""
     if stride == 1:
         return tensor.detach()
     if tensor.is_nested or tensor.is_quantized or tensor.layout is not torch.strided:
@@ -137,7 +137,7 @@ def sample(tensor: Tensor, stride: int) -> Tensor | None:
 
 
 def same_bits(left: Kept, right: Kept) -> bool:
-    """Whether two tensors of one shape and dtype store the same."""
+    """Whether two tensors of the same shape and dtype have the same bits."""
     one, other = left.whole, right.whole
     if one is None or other is None:
         return _digest(left) == _digest(right)
@@ -148,7 +148,7 @@ def same_bits(left: Kept, right: Kept) -> bool:
 
 
 def _as_words(tensor: Tensor) -> Tensor | None:
-    """The bits of a plain tensor as 64-bit words, which are compared twice as fast."""
+    """The bits of a plain tensor as 64-bit words, which are compared twice as fast; None for other tensors."""
     if type(tensor) is not Tensor or tensor.is_complex() or tensor.is_quantized or tensor.layout is not torch.strided:
         return None
     if tensor.is_nested or not tensor.is_contiguous() or tensor.is_neg() or tensor.device.type == "mps":

@@ -1,4 +1,4 @@
-"""Probes of a module's mode: where its inputs differ already, it is called once more, with its own flag the other way."""
+"""Probes of a module's mode: if its inputs already differ, it is called again with its own flag flipped."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from modlab.running.values import leaves
 
 
 class Flips:
-    """Runs the first call of some modules a second time, with their own ``training`` flag flipped.
+    """Runs the first call of some modules again with their own ``training`` flag flipped.
 
-    Inputs and random numbers are the same, the flags of their children stay, and their own hooks are not run by that.
+    Inputs and random numbers are the same, the flags of their children are unchanged, and their own hooks do not run again.
 
     Args:
         paths: the modules to try.
-        own: ids of tensors that are the model's.
+        own: ids of the model's tensors.
     """
 
     def __init__(self, paths: frozenset[str], own: frozenset[int]) -> None:
@@ -31,7 +31,7 @@ class Flips:
         self._begun: dict[Key, tuple[tuple[Any, ...], Undo, Restoration]] = {}
 
     def begin(self, key: Key, module: Module, args: tuple[Any, ...]) -> None:
-        """Copy the inputs, which the module may change, and take down what it is like: a second call starts from there."""
+        """Copy the inputs, which the module may change, and save its state and the random state; the second call starts from them."""
         if key[1] == 0 and key[0] in self._paths:
             self._begun[key] = InputCopies(self._own)(args), states(), _state_of(module)
 
@@ -44,14 +44,14 @@ class Flips:
         flag, end = held.get("training"), states()
         if type(flag) is not bool:
             return
-        before = KeptOutputs().all(leaves(output))  # a copy: the second call may write into it
+        before = KeptOutputs().all(leaves(output))  # a copy: the second call may write to it
         moved = _state_of(module)
         try:
             first.renew()
             held["training"] = not flag
             start()
             after = seen(leaves(module.forward(*args, **kwargs)))
-        except Exception:  # noqa: BLE001 - it cannot run like that; then nothing is said of it
+        except Exception:  # noqa: BLE001 - it cannot run in that mode, so nothing is reported
             return
         finally:
             moved.renew()
@@ -63,14 +63,14 @@ class Flips:
 
 
 def _state_of(module: Module) -> Restoration:
-    """Its buffers and attributes, and those of all below it; its parameters are not copied."""
+    """Its buffers and attributes, and those of all modules below it; parameters are not copied."""
     found = Restoration(kept=0)
     found.add(module)
     return found
 
 
 def may_act(cls: type) -> bool:
-    """Whether a class can look at its mode: of torch's own modules, only those whose code names the flag."""
+    """Whether a class may read its mode: for torch's own modules, only if their code uses the flag."""
     for base in cls.__mro__:
         if base is Module:
             return False

@@ -1,9 +1,9 @@
 """One model in its two modes: the same input and random numbers in training and evaluation, with autograd on and off.
 
-Three passes a mode, all from the same state: autograd as usual, ``no_grad``, ``inference_mode``. Where nothing differs that is
-all. The second one is a repeat as well, and where no random number was seen to be drawn, the third one has others. What differs
-there gets passes of its own, to tell autograd, chance and random numbers apart; and one more, in evaluation, is for modules
-whose inputs differ already. Outputs are kept for one pass of each mode.
+Three passes per mode, all from the same state: normal autograd, ``no_grad`` and ``inference_mode``. If nothing differs, that is
+all. The second pass also serves as a repeat; if no random numbers were drawn, the third uses different ones. Any difference
+there leads to separate passes that tell autograd, nondeterminism and random numbers apart; one more, in evaluation, is for
+modules whose inputs already differ. Outputs are kept for one pass per mode.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ SEVERAL = (
     "The model talks to other ranks: all of them must make this call. Each ran it equally often; nothing was repeated to find out what is "
     "random or not repeatable."
 )
-_NOISE = 4  # times the distance of two equal passes is still their noise
+_NOISE = 4  # differences up to this many times the distance of two equal passes are noise
 
 
 def of_model(model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ComparisonTable:
-    """Compare a model's two modes on one input; everything is put back, also after an exception of the model's.
+    """Compare a model's two modes on one input; everything is restored, even if the model raises.
 
-    What it raises in one mode is told beside the other one; what it raises in both comes out.
+    An exception in one mode is reported next to the result of the other; if both modes raise, it propagates.
     """
     require_ready(model)
     require_repeatable(args, kwargs, "six times and more")
@@ -61,7 +61,7 @@ def of_model(model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def require_restorable(model: Module) -> None:
-    """Refuse what cannot be put back between passes."""
+    """Reject models whose state cannot be restored between passes."""
     if FSDP1 in distribution_of(model).kinds:
         raise ModlabError(
             "modlab.compare runs a model several times and restores it each time, but what FullyShardedDataParallel "
@@ -71,7 +71,7 @@ def require_restorable(model: Module) -> None:
 
 
 def require_ready(model: Module) -> None:
-    """Refuse what has no shape yet, or was never initialized."""
+    """Reject models with lazy parameters, or that were never initialized."""
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
     for path, module in first_paths(model).values():
@@ -85,9 +85,9 @@ def require_ready(model: Module) -> None:
 
 @contextmanager
 def quiet(silent: bool) -> Iterator[None]:
-    """No warning of ours; and in a pass that only repeats another one, none at all.
+    """Suppress the warnings that modlab causes; in a pass that only repeats another, all warnings.
 
-    torch warns where a compiled module meets global hooks.
+    torch warns about compiled modules with global hooks.
     """
     with warnings.catch_warnings():
         if silent:
@@ -98,18 +98,18 @@ def quiet(silent: bool) -> Iterator[None]:
 
 
 def as_written(compiled: bool) -> AbstractContextManager[Any]:
-    """Compiled modules run as they were written: so many passes would compile them again and again, until torch gives up on it."""
+    """Run compiled modules eagerly: the many passes would recompile them until torch gives up."""
     stance: Any = getattr(torch.compiler, "set_stance", None)
     return stance("force_eager") if compiled and stance is not None else nullcontext()
 
 
 def is_compiled(module: Module) -> bool:
-    """Whether torch compiles a module's call."""
+    """Whether torch compiles calls of this module."""
     return "compiled" in marks.of_class(type(module)) or stores.contents(module).get("_compiled_call_impl") is not None
 
 
 class ModePasses:
-    """The passes of one comparison, and what they tell."""
+    """The passes of one comparison, and what they show."""
 
     def __init__(self, model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.model, self._args, self._kwargs = model, args, dict(kwargs)
@@ -119,15 +119,15 @@ class ModePasses:
         self.passes: dict[tuple[str, str], Pass] = {}  # by mode, and "normal", "no_grad", "inference_mode", "again" or "other"
         self.moved: dict[int, list[Move]] = {}
         self.acting: set[str] = set()
-        self._switched: set[tuple[int, str]] = set()  # owners and names of what train() or eval() itself changed
-        self._altered: set[int] = set()  # these owners, of both modes
-        self._refused: set[str] = set()  # modes that the model does not know
+        self._switched: set[tuple[int, str]] = set()  # (owner, name) of what train() or eval() itself changed
+        self._altered: set[int] = set()  # the owners in it, for both modes
+        self._refused: set[str] = set()  # modes that the model does not support
         self._hooked = hooked(module for _, module in self.places.values())
-        self._by: dict[str, str] = {}  # the path of each whose output that changed, and of the module that does it
+        self._by: dict[str, str] = {}  # path of a module whose values train() or eval() changes → path of the module that changes them
         self.remarks: list[str] = []
         self._sandbox = Sandbox()
         self._restoration = self._sandbox.restoration
-        self._fixed = distribution_of(model).communicates  # the same passes on all ranks, whatever each of them sees
+        self._fixed = distribution_of(model).communicates  # the same passes on all ranks, whatever each rank observes
         if self._fixed:
             self.remarks.append(SEVERAL)
         self._compiled = any(is_compiled(module) for _, module in self.places.values())
@@ -137,7 +137,7 @@ class ModePasses:
             )
 
     def run(self) -> ComparisonTable:
-        """All passes, and then the record."""
+        """Run all passes and build the record."""
         return self._sandbox.run(self._run_all)
 
     def _run_all(self) -> ComparisonTable:
@@ -151,7 +151,7 @@ class ModePasses:
         return self._record(pair)
 
     def _in_both_modes(self) -> None:
-        """All passes; where the first one of a mode raises, the others tell whether autograd has to do with it."""
+        """Run all passes; if the first one of a mode raises, the others show whether autograd plays a part."""
         train, evaluation = MODES
         error = self._first(train)
         if error is None:
@@ -179,7 +179,7 @@ class ModePasses:
         return [mode for mode in MODES if self.passes[mode, "normal"].error]
 
     def _first(self, mode: str) -> Exception | None:
-        """The pass with which the others of its mode are compared; gives what it raises."""
+        """Run the pass with which the other passes of its mode are compared; return the exception, if any."""
         error = self._pass(mode, "normal")
         if error is None:
             self._note_moves(mode)
@@ -191,14 +191,14 @@ class ModePasses:
             self.moved.setdefault(key, []).extend(some)
 
     def _go_on(self, mode: str) -> Pass | None:
-        """A pass from where the first one ended: what it left in plain attributes may be used again, or only kept."""
+        """A pass from the state in which the first ended: shows whether the plain attributes it changed are read again."""
         if self._fixed or not any(move.kind == "attribute" and move.side == mode for some in self.moved.values() for move in some):
             return None
         self._pass(mode, "onward", reference=self.passes[mode, "normal"], onward=True, sources=True)
         return self.passes.pop((mode, "onward"))
 
     def _note_state(self, mode: str, onward: Pass | None) -> None:
-        """Attributes that move, of modules that give something else for it, are state; others are notes that nobody reads."""
+        """Reclassify attributes that change as state if they affect their module's output; the rest are never read."""
         again = self.passes.get((mode, "again"), self.passes[mode, "no_grad"])
         if onward is None or again.parts_from(self.passes[mode, "normal"]):
             return
@@ -225,7 +225,7 @@ class ModePasses:
                 self._tell(mode, mixed)
 
     def _other_numbers(self, mode: str, first: Pass) -> None:
-        """The same with other random numbers: what differs depends on them."""
+        """Repeat with different random numbers: any output that differs depends on them."""
         self._pass(mode, "other", reference=first, elsewhere=True, sources=True)
         source = next(iter(self.passes[mode, "other"].sources()), None)
         if source is not None and not first.drew and not self._differs(mode, "again", source):
@@ -245,19 +245,19 @@ class ModePasses:
         sources: bool = False,
         onward: bool = False,
     ) -> Exception | None:
-        """One pass from the state in which the model was given.
+        """Run one pass, starting from the model's original state.
 
         Args:
             mode: "train" or "eval".
-            kind: autograd's mode, or what else is special about it.
-            reference: the pass that this one is compared with.
-            elsewhere: with other random numbers.
+            kind: autograd's mode, or what else is special about the pass.
+            reference: the pass to compare this one with.
+            elsewhere: use different random numbers.
             probe: calls some modules again.
-            sources: whether to find out in whose code it parts from the reference.
-            onward: from the state in which the pass before it left the model.
+            sources: find out in which modules' code the pass diverges from the reference.
+            onward: start from the state in which the previous pass left the model.
 
         Returns:
-            What the model raised.
+            The exception that the model raised, or None.
         """
         if onward:
             for one in self._restoration.generators.values():
@@ -281,7 +281,7 @@ class ModePasses:
         first, raised = reference is None and probe is None, None
 
         def run() -> None:
-            torch.clear_autocast_cache()  # copies of weights from a pass without autograd would have none for good
+            torch.clear_autocast_cache()  # weights cached by a pass without autograd would never get gradients
             self._switch(mode, look=first)
             copies = InputCopies(self._own)
             args, kwargs = copies(self._args), copies(self._kwargs)
@@ -298,7 +298,7 @@ class ModePasses:
         return raised
 
     def _switch(self, mode: str, *, look: bool) -> None:
-        """``train()`` or ``eval()``; what a module's own version of them changes (merged weights, say), its forward does not."""
+        """Call ``train()`` or ``eval()``; changes by a module's own override (merged weights, say) are not attributed to its forward."""
         try:
             self.model.train() if mode == "train" else self.model.eval()
         except NotImplementedError:
@@ -318,7 +318,7 @@ class ModePasses:
         return SideBySide(left, right, {path: path for path in self.paths.values()}, noise=noise)
 
     def _attribute(self, pair: SideBySide) -> None:
-        """Where train() or eval() of a module changes what another one holds (merges weights), the former acts by its mode."""
+        """Where one module's train() or eval() changes what another holds (merges weights), the former depends on the mode."""
         by_path = {path: module for path, module in self.places.values()}
         for key, (path, module) in self.places.items():
             if path not in pair.starting or key not in self._altered or _switches(module):
@@ -335,7 +335,7 @@ class ModePasses:
             self._by[path] = above
 
     def _flip(self, pair: SideBySide) -> None:
-        """Call modules again whose inputs differ, where nothing else shows whether they depend on the mode."""
+        """Call modules with differing inputs again, if nothing else shows whether they depend on the mode."""
         tried = set()
         for key, (path, module) in self.places.items():
             gap = pair.of_inputs(path)
@@ -347,14 +347,14 @@ class ModePasses:
             self.acting |= flips.acting
 
     def _differently(self, key: int, path: str) -> bool:
-        """Whether a module draws numbers or moves state in one of the modes alone."""
+        """Whether a module draws random numbers or changes state in only one of the modes."""
         if self._failed():
-            return False  # one of them has not got that far
+            return False  # one of the passes ended early
         drawn = [bool(self.passes[mode, "normal"].draws.get(path)) for mode in MODES]
         return drawn[0] != drawn[1] or any(sides != set(MODES) for sides in self._sides(key).values())
 
     def _sides(self, key: int) -> dict[str, set[str]]:
-        """The modes in which each buffer or parameter of a module moves."""
+        """The modes in which each buffer or parameter of a module changes."""
         found: dict[str, set[str]] = {}
         for move in self.moved.get(key, ()):
             if move.kind != "attribute":
@@ -422,7 +422,7 @@ class ModePasses:
         )
 
     def _sources(self, mode: str) -> list[str]:
-        """Where two equal passes part."""
+        """Paths where two identical passes diverge."""
         one = self.passes.get((mode, "again"))
         return [] if one is None else one.sources()
 
@@ -475,20 +475,20 @@ class ModePasses:
             yield hidden_reason(path, module, self.places.values(), train.counts).text
 
     def _skipped(self, mode: str, path: str) -> list[str]:
-        """Of a module that runs as long as autograd records: where it does not run."""
+        """For a module that runs under normal autograd: the other autograd modes in which it does not run."""
         if not self.passes[mode, "normal"].counts[path]:
             return []
         return [grad for grad in GRADS[1:] if not self.passes[mode, grad].error and not self.passes[mode, grad].counts[path]]
 
     def _is_fused(self, path: str) -> bool:
-        """Whether a module around it may run as one fused step."""
+        """Whether a module around it may run as one fused kernel."""
         return any(
             is_fused(module) for name, module in self.places.values() if name != path and path.startswith(f"{name}." if name else "")
         )
 
 
 def _switches(module: Module) -> bool:
-    """Whether ``train()``, ``eval()`` or the flag is not what torch makes of it."""
+    """Whether ``train()``, ``eval()`` or the flag differs from torch's own."""
     held = object.__getattribute__(module, "__dict__")
     return "training" not in held or any(
         name in held or getattr(type(module), name, None) is not getattr(Module, name) for name in ("train", "eval")

@@ -1,6 +1,6 @@
-"""Pairs of models on the same input and random numbers, matched by path: before and after quantization, fusion, a change of dtype, a port.
+"""Pairs of models on the same input and random numbers: before and after quantization, fusion, a dtype change or a port.
 
-Both run in the modes and under the autograd that they are in; the left one twice, to know what is its own noise.
+Modules are matched by path. Both models run in their current mode and autograd state; the left one runs twice, to measure its noise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LISTED = 6  # pairs in a remark
 
 
 def of_models(left: Module, right: Module, match: Match, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ComparisonTable:
-    """Compare two models on one input; everything is put back, also after an exception of theirs."""
+    """Compare two models on one input; everything is restored, even if a model raises."""
     for model in (left, right):
         require_ready(model)
         require_restorable(model)
@@ -50,7 +50,7 @@ def of_models(left: Module, right: Module, match: Match, args: tuple[Any, ...], 
 
 
 class PairPasses:
-    """The passes of both models, and what they tell."""
+    """The passes of both models, and what they show."""
 
     def __init__(self, left: Module, right: Module, match: Match, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.models = (left, right)
@@ -67,7 +67,7 @@ class PairPasses:
         self.remarks: list[str] = [SEVERAL] if self._fixed else []
 
     def run(self) -> ComparisonTable:
-        """All passes, and then the record."""
+        """Run all passes and build the record."""
         return self._sandbox.run(self._run_all)
 
     def _run_all(self) -> ComparisonTable:
@@ -80,7 +80,7 @@ class PairPasses:
         return self._record(left, again, right)
 
     def _noted(self, run: Callable[[], Pass], words: str) -> Pass:
-        """What comes out says of which model it is."""
+        """Add a note to any exception that says which model raised it."""
         try:
             return run()
         except Exception as error:
@@ -99,7 +99,7 @@ class PairPasses:
         return found
 
     def _look(self, side: int, reference: Pass | None) -> Pass:
-        """A look at one pass, which has not begun."""
+        """A pass that has not started."""
         paths = {key: path for key, (path, _) in self.places[side].items()}
         return Pass(
             paths,
@@ -111,7 +111,7 @@ class PairPasses:
         )
 
     def _right(self) -> Pass:
-        """The right model, which may want its input in another dtype, or elsewhere."""
+        """Run the right model, which may need its input in a different dtype or on a different device."""
         try:
             return self._pass(1)
         except (RuntimeError, TypeError, ValueError) as error:
@@ -120,13 +120,13 @@ class PairPasses:
                 raise
             try:
                 found = self._pass(1, change=change)
-            except Exception:  # noqa: BLE001 - then the first error is the one to be told
+            except Exception:  # noqa: BLE001 - report the first error instead
                 raise error from None
             self.remarks.append(f"The right model got its input as {words}: with the original, it raised {_line(error)}")
             return found
 
     def _wanted(self) -> tuple[Change | None, str]:
-        """How to make the input what the right model's parameters are, if the left one's are something else."""
+        """A change of the input to the dtype and device of the right model's parameters, if the left model's differ."""
         (dtype, device), (wanted, place) = (_kind(places) for places in self.places)
         if (dtype, device) == (wanted, place) or wanted is None:
             return None, ""
@@ -172,7 +172,7 @@ class PairPasses:
         )
 
     def _whole(self) -> str:
-        """The left path that stands for the whole model."""
+        """The left path that corresponds to the whole model."""
         return next((mine for theirs, mine in self.pairs.items() if not self._inner(1, theirs) and not self._inner(0, mine)), "")
 
     def _row(
@@ -210,13 +210,13 @@ class PairPasses:
         )
 
     def _matched(self, path: str, other: str | None) -> str:
-        """How its partner was found."""
+        """How its partner was found; empty if it has none."""
         if other is None:
             return ""
         return "told" if path in self._told else "structure" if (path, other) in self._by_structure else "name"
 
     def _alone_there(self, other: str | None, pair: SideBySide) -> str:
-        """What one model alone calls where the difference starts."""
+        """A module that only one model calls, where the difference starts."""
         if other is None or other not in pair.alone:
             return ""
         side, path = pair.alone[other]
@@ -246,7 +246,7 @@ class PairPasses:
         return canonical(path, is_wrapped(self._names[side]))
 
     def _uncounted(self, path: str, right: Pass) -> Uncounted:
-        """Why a module on the right was not seen to be called."""
+        """Why a module on the right was not seen being called."""
         module = next(module for name, module in self.places[1].values() if name == path)
         return hidden_reason(path, module, self.places[1].values(), right.counts)
 
@@ -263,7 +263,7 @@ class PairPasses:
         )
 
     def _remark_on_pairs(self, left: Pass, right: Pass) -> None:
-        """Who was matched by structure, and who has no partner."""
+        """Report modules matched by structure and modules without a partner."""
         if not self._by_structure:
             return
         place = {path: number for number, path in enumerate(self._names[0])}
@@ -313,7 +313,7 @@ def _run(side: str, one: Pass, path: str) -> RunRecord:
 
 
 def _kind(places: Places) -> tuple[torch.dtype | None, torch.device | None]:
-    """The dtype and device of a model's first floating parameter."""
+    """The dtype and device of a model's first floating-point parameter."""
     for _, module in places.values():
         for _, tensor in stores.named_tensors(module):
             if tensor.dtype.is_floating_point:
@@ -337,7 +337,7 @@ def told(left: list[str], right: list[str], match: Match) -> dict[str, str]:
     """Path on the left → path on the right, as the user says.
 
     Raises:
-        MatchError: `match` names a path that is not there, or is no mapping and no function.
+        MatchError: `match` names a path that does not exist, or is neither a mapping nor a function.
     """
     if match is None:
         return {}

@@ -1,4 +1,4 @@
-"""Passes of a model, call by call: what went in and out, how far that is from an earlier one, and who drew random numbers."""
+"""Passes of a model, call by call: inputs and outputs, how far they are from an earlier pass, and which modules drew random numbers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from modlab.statistics import measure_tensor
 from modlab.statistics.memory import arrived
 
 HISTOGRAMS = 1000
-"""Modules up to which histograms are taken: one takes 16 kB."""
+"""Maximum number of modules for which histograms are taken: each takes 16 kB."""
 
 _HOLDERS = ("ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
 
 Key = tuple[str, int]
-"""The path of a module, and which of its calls."""
+"""The path of a module, and the number of the call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,60 +42,60 @@ class PassCall:
     number: int
     training: bool | None
     entered: int  # calls that had ended when this one began
-    state: int  # of the random generators when it began
-    autograd: tuple[bool, bool] = (True, True)  # when it began: autograd's mode, and whether a parameter of its own requires grad
-    drew: bool = False  # in it, or in a call inside it
+    state: int  # of the random number generators, when the call began
+    autograd: tuple[bool, bool] = (True, True)  # when it began: autograd's mode, and whether one of its own parameters requires grad
+    drew: bool = False  # in this call, or in one inside it
     inputs: tuple[Kept, ...] = ()
-    positional: int = 0  # inputs that were given by place
+    positional: int = 0  # number of positional inputs
     stages: list[tuple[ProbedOutput, tuple[Kept, ...]]] = field(default_factory=list)  # what its own hooks made of inputs and outputs
-    made: tuple[Kept, ...] | None = None  # what its forward returned, if its own hooks come after it
+    made: tuple[Kept, ...] | None = None  # what its forward returned, if its own hooks run after it
     outputs: tuple[Kept, ...] = ()
     finished: bool = False
-    came: Gap | None = None  # of its inputs, from the call of an earlier pass, where that was asked for
-    gap: Gap | None = None  # of its outputs
+    came: Gap | None = None  # distance of its inputs from those of the reference, if requested
+    gap: Gap | None = None  # the same for its outputs
 
     @property
     def key(self) -> Key:
-        """What the same call has in another pass."""
+        """The key of the same call in any pass."""
         return self.path, self.number
 
     @property
     def requires_grad(self) -> bool | None:
-        """Whether a tensor of the output requires grad; None if there is no tensor."""
+        """Whether any output tensor requires grad; None if there are no tensors."""
         flags = [kept.requires_grad for kept in self.outputs if kept.is_tensor]
         return any(flags) if flags else None
 
 
 @dataclass(slots=True)
 class Stranger:
-    """A module that was called and is not registered in the model."""
+    """A module that was called but is not registered in the model."""
 
     type: str
     training: bool | None
 
 
 class Probe(Protocol):
-    """Runs calls a second time. What it runs is not seen as a part of the pass."""
+    """Runs calls a second time. What it runs is not recorded as part of the pass."""
 
     def begin(self, key: Key, module: Module, args: tuple[Any, ...]) -> None:
         """A call begins."""
 
     def end(self, key: Key, module: Module, kwargs: dict[str, Any], output: Any) -> None:
-        """It has ended."""
+        """The call has ended."""
 
 
 class Pass:
-    """Looks at one run.
+    """Observes one run.
 
     Args:
         paths: of modules, by id.
-        reference: an earlier pass from which the distance of what calls give is taken, while it is there. Without, what calls
-            take and give is kept and measured, and who draws from Python's and numpy's generators is noted too.
-        probe: is told of each call.
-        stranger: is told of modules that are not in `paths`, before they run.
-        private: generators of the model's own.
-        hooked: modules whose own hooks are looked between.
-        sources: whether the distance of inputs from those of the reference is taken too, so that `sources` can be asked.
+        reference: an earlier pass; outputs are compared with it as they are produced. Without it, inputs and outputs are kept and
+            measured, and draws from Python's and numpy's generators are recorded too.
+        probe: is called for each call.
+        stranger: is called with each module that is not in `paths`, before it runs.
+        private: the model's own generators.
+        hooked: modules whose own hooks are probed.
+        sources: also compare inputs with those of the reference, so that `sources()` works.
     """
 
     def __init__(
@@ -110,24 +110,24 @@ class Pass:
         sources: bool = False,
     ) -> None:
         self.calls: dict[Key, PassCall] = {}
-        self.ended: list[PassCall] = []  # calls that came to their end, in that order
+        self.ended: list[PassCall] = []  # calls that finished, in that order
         self.counts: Counter[str] = Counter()
         self.draws: defaultdict[str, set[str]] = defaultdict(set)
-        self.drawing: dict[str, str] = {}  # of modules, the hook of theirs that draws
+        self.drawing: dict[str, str] = {}  # module path → the first of its hooks that draws
         self.strangers: defaultdict[str, list[Stranger]] = defaultdict(list)
         self.stats: dict[str, TensorStats] = {}
         self.shelf, self.error = KeptOutputs() if reference is None and probe is None else None, ""
-        self.raised: str | None = None  # the path of the innermost module that the last exception came out of
-        self._error: BaseException | None = None  # while the pass runs
+        self.raised: str | None = None  # path of the innermost module that the last exception propagated from
+        self._error: BaseException | None = None  # only while the pass runs
         self._paths, self._reference, self._probe, self._stranger = paths, reference, probe, stranger
         self._busy, self._private, self._asks_sources = False, private, sources
         self._stack: list[PassCall | Stranger] = []
-        self._owners: list[tuple[int, str]] = []  # id of each running module, and the path that draws are put to
+        self._owners: list[tuple[int, str]] = []  # id of each running module, and the path to which draws are attributed
         self._trouble: BaseException | None = None
         self._listener, self._hook_probes = Listener(self._enter, self._leave), HookProbes(hooked or [], self._look)
 
     def run(self, model: Module, *args: Any, **kwargs: Any) -> None:
-        """Call the model, and look at that. Nothing of the look is left afterwards, also where an interrupt ends it."""
+        """Call the model and observe the call. Everything is removed afterwards, even after an interrupt."""
         try:
             afterwards(self._close, self._call, model, *args, **kwargs)
         except Exception as error:
@@ -147,7 +147,7 @@ class Pass:
         self._hook_probes.close()
 
     def check(self) -> None:
-        """Raise what went wrong in the looking itself: the model's run was not disturbed by it."""
+        """Raise any error that occurred in the observation itself, which did not disturb the model's run."""
         if self._trouble is not None:
             raise self._trouble
 
@@ -155,7 +155,7 @@ class Pass:
         if self._trouble is None and not self._busy:
             try:
                 self._begin(module, args)
-            except Exception as error:  # noqa: BLE001 - the model's run goes on; the trouble is told afterwards
+            except Exception as error:  # noqa: BLE001 - the model's run goes on; the error is raised afterwards
                 self._trouble = error
 
     def _leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None, output: Any) -> None:
@@ -188,7 +188,7 @@ class Pass:
         call = PassCall(path, self.counts[path], training, len(self.ended), self._meter.state, (torch.is_grad_enabled(), _trains(module)))
         self.counts[path] += 1
         if self.shelf is not None:
-            call.inputs = self.shelf.all(arguments((), args))  # by place: two classes may name them otherwise
+            call.inputs = self.shelf.all(arguments((), args))  # by position: two classes may name them differently
             call.positional = len(call.inputs)
         elif self._asks_sources and (earlier := self._earlier(call)) is not None:
             call.came = at_once(earlier.inputs[: earlier.positional], seen(arguments((), args)))
@@ -215,7 +215,7 @@ class Pass:
             self._probe.begin(call.key, module, args)
 
     def _return(self, module: Module, kwargs: dict[str, Any] | None, output: Any) -> None:
-        """Its forward has returned, or an exception came out."""
+        """Its forward has returned or raised."""
         self._note_draws()
         if sys.exception() is not None and output is None and kwargs is None:
             self._note_raised(sys.exception())
@@ -223,7 +223,7 @@ class Pass:
             return
         call = next((call for (key, _), call in zip(self._owners[::-1], self._stack[::-1], strict=True) if key == id(module)), None)
         if self._probe is not None and isinstance(call, PassCall):
-            self._busy = True  # what the probe runs is not a part of the pass
+            self._busy = True  # what the probe runs is not part of the pass
             try:
                 self._probe.end(call.key, module, kwargs or {}, output)
             finally:
@@ -234,12 +234,12 @@ class Pass:
             call.made = self.shelf.all(leaves(output))
 
     def _note_raised(self, error: BaseException | None) -> None:
-        """An exception is on its way out: the innermost module that it comes out of counts."""
+        """Record where an exception came from: the innermost module it propagates out of counts."""
         if self.raised is None or self._error is not error:
             self.raised, self._error = self._owners[-1][1] if self._owners else "", error
 
     def _drop(self, module: Module) -> PassCall | Stranger | None:
-        """Take a call off the stack, with those inside that an exception went through without a word."""
+        """Pop a call off the stack, along with any calls inside it that an exception ended unseen."""
         while self._owners and self._owners[-1][0] != id(module):
             self._owners.pop(), self._stack.pop()
         if not self._owners:
@@ -248,19 +248,19 @@ class Pass:
         return self._stack.pop()
 
     def _end(self, module: Module, kwargs: dict[str, Any] | None, output: Any) -> None:
-        """The call has ended, its own hooks included."""
+        """The call has ended, including its own hooks."""
         call = self._drop(module)
         if isinstance(call, PassCall):
             self._finish(call, kwargs, output)
 
     def _earlier(self, call: PassCall) -> PassCall | None:
-        """The same call of the reference, if it came to its end."""
+        """The same call of the reference, if it finished."""
         found = None if self._reference is None else self._reference.calls.get(call.key)
         return found if found is not None and found.finished else None
 
     def _finish(self, call: PassCall, kwargs: dict[str, Any] | None, output: Any) -> None:
         call.finished, call.drew = True, self._meter.state != call.state
-        self.raised = None  # what came out of a module inside was caught
+        self.raised = None  # an exception from a module inside was caught
         self.ended.append(call)
         if self.shelf is not None:
             call.inputs += self.shelf.all(arguments((), (), kwargs))
@@ -274,7 +274,7 @@ class Pass:
             self._compare(call, earlier, output)
 
     def _compare(self, call: PassCall, earlier: PassCall | None, output: Any) -> None:
-        """The distance from the same call of the reference; statistics only where they are not known to be the same."""
+        """Compare with the same call of the reference; measure statistics only if they are not known to be equal."""
         now = seen(leaves(output))
         call.outputs = tuple(replace(kept, values=None) for kept in now)
         if earlier is not None:
@@ -292,7 +292,7 @@ class Pass:
                 return
 
     def _note_draws(self) -> bool:
-        """What was drawn since the last event was drawn by the module that is running."""
+        """Attribute all draws since the last event to the running module."""
         names = self._meter.used()
         if names:
             self.draws[self._owners[-1][1] if self._owners else ""].update(names)
@@ -310,17 +310,17 @@ class Pass:
 
     @property
     def drew(self) -> bool:
-        """Whether a random number was drawn by anybody."""
+        """Whether any random number was drawn."""
         return any(self.draws.values())
 
     def first_apart(self) -> str | None:
-        """The path of the first call to end whose output differs from the reference's; None where there is none."""
+        """The path of the first call to end with an output that differs from the reference's, or None."""
         return next((call.path for call in self.ended if call.gap is not None and call.gap.equal is False), None)
 
     def sources(self) -> list[str]:
-        """Paths of the modules in whose own code this pass parts from the reference.
+        """Paths of the modules in whose own code this pass diverges from the reference.
 
-        Their inputs agree, their outputs do not, and no module inside is the reason.
+        Their inputs agree, their outputs do not, and no module inside them is the cause.
         """
         found: list[str] = []
         started: list[bool] = []
@@ -333,11 +333,11 @@ class Pass:
         return list(dict.fromkeys(found))
 
     def first_nan(self) -> str | None:
-        """The path of the first call to end whose output holds NaN; None where there is none."""
+        """The path of the first call to end with NaN in its output, or None."""
         return next((c.path for c in self.ended if c.number == 0 and (stats := self.stats.get(c.path)) is not None and stats.nan), None)
 
     def parts_from(self, other: Pass) -> bool:
-        """Whether it is not the same run as another one: it gave other outputs, made other calls, or raised."""
+        """Whether this run differs from another: different outputs, different calls, or an exception."""
         return bool(self.error) or self.counts != other.counts or self.first_apart() is not None
 
 
@@ -347,7 +347,7 @@ def _trains(module: Module) -> bool:
 
 
 def first_paths(model: Module) -> dict[int, tuple[str, Module]]:
-    """Each module once, under its first name, in the order of the tree."""
+    """Each module once, under its first name, in tree order."""
     found: dict[int, tuple[str, Module]] = {}
     stack: list[tuple[str, Module]] = [("", model)]
     while stack:
@@ -361,14 +361,14 @@ def first_paths(model: Module) -> dict[int, tuple[str, Module]]:
 
 
 class Uncounted(NamedTuple):
-    """Why a module was not seen to be called; `unseen` where what happens there cannot be seen at all."""
+    """Why a module was not seen being called; `unseen` means that calls inside it cannot be observed at all."""
 
     text: str
     unseen: bool = False
 
 
 def hidden_reason(path: str, module: Module, places: Collection[tuple[str, Module]], counts: Mapping[str, int]) -> Uncounted:
-    """The reason; of a module that is just not used, none but that.
+    """Why a module was not seen being called.
 
     Args:
         path: of the module that was not called.

@@ -1,4 +1,4 @@
-"""Changes of a model's state by a pass, in words."""
+"""Changes that a pass makes to a model's state, in words."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from modlab.running.values import said
 from modlab.statistics import measure_tensor
 from modlab.statistics.memory import local
 
-WRITTEN = 4  # elements up to which a tensor is written out
+WRITTEN = 4  # tensors up to this many elements are written out
 
 
 def moves(changes: Iterable[Change], side: str) -> dict[int, list[Move]]:
-    """By the id of the module that holds them."""
+    """The changes, by the id of the module that holds them."""
     found: dict[int, list[Move]] = {}
     for change in changes:
         found.setdefault(id(change.owner), []).append(_move(change, side))
@@ -55,7 +55,7 @@ def _tensor_words(thing: Tensor, joined: bool) -> str:
 
 
 def short(number: Any) -> str:
-    """Three significant digits."""
+    """The number with three significant digits."""
     if isinstance(number, float) and math.isfinite(number) and number:
         return format.number(float(f"{number:.3g}"))
     return format.number(number) if isinstance(number, (int, float)) else str(number)

@@ -1,1 +1,1 @@
-"""What everything at work on a model stands on: one pair of global hooks, one way of putting back, one rule for errors of ours."""
+"""The basis for all code that works on a running model: one pair of global hooks, one way to restore state, one rule for our own errors."""

@@ -1,4 +1,4 @@
-"""The clock that a watch goes by, in one place: a test may set another."""
+"""The clock that watches use, in one place so that tests can replace it."""
 
 from __future__ import annotations
 

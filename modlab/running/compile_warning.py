@@ -1,4 +1,4 @@
-"""What torch says of global hooks where a part of a model is compiled: they are ours, and nothing to worry about."""
+"""torch's warning about global hooks when part of a model is compiled: the hooks are modlab's, and harmless."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, cast
 from modlab.compat import lock_for_forks
 
 _TEXT = r"Using `torch\.compile\(module\)` when there are global hooks"
-_FILTER = ("ignore", re.compile(_TEXT, re.IGNORECASE), UserWarning, None, 0)  # as `warnings` writes it
+_FILTER = ("ignore", re.compile(_TEXT, re.IGNORECASE), UserWarning, None, 0)  # as `warnings` stores it
 
 _lock = lock_for_forks()
 _open: list[object] = []
 
 
 def silence(owner: object) -> None:
-    """Leave it unsaid for as long as `owner` has hooks."""
+    """Suppress the warning while `owner` has hooks."""
     with _lock:
         _open.append(owner)
         if _FILTER not in warnings.filters:
@@ -24,7 +24,7 @@ def silence(owner: object) -> None:
 
 
 def speak(owner: object) -> None:
-    """Have it said again, if nobody else has hooks."""
+    """Show the warning again, if no other owner has hooks."""
     with _lock:
         left = [one for one in _open if one is not owner]
         if len(left) < len(_open) and not left and _FILTER in warnings.filters:

@@ -1,8 +1,8 @@
-"""FSDP2's own notes of its units: which are gathered now, and in what order they ran.
+"""FSDP2's own records of its units: which are gathered now, and in what order they ran.
 
-A forward pass without its backward pass leaves them otherwise: the root stays gathered, and the next backward pass would fetch ahead by
-an order that is not its own. They are put back by name, with what FSDP itself does: nothing is communicated, and no plain parameter
-stands where a sharded one was.
+A forward pass without its backward pass changes them: the root stays gathered, and the next backward pass would prefetch in the
+wrong order. They are restored by name, with FSDP's own functions: nothing is communicated, and no plain parameter is left in
+place of a sharded one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class FSDPUnits:
         self._taken: dict[int, _Unit] = {}
 
     def add(self, module: Module) -> None:
-        """Take down a module, if it is a unit."""
+        """Save a module's state, if it is a unit."""
         find = getattr(type(module), "_get_fsdp_state", None)
         if find is not None and any(base.__name__ == "FSDPModule" for base in type(module).__mro__):
             state = find(module)
@@ -27,7 +27,7 @@ class FSDPUnits:
                 self._taken[id(state)] = _Unit(state)
 
     def put_back(self) -> None:
-        """As it was: what was not gathered is no longer gathered, and none has run."""
+        """Restore all units: reshard what was not gathered before, and reset which ones have run."""
         for unit in self._taken.values():
             unit.put_back()
 
@@ -43,7 +43,7 @@ class _Group:
     def put_back(self) -> None:
         group = self.group
         pending = group._all_gather_result
-        if pending is not None and self.sharded:  # a pass that raised has begun to gather it
+        if pending is not None and self.sharded:  # a pass that raised had started to gather it
             work = pending.all_gather_work
             if hasattr(work, "wait"):
                 work.wait()
@@ -55,12 +55,12 @@ class _Group:
 
 
 class _Unit:
-    """One ``fully_shard``."""
+    """One ``fully_shard`` unit."""
 
     def __init__(self, state: Any) -> None:
         self.state, self.training = state, state._training_state
         groups = getattr(state, "_fsdp_param_groups", None)
-        if groups is None:  # of an older torch, one
+        if groups is None:  # an older torch has one group
             groups = [state._fsdp_param_group] if state._fsdp_param_group is not None else []
         self.groups = [*map(_Group, groups)]
         self.order = [*getattr(state._comm_ctx, "post_forward_order", ())]

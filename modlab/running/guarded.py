@@ -1,4 +1,4 @@
-"""The one rule for what modlab does inside of a user's run: an error of ours ends the look, in one line, and the run goes on."""
+"""The one rule for modlab's code inside a user's run: an error of ours ends the look with a one-line message, and the run goes on."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from modlab.errors import NotFiniteError
 from modlab.running import clock
 
 KEPT = 16
-"""Errors that are remembered."""
+"""Number of errors that are remembered."""
 
 LONG = 300
-"""Letters of a message that are told."""
+"""Maximum length of a message."""
 
 SHORT = 200
-"""Those of one that is told beside others."""
+"""Maximum length of a message that is shown next to others."""
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
@@ -35,23 +35,23 @@ swallowed: deque[str] = deque(maxlen=KEPT)
 """Tracebacks of the errors that ended a look, for reports and tests."""
 
 TRIES = 100
-"""How often `afterwards` tries: a user's own code may raise the same each time."""
+"""Maximum number of attempts in `afterwards`: the user's own code may raise the same error each time."""
 
 OURS = "__modlab_guarded__"
-"""The attribute of what is guarded."""
+"""The attribute that marks guarded functions."""
 
 
 class Look(Protocol):
-    """What an error of ours ends: a watch, a trace."""
+    """What an error of ours ends: a watch or a trace."""
 
     def fail(self, error: Exception) -> None:
-        """End it, and say so in one line; what is called later does nothing."""
+        """End it, and say so in one line; later calls do nothing."""
 
 
 def guarded(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
-    """A method that runs inside of the user's run, as a hook does: an error in it ends ``self.ends`` and is raised to nobody.
+    """A method that runs inside the user's run, like a hook: an error in it ends ``self.ends`` and never reaches the user's code.
 
-    An interrupt, a stop that was asked for and `NotFiniteError` go on their way.
+    Interrupts, requested stops and `NotFiniteError` propagate.
     """
 
     @wraps(work)
@@ -72,7 +72,7 @@ def guarded(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P],
 
 
 def apart(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
-    """The same, and no mode of the user's sees what it computes; not called where a mode computes with stand-ins."""
+    """Like `guarded`, but hidden from the user's modes; skipped under a mode that simulates tensors."""
 
     @wraps(work)
     def hook(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -95,7 +95,7 @@ def apart(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R
 
 
 def timed(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
-    """The same, and the time that it takes is added to ``self.seconds``: it is not the user's."""
+    """Like `apart`, but adds the time it takes to ``self.seconds``: that time is not the user's."""
 
     @wraps(work)
     def hook(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -121,24 +121,24 @@ def timed(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R
 
 
 def interrupted(look: Look) -> None:
-    """An interrupt leaves a hook of ours: what was switched off for a moment is on again."""
+    """An interrupt leaves a hook of ours: switch on again what was switched off temporarily."""
     restore = getattr(look, "restore", None)
     if restore is not None:
         restore()
 
 
 def failed(look: Look, error: Exception) -> None:
-    """End a look for an error of ours."""
+    """End a look because of an error of ours."""
     note(error)
-    with suppress(Exception):  # whatever is broken as well
+    with suppress(Exception):  # whatever else is broken
         look.fail(error)
 
 
 def surely(ends: Look, *works: Callable[[], object]) -> None:
-    """Do all of these, which can be done again from their beginning, whatever one of them raises.
+    """Call all of these, each of which can safely be restarted, whatever any of them raises.
 
-    An error of ours ends the look, and what it met is tried once more. What an interrupt met is done again, and the interrupt goes
-    on its way when all is done.
+    An error of ours ends the look, and the call that raised it is retried once. An interrupted call is repeated, and the interrupt
+    propagates after all calls are done.
     """
     interrupt: BaseException | None = None
     for work in works:
@@ -160,25 +160,25 @@ def surely(ends: Look, *works: Callable[[], object]) -> None:
 
 
 def afterwards(undo: Callable[[], None], work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call `work`, and then `undo` to its end: an interrupt that arrives in it is raised when it is done.
+    """Call `work`, then run `undo` to completion: an interrupt that arrives during it is raised afterwards.
 
     Args:
-        undo: can be called again where it was interrupted.
+        undo: can be called again after an interrupt.
         work: what must be undone.
-        *args: its arguments.
-        **kwargs: the same, by name.
+        *args: its positional arguments.
+        **kwargs: its keyword arguments.
     """
     interrupt: BaseException | None = None
     left = TRIES
     try:
         return work(*args, **kwargs)
     finally:
-        while left:  # in this very frame: no call of ours is in between, which could be interrupted before it begins
+        while left:  # in this very frame: a call of ours in between could be interrupted before it begins
             try:
                 left -= 1
                 undo()
                 left = 0
-            except Exception:  # an error of its own: there is no sense in trying again
+            except Exception:  # an error in `undo` itself: retrying is pointless
                 raise
             except BaseException as error:  # noqa: BLE001 - raised below
                 interrupt = error
@@ -187,7 +187,7 @@ def afterwards(undo: Callable[[], None], work: Callable[P, R], *args: P.args, **
 
 
 def tried(work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> str:
-    """Do what a look can do without, as showing something: the error in one line, or nothing."""
+    """Do something optional, such as displaying a result; return the error in one line, or an empty string."""
     try:
         work(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - as above
@@ -197,7 +197,7 @@ def tried(work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> str:
 
 
 def note(error: Exception) -> None:
-    """Remember an error that nobody is to meet."""
+    """Remember an error that nobody should see."""
     with suppress(Exception):  # its own text may raise
         swallowed.append("".join(traceback.format_exception(error)))
 
@@ -213,27 +213,27 @@ def line_of(error: BaseException) -> str:
 
 
 def steady_line(error: BaseException) -> str:
-    """An exception in one line, the same from run to run."""
+    """An exception in one line, the same in every run."""
     return format.cut(without_addresses(line_of(error).rstrip(".")), SHORT)
 
 
 def without_addresses(text: str) -> str:
-    """The same from run to run."""
+    """The text with memory addresses removed, so that it is the same in every run."""
     return _ADDRESS.sub("0x…", text)
 
 
 def tell(text: str, end: str = "\n") -> None:
-    """Write on the error stream. There may be none, it may be closed or full, or not know our letters: that harms nobody."""
+    """Write to the error stream, which may be missing, closed, full or unable to encode the text: failures are ignored."""
     stream: Any = sys.stderr
     with suppress(Exception):
-        stream.write(format.printable(text + end, stream))  # once: another thread may write as well
+        stream.write(format.printable(text + end, stream))  # in one call: another thread may write too
         stream.flush()
 
 
 def is_terminal() -> bool:
-    """Whether somebody watches the error stream."""
+    """Whether the error stream is a terminal."""
     stream: Any = sys.stderr
     try:
         return bool(stream.isatty())
-    except Exception:  # noqa: BLE001 - there is none, or it is closed
+    except Exception:  # noqa: BLE001 - it is missing or closed
         return False

@@ -1,4 +1,4 @@
-"""The listener: one pair of global module hooks, for all that see every call of a module. Nothing is put on a module."""
+"""The listener: one pair of global module hooks for everything that observes module calls. Nothing is added to any module."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Leave = Callable[[Module, tuple[Any, ...], dict[str, Any] | None, Any], None]
 
 
 class GlobalHooks:
-    """A pair of hooks on all modules, in front of other global ones, that can be switched off and on.
+    """A pair of hooks on all modules that run before other global hooks and can be switched off and on.
 
-    Switching keeps their numbers: a compiler that met them guards on those, and would compile anew at each new number.
+    Switching keeps their ids: compiled code guards on the ids it saw, and would recompile for each new one.
 
     Args:
-        before: as ``register_module_forward_pre_hook`` takes it.
-        after: as ``register_module_forward_hook`` takes it.
-        **how: what that takes beside it.
+        before: passed to ``register_module_forward_pre_hook``.
+        after: passed to ``register_module_forward_hook``.
+        **how: further arguments to the latter.
 
     Attributes:
-        handles, stores: of each the handle, and all hooks of its kind.
+        handles, stores: for each hook, its handle and the dict of all hooks of its kind.
     """
 
     def __init__(self, before: Callable[..., None], after: Callable[..., None], **how: bool) -> None:
@@ -43,50 +43,50 @@ class GlobalHooks:
         self.stores: list[OrderedDict[int, Any]] = []
 
     def open(self) -> None:
-        """Register them, switched on."""
+        """Register both, switched on."""
         before, after = self._hooks
-        self.handles.append(register_module_forward_pre_hook(before))  # each is known as soon as it is there
+        self.handles.append(register_module_forward_pre_hook(before))  # each handle is recorded as soon as it exists
         self.handles.append(register_module_forward_hook(after, **self._how))
         self.stores = [held for handle in self.handles if (held := handle.hooks_dict_ref()) is not None]
         self.on()
 
     def on(self, *, before: bool = True, after: bool = True) -> None:
-        """Switch on, both or one of them."""
+        """Switch on one or both."""
         for wanted, held, handle, hook in zip((before, after), self.stores, self.handles, self._hooks, strict=False):
             if wanted:
                 held[handle.id] = hook
                 held.move_to_end(handle.id, last=False)
 
     def off(self) -> None:
-        """Switch off."""
-        for held, handle in zip(self.stores, self.handles, strict=False):  # interrupted, there may be fewer
+        """Switch both off."""
+        for held, handle in zip(self.stores, self.handles, strict=False):  # after an interrupt there may be fewer
             held.pop(handle.id, None)
 
     def is_on(self) -> bool:
-        """Whether one of them is."""
+        """Whether at least one of them is on."""
         return any(handle.id in held for held, handle in zip(self.stores, self.handles, strict=False))
 
     def close(self) -> None:
-        """Take them away; what is left is what was there."""
+        """Remove both; all other hooks stay."""
         for handle in self.handles:
             handle.remove()
-            global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
-        for hook in self._hooks:  # an interrupt in torch's registering leaves one of which there is no handle
+            global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets to remove it there
+        for hook in self._hooks:  # an interrupt during registration leaves a hook without a handle
             forget_global_hook(hook)
         self.handles, self.stores = [], []
 
 
 class Listener:
-    """While they are open, `enter` is told of each call before any hook of the user's, and `leave` what ``forward`` returned.
+    """While open, calls `enter` for each module call, before any user hook, and `leave` with what ``forward`` returned.
 
-    Calls in other threads, and in a graph that is being compiled or traced, are not told.
+    Calls in other threads, and calls that are being compiled or traced, are not reported.
 
     Args:
-        enter: gets the module and its positional arguments; the keyword ones are known only at the end.
-        leave: gets the module, both kinds of arguments and the output. If an exception came out, ``sys.exception()`` is
-            it, the output is None, and the keyword arguments are None as well. Neither of the two may raise.
-        here: whether a thread other than the one that opened them is reported as well.
-        away: gets a module that is called in a thread that is not; must not raise either.
+        enter: called with the module and its positional arguments; keyword arguments are known only at the end.
+        leave: called with the module, its positional and keyword arguments, and the output. If the call raised, ``sys.exception()``
+            is that exception, and both the output and the keyword arguments are None. Neither callback may raise.
+        here: whether to report the current thread as well, if it is not the one that opened the listener.
+        away: called with each module that is called in a thread that is not reported; must not raise either.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Listener:
         self._here = here or bool
 
     def open(self) -> None:
-        """Begin to listen, in this thread."""
+        """Start listening in this thread."""
         self._thread = get_ident()
         recursion_limit.make(self)
         self._hooks = hooks = GlobalHooks(self._before, self._after, with_kwargs=True, always_call=True)
@@ -112,14 +112,14 @@ class Listener:
             held.move_to_end(handle.id, last=False)
 
     def close(self) -> None:
-        """Detach; what is left is what was there."""
+        """Remove the hooks; all other hooks stay."""
         if self._hooks is not None:
             self._hooks.close()
         self._hooks = None
         recursion_limit.give_back(self)
 
     def during(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `work`, and listen meanwhile."""
+        """Call `work`, listening meanwhile."""
 
         def heard() -> T:
             self.open()
@@ -128,12 +128,12 @@ class Listener:
         return afterwards(self.close, heard)
 
     def alone(self) -> bool:
-        """Whether no other hook is there for all modules."""
+        """Whether there are no other global module hooks."""
         stores = self._hooks.stores if self._hooks is not None else ()
         return len(stores) == 2 and len(stores[0]) == 1 == len(stores[1])
 
     def _before(self, module: Module, args: tuple[Any, ...]) -> None:
-        if torch.compiler.is_compiling() or being_traced():  # a compiler or tracer must not take down our hooks
+        if torch.compiler.is_compiling() or being_traced():  # a compiler or tracer must not record our hooks
             return
         if get_ident() == self._thread or self._here():
             self._enter(module, args)
@@ -141,7 +141,7 @@ class Listener:
             self._away(module)
 
     def _after(self, module: Module, args: tuple[Any, ...], *rest: Any) -> None:
-        """`rest` is keyword arguments and output; after an exception torch leaves the former out."""
+        """`rest` is the keyword arguments and the output; after an exception torch omits the former."""
         if torch.compiler.is_compiling() or being_traced():
             return
         if get_ident() == self._thread or self._here():
@@ -153,7 +153,7 @@ def _nothing(*_: Any) -> None:
 
 
 def _number(handle: RemovableHandle, key: int) -> None:
-    """Give a hook the number that it had the last time: code that torch compiled guards on it, and compiles anew 8 times, then no more."""
+    """Give a hook its previous id: code that torch compiled guards on it, and would recompile up to 8 times before torch gives up."""
     extra = [held for found in handle.extra_dict_ref or () if (held := found()) is not None]
     for store in (*extra, global_hooks_with_kwargs, handle.hooks_dict_ref() or {}):
         if handle.id in store:

@@ -1,4 +1,4 @@
-"""What the kind of a module lets be seen of a call: compiled, scripted and fused ones run their parts as one."""
+"""What can be observed of a call depends on the kind of module: compiled, scripted and fused modules run their parts as one."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ def is_compiled(module: Module) -> bool:
 
 
 def is_compilers_wrapper(cls: type) -> bool:
-    """Whether it is the class of what ``torch.compile`` makes of a module."""
+    """Whether this is the class that ``torch.compile`` wraps modules in."""
     return cls.__name__ == "OptimizedModule" and cls.__module__.startswith("torch._dynamo")
 
 
 def is_fused(module: Module) -> bool:
-    """Whether it may take a fast path that runs its parts as one: looking at the functions inside would prevent that."""
+    """Whether it may take a fast path that runs its parts as one: observing the functions inside would prevent that."""
     return issubclass(type(module), FUSED)
 
 
 def is_opaque(module: Module) -> str:
-    """Why nothing inside a module's call can be seen, in a word; or nothing."""
+    """Why nothing inside a module's call can be observed, in a word; empty if it can."""
     if issubclass(type(module), torch.jit.ScriptModule):
         return "scripted"
     return "compiled" if is_compiled(module) else ""
 
 
 def opaque_kind(cls: type) -> str:
-    """The same as far as the class tells."""
+    """The same, judged by the class alone."""
     return "scripted" if issubclass(cls, torch.jit.ScriptModule) else "compiled" if is_compilers_wrapper(cls) else ""
 
 
 def is_torchs(cls: type) -> bool:
-    """Whether the functions inside are torch's own way of doing what the module's name says: ``F.linear`` in a ``Linear``."""
+    """Whether the functions inside are torch's own implementation of what the module's name says: ``F.linear`` in a ``Linear``."""
     return cls.__module__.startswith(("torch.nn.", "torch.ao.nn."))
 
 

@@ -1,9 +1,9 @@
-"""Hooks on the steps of all optimizers that can come and go at any time.
+"""Hooks on the steps of all optimizers that can be added and removed at any time.
 
-While torch goes through its hooks of a step it does not bear that one comes or goes, in whatever thread: it raises in the user's
-``optimizer.step()``. So all watches and traces share one pair. It comes with the first of them and goes with the last, or, where a
-thread is among such hooks then, with a later call of any module. Torch is asked whether it is there: a handle may have been lost to an
-interrupt.
+While torch iterates over its step hooks, none may be added or removed, in any thread: the user's ``optimizer.step()`` would raise.
+So all watches and traces share one pair. It is added with the first of them and removed with the last, or, if some thread is
+running such hooks at that moment, at a later call of any module. Whether it is registered is read from torch itself: an interrupt
+may have lost a handle.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from modlab import compat
 from modlab.compat import forget_global_hook, is_global_hook
 
 TRIES = 100
-"""Looks at what the other threads do, at most, before it is left for later."""
+"""Maximum number of checks of what the other threads are doing, before the change is postponed."""
 
 Hook = Callable[[Any, Any, Any], None]
 
 _open: list[OptimizerHooks] = []
 _lock = compat.lock_for_forks()
-_STEP = cast(FunctionType, Optimizer.profile_hook_step(lambda *_: None)).__code__  # torch's, which calls the hooks and makes the step
+_STEP = cast(FunctionType, Optimizer.profile_hook_step(lambda *_: None)).__code__  # torch's own wrapper, which calls the hooks and the step
 
 
 class OptimizerHooks:
-    """What one watch or trace wants to be told of each step of any optimizer; not of one that is compiled.
+    """What one watch or trace wants called around each step of any optimizer, except compiled steps.
 
     Args:
-        before: called before it, with the optimizer and the arguments of its step.
-        after: called after it.
+        before: called before the step, with the optimizer and the step's arguments.
+        after: called after the step.
     """
 
     def __init__(self, before: Hook, after: Hook) -> None:
         self.before, self.after = before, after
 
     def open(self) -> None:
-        """Begin."""
+        """Start."""
         with _lock:
             _open.append(self)
             sweep()
 
     def close(self) -> None:
-        """End; closing twice does nothing."""
+        """Stop; calling it twice does nothing."""
         with _lock:
             if self in _open:
                 _open.remove(self)
@@ -58,7 +58,7 @@ class OptimizerHooks:
 
 
 def sweep() -> None:
-    """Have the pair there if anybody wants it, and else gone; later, while a thread is among such hooks."""
+    """Register the pair if it is needed and remove it otherwise; postponed while a thread is running such hooks."""
     with _lock:
         changes = [change for hook, name in _PAIR for change in _changes(hook, compat.optimizer_hooks()[name])]
         if changes and not _made(changes):
@@ -69,7 +69,7 @@ def sweep() -> None:
 
 
 def _made(changes: list[Callable[[], object]]) -> bool:
-    """Make them if no thread is among such hooks, nor came to them while we looked."""
+    """Make the changes, if no thread is running such hooks or started to while we checked."""
     for _ in range(TRIES):
         others = [(frame, frame.f_lasti) for frame in compat.other_threads()]
         if any(map(_is_among_hooks, [sys._getframe(), *(frame for frame, _ in others)])):
@@ -82,7 +82,7 @@ def _made(changes: list[Callable[[], object]]) -> bool:
 
 
 def _changes(hook: Hook, held: dict[int, Hook]) -> list[Callable[[], object]]:
-    """What there is to do, so that torch has a hook if anybody wants it. Each is one call into C, in which no other thread comes in."""
+    """The changes that register or remove the hook as needed. Each is a single call into C, which no other thread can interrupt."""
     found = [key for key, one in [*held.items()] if one is hook]
     if not _open:
         return [partial(held.pop, key, None) for key in found]
@@ -95,10 +95,10 @@ def _sweep_later(module: Any, args: Any) -> None:
 
 
 def _before(optimizer: Any, args: Any, kwargs: Any) -> None:
-    if torch.compiler.is_compiling():  # else a compiled step would compile anew whenever something of ours has changed
+    if torch.compiler.is_compiling():  # otherwise a compiled step would recompile whenever our state changes
         return
     for one in (*_open,):
-        if one in _open:  # another one's hook may have closed it
+        if one in _open:  # another hook may have closed it
             one.before(optimizer, args, kwargs)
 
 
@@ -114,7 +114,7 @@ _PAIR: tuple[tuple[Hook, str], ...] = (_before, "_optimizer_pre_hooks"), (_after
 
 
 def _is_among_hooks(frame: FrameType | None) -> bool:
-    """Whether a thread that is there is inside of an optimizer's step, and not in that part of it that makes the step."""
+    """Whether a thread is inside an optimizer's step, but not in the part that runs the step itself."""
     inner: FrameType | None = None
     while frame is not None:
         if frame.f_code is _STEP and (inner is None or inner.f_code is not _code_of(frame.f_locals.get("func"))):

@@ -1,4 +1,4 @@
-"""All random generators that a forward pass may draw from: their states, and a mark that tells whether one was used."""
+"""All random generators that a forward pass may draw from: their states, and whether they were used."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch.nn import Module
 from modlab.inspection import stores
 
 OTHER = 0x0DDB1A5E
-"""The start of a second run with other random numbers; the same in each comparison."""
+"""The seed for a second run with different random numbers; the same in every comparison."""
 
 Undo = Callable[[], None]
 
 
 def states() -> Undo:
-    """What puts all generators back: torch's on every device in use, Python's, numpy's."""
+    """A function that restores all generators: torch's on every device in use, Python's and numpy's."""
     own, numpy = random.getstate(), sys.modules.get("numpy")
     theirs = None if numpy is None else numpy.random.get_state()
     torchs = [(generator, generator.get_state()) for generator in generators()]
@@ -36,7 +36,7 @@ def states() -> Undo:
 
 
 def start_elsewhere() -> None:
-    """Other random numbers than before, from every generator."""
+    """Reseed every generator, so that it gives different numbers than before."""
     for generator in generators():
         generator.manual_seed(OTHER)
     random.seed(OTHER)
@@ -45,7 +45,7 @@ def start_elsewhere() -> None:
 
 
 class _Apple:
-    """The generator of Apple's devices, which torch gives no name to."""
+    """The generator of Apple devices, for which torch has no generator object."""
 
     device = torch.device("mps")
     get_state = staticmethod(torch.mps.get_rng_state)
@@ -54,7 +54,7 @@ class _Apple:
 
 
 def generators() -> list[Any]:
-    """Those of the devices in use; a device that was never used is not woken up."""
+    """The generators of the devices in use; an unused device is not initialized."""
     found: list[Any] = [torch.default_generator]
     for name in ("cuda", "xpu"):
         backend: Any = getattr(torch, name, None)
@@ -66,11 +66,11 @@ def generators() -> list[Any]:
 
 
 class Private:
-    """A generator that a module keeps for itself, or that its code names: torch's, Python's or one of numpy's.
+    """A generator that a module holds, or that its code refers to: torch's, Python's or one of numpy's.
 
     Args:
         thing: the generator.
-        name: how it is told.
+        name: how it is described to the user.
     """
 
     def __init__(self, thing: Any, name: str = "its own generator") -> None:
@@ -85,14 +85,14 @@ class Private:
         return thing.bit_generator.state if hasattr(thing, "bit_generator") else thing.get_state()
 
     def read(self) -> Any:
-        """Something that is equal as long as nothing was drawn."""
+        """A value that stays equal as long as nothing is drawn."""
         state = self._state()
         return (
             state.numpy().tobytes() if type(state) is torch.Tensor else state if type(state) is tuple and len(state) == 3 else repr(state)
         )
 
     def put_back(self) -> None:
-        """The state that it was found in."""
+        """Restore the state in which it was found."""
         thing = self._thing
         if type(thing) is random.Random and self._before is not None:
             thing.setstate(self._before)
@@ -102,7 +102,7 @@ class Private:
             thing.set_state(self._before)
 
     def start_elsewhere(self) -> None:
-        """Other numbers than before."""
+        """Reseed it, so that it gives different numbers than before."""
         thing = self._thing
         if hasattr(thing, "bit_generator"):
             thing.bit_generator.state = type(thing.bit_generator)(OTHER).state
@@ -117,17 +117,17 @@ def is_private(thing: Any) -> bool:
     return cls in (torch.Generator, random.Random) or (numpy is not None and cls in (numpy.random.Generator, numpy.random.RandomState))
 
 
-_DEPTH, _MOST = 3, 200  # functions that functions name, and how many of them are read
+_DEPTH, _MOST = 3, 200  # depth of functions referring to functions, and how many of them are read
 
 
 def named_in_code(module: Module, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Generators outside of a module that the code of its class, its attributes or its hooks names, each with that name.
+    """Generators outside a module that the code of its class, its attributes or its hooks refers to, each with its name.
 
-    They lie in the globals of a file, in closures, in default arguments or on the class. Nothing is called for that.
+    They are found in module globals, closures, default arguments or on the class. Nothing is called.
 
     Args:
         module: the module.
-        seen: ids of classes and functions that were read already; more are added.
+        seen: ids of classes and functions already read; new ones are added.
     """
     held = object.__getattribute__(module, "__dict__")
     todo: list[tuple[Any, int]] = [(hook, 0) for name in stores.HOOKS if held.get(name) for hook in [*held[name].values()]]
@@ -162,7 +162,7 @@ def _of_library(function: FunctionType) -> bool:
 
 
 def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function can reach by a name: globals, its closure, its default arguments."""
+    """What a function can refer to by name: globals, its closure, its default arguments."""
     room = function.__globals__
     yield from ((name, room[name]) for name in _names(function.__code__) if name in room)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
@@ -184,11 +184,11 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 class Meter:
-    """Tells which generators were used since it was last asked.
+    """Reports which generators were used since it was last read.
 
     Args:
-        thorough: also ask Python's and numpy's, which takes ten times as long as torch's (about 35 µs instead of 3).
-        private: and these.
+        thorough: also read Python's and numpy's, which takes ten times as long as torch's (about 35 µs instead of 3).
+        private: also read these.
     """
 
     def __init__(self, thorough: bool = False, private: Iterable[Private] = ()) -> None:
@@ -200,10 +200,10 @@ class Meter:
             self._readers += [(one.name, one.read) for one in private]
         self._last = [read() for _, read in self._readers]
         self.state = hash(tuple(self._last))
-        """The same number is the same state of all generators."""
+        """The same number means the same state of all generators."""
 
     def used(self) -> list[str]:
-        """Names of the generators used since the last question; nearly always none."""
+        """Names of the generators used since the last call; nearly always empty."""
         now = [read() for _, read in self._readers]
         if now == self._last:
             return []
@@ -218,7 +218,7 @@ def _name(generator: Any) -> str:
 
 
 def _state_of(generator: Any) -> Callable[[], bytes]:
-    """The state, which lies in the CPU's memory also where the generator is an accelerator's."""
+    """Reads the state, which is in CPU memory even for an accelerator's generator."""
     return lambda: generator.get_state().numpy().tobytes()
 
 

@@ -1,8 +1,8 @@
-"""Restoration of everything of a model's that a forward pass can change: taken down once, told apart and put back after each pass.
+"""Restoration of everything in a model that a forward pass can change: saved once, compared and restored after each pass.
 
-The modules run with their own tensors, since copies would not be seen by who else holds them (a recurrent layer keeps a list of
-its weights). Bits are written back only where they differ, past autograd, and the version counter with them, so that a graph that
-the user has at hand stays good.
+The modules run with their own tensors, since copies would be missed by other references to them (a recurrent layer keeps a list
+of its weights). Bits are written back only where they differ, bypassing autograd, and the version counter is restored with them,
+so that a graph the user holds stays valid.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from modlab.running.randomness import Private, Undo, is_private, named_in_code
 from modlab.statistics.memory import NoValuesError, is_sharded, is_there, local, require_values
 
 KEPT = 2 << 30
-"""Bytes of parameters that are copied; of what goes beyond, a fingerprint tells whether it changed. Buffers always are."""
+"""Bytes of parameters to copy; beyond that, only a fingerprint shows whether they changed. Buffers are always copied."""
 
 _DICTS = (dict, OrderedDict, defaultdict, Counter)
 _CONTAINERS = frozenset({*_DICTS, list, set, deque})
 _PLAIN = frozenset({bool, int, float, str, NoneType})
-_DEPTH = 3  # containers inside containers of a module's own attributes
-_LONG = 10_000  # entries up to which a container is searched for others
+_DEPTH = 3  # depth of containers inside containers in a module's own attributes
+_LONG = 10_000  # maximum number of entries for a container to be searched for others
 
 _ABSENT = object()
 
 
 class Change(NamedTuple):
-    """One tensor or plain attribute that is another than it was."""
+    """One tensor or plain attribute that has changed."""
 
     owner: Module
     name: str
@@ -52,10 +52,10 @@ class Change(NamedTuple):
 
 
 class Restoration:
-    """What the modules were like when they were added.
+    """The state of modules when they were added.
 
     Args:
-        kept: bytes of parameters that are copied; `KEPT` unless told. Of 0 they are not even read.
+        kept: bytes of parameters to copy; `KEPT` by default. With 0 they are not even read.
     """
 
     def __init__(self, kept: float | None = None) -> None:
@@ -65,12 +65,12 @@ class Restoration:
         self._arrays: dict[int, _Array] = {}
         self.generators: dict[int, Private] = {}
         self._units = FSDPUnits()
-        self._read: set[int] = set()  # ids of classes and functions that were searched for generators
+        self._read: set[int] = set()  # ids of classes and functions already searched for generators
         self._left: float = KEPT if kept is None else kept
         self._blind = kept == 0
 
     def add(self, root: Module) -> None:
-        """Take down a module and all below it, also what hangs on them in plain lists; nothing twice."""
+        """Save a module and all modules below it, including those it holds in plain lists; nothing is saved twice."""
         without_autograd(self._add, root)
 
     def _add(self, root: Module) -> None:
@@ -82,7 +82,7 @@ class Restoration:
                     todo.extend(self._attributes(module))
 
     def _attributes(self, module: Module) -> Iterator[Module]:
-        """Take down what one module holds; gives the modules that it holds unregistered."""
+        """Save what one module holds; yields the modules that it holds unregistered."""
         self._units.add(module)
         for name, tensor in stores.named_tensors(module):
             self.add_tensor(tensor, spared=name in (stores.contents(module).get("_parameters") or ()))
@@ -114,42 +114,42 @@ class Restoration:
             self.add_arguments((thing,))
 
     def add_arguments(self, things: Iterable[Any]) -> None:
-        """Take down generators that a call is given: they cannot be copied."""
+        """Save generators passed as arguments, which cannot be copied."""
         for thing in things:
             if is_private(thing) and id(thing) not in self.generators:
                 self.generators[id(thing)] = Private(thing)
 
     def add_tensor(self, tensor: Tensor, *, spared: bool = False) -> None:
-        """Take down one tensor.
+        """Save one tensor.
 
         Args:
             tensor: of any kind.
-            spared: it may be too large to be copied.
+            spared: whether it may be too large to copy.
         """
         if id(tensor) in self._tensors or is_lazy(tensor):
             return
         state = self._tensors[id(tensor)] = _TensorState(tensor, calm=spared)
         if not spared or not self._blind:
             state.keep(copied=not spared or self._left > 0)
-        state.take_gradient()  # when it is known whose it is: an interrupt may arrive in between
+        state.take_gradient()  # after it is registered: an interrupt may arrive in between
         if spared:
             self._left -= state.bytes
 
     def changes(self) -> list[Change]:
-        """What the modules' tensors and plain attributes are now that they were not."""
+        """Which of the modules' tensors and plain attributes have changed."""
         self._units.put_back()
         return without_autograd(lambda: [change for state in self._modules.values() for change in state.changes(self._tensors)])
 
     def renew(self) -> None:
-        """Put everything back, but gradients, for the next pass.
+        """Restore everything except gradients, for the next pass.
 
-        Of parameters that were never seen to change it asks the version counters alone: large models have many bits. (What writes
-        to ``.data`` escapes these counters, so `changes` and `restore` read every bit.)
+        For parameters never seen to change, only the version counter is checked: large models have many bits. (Writes to ``.data``
+        bypass that counter, so `changes` and `restore` read every bit.)
         """
         without_autograd(lambda: self._put_back([state.renew for state in self._tensors.values() if not state.rests()]))
 
     def restore(self) -> None:
-        """Put everything back; what fails does not keep the rest from it, and is raised at the end."""
+        """Restore everything; a failure does not keep the rest from being restored, and is raised at the end."""
         without_autograd(self._put_back, [state.restore for state in self._tensors.values()])
 
     def _put_back(self, tensors: list[Undo]) -> None:
@@ -159,26 +159,26 @@ class Restoration:
         for undo in (self._units.put_back, *(state.restore for state in others), *tensors, *generators):
             try:
                 undo()
-            except Exception as error:  # noqa: BLE001 - all the others are put back first
+            except Exception as error:  # noqa: BLE001 - restore all the others first
                 troubles.append(error)
         if troubles:
             raise troubles[0]
 
     def lost(self) -> int:
-        """How many parameters that were too large to be copied were changed by the model itself, and stay so."""
+        """How many parameters too large to copy were changed by the model itself, and stay changed."""
         return without_autograd(lambda: sum(state.lost() for state in self._tensors.values()))
 
 
 def _author(cls: type) -> str:
-    """The package that a class comes from."""
+    """The top-level package that defines a class."""
     return cls.__module__.partition(".")[0]
 
 
 def _inside(thing: Any, author: str) -> dict[str, Any] | None:
-    """The attributes of a plain object that a model keeps notes in; None of anything else.
+    """The attributes of a plain object in which a model keeps state; None for anything else.
 
-    That is a dataclass, a namespace, or an object of a class by the author of the module: others (files, loggers, threads) live
-    a life of their own.
+    That is a dataclass, a namespace, or an object whose class is from the same package as the module: others (files, loggers,
+    threads) are not the model's to restore.
     """
     cls = type(thing)
     if issubclass(cls, type) or not (is_dataclass(cls) or cls is SimpleNamespace or _author(cls) == author):
@@ -196,7 +196,7 @@ def _is_array(thing: Any) -> bool:
 
 
 class _Array:
-    """The numbers of a numpy array."""
+    """The values of a numpy array."""
 
     def __init__(self, array: Any) -> None:
         self._array, self._before = array, array.copy()
@@ -208,11 +208,11 @@ class _Array:
 
 class _State(Protocol):
     def restore(self) -> None:
-        """Put it back."""
+        """Restore it."""
 
 
 class _Container:
-    """A dict, list, set or deque: the same entries in the same order. Nothing is written where nothing changed."""
+    """A dict, list, set or deque: the same entries in the same order. Nothing is written if nothing changed."""
 
     __slots__ = ("_before", "_thing")
 
@@ -221,13 +221,13 @@ class _Container:
         self._before = self._entries()
 
     def _entries(self) -> list[Any]:
-        """Of a dict all keys, and then all values."""
+        """All entries; for a dict all keys, then all values."""
         thing = self._thing
         return [*thing, *thing.values()] if type(thing) in _DICTS else [*thing]
 
     def restore(self) -> None:
         thing, before = self._thing, self._before
-        if not thing and not before:  # as most stores of hooks are
+        if not thing and not before:  # as for most hook dicts
             return
         now = self._entries()
         if len(now) == len(before) and all(map(is_, now, before)):
@@ -241,7 +241,7 @@ class _Container:
 
 
 class _ModuleState:
-    """A module's class, its mode where that lies outside of Python, and what it held."""
+    """A module's class, its attributes, and its mode if that is stored outside Python."""
 
     def __init__(self, module: Module) -> None:
         self.module, self._class = module, type(module)
@@ -261,14 +261,14 @@ class _ModuleState:
             self._restore_scripted()
 
     def _restore_scripted(self) -> None:
-        """A scripted module's buffers are named outside of Python, where `_Container` does not reach."""
+        """A scripted module's buffers are stored outside Python, where `_Container` does not reach."""
         now = dict((self._contents().get("_buffers") or {}).items())
         for name, tensor in self._own.get("_buffers", {}).items():
             if now.get(name) is not tensor:
                 setattr(self.module, name, tensor)
 
     def changes(self, tensors: dict[int, _TensorState]) -> Iterator[Change]:
-        """Registered tensors first, then what its author put on it."""
+        """Registered tensors first, then attributes set by its author."""
         now = self._contents()
         for kind, store in (("buffer", "_buffers"), ("parameter", "_parameters")):
             before, after = self._own.get(store, {}), dict((now.get(store) or {}).items())
@@ -301,29 +301,29 @@ def _same(before: Tensor, after: Tensor) -> bool:
 
 
 class _TensorState:
-    """A tensor's bits, memory, version, gradient and flag; of a DTensor, the bits of this rank's part."""
+    """A tensor's bits, memory, version, gradient and flag; for a DTensor, the bits of this rank's shard."""
 
     def __init__(self, tensor: Tensor, *, calm: bool) -> None:
         self.tensor = tensor
         self.bytes = 0
-        self._calm = calm  # a parameter that was never seen to change
+        self._calm = calm  # a parameter never seen to change
         self._copy: Tensor | None = None
         self._print: bytes | None = None
         self._inference = tensor.is_inference()
         self._version = None if self._inference else tensor._version
         self._flag, self._leaf, self._class = tensor.requires_grad, tensor.is_leaf, type(tensor)
-        self._own = not is_sharded(tensor)  # else it is never given another memory: whoever shards it knows where it lies
+        self._own = not is_sharded(tensor)  # a sharded tensor never gets different memory: its owner keeps a pointer to it
         self._memory: Tensor = tensor.data if self._own else local(tensor)
         self._size = _bytes(self._memory)
         self._grad = tensor.grad if tensor.is_leaf else None
 
     def take_gradient(self) -> None:
-        """Take it away for the time being, so that a backward pass inside a forward adds nothing to it."""
+        """Remove the gradient temporarily, so that a backward pass inside a forward does not add to it."""
         if self._grad is not None:
             self.tensor.grad = None
 
     def keep(self, *, copied: bool) -> None:
-        """A copy of its bits, or a fingerprint; nothing of a kind of tensor that has no values, or that cannot be copied."""
+        """Keep a copy of its bits, or a fingerprint; nothing for a kind of tensor that has no values or cannot be copied."""
         with suppress(RuntimeError, NotImplementedError, TypeError, NoValuesError):
             require_values(self._memory)
             if copied:
@@ -333,17 +333,17 @@ class _TensorState:
                 self._print = fingerprint(self._memory)
 
     def content(self) -> Tensor | None:
-        """The tensor as it was."""
+        """The tensor as it was, or None if it was not copied."""
         return self._copy
 
     def changed(self) -> bool:
-        """Whether its bits, or the memory it lies in, are others."""
+        """Whether its bits or its memory have changed."""
         found = not self._in_place() or (self._copy is not None and not _readable_and_equal(self._now(), self._copy))
         self._calm = self._calm and not found
         return found
 
     def rests(self) -> bool:
-        """Whether it is a parameter that nothing seems to have touched. What writes to ``.data`` escapes the version counter."""
+        """Whether it is a parameter that nothing seems to have touched. Writes to ``.data`` bypass the version counter."""
         tensor = self.tensor
         if not (self._calm and self._leaf and self._version is not None):
             return False
@@ -356,21 +356,21 @@ class _TensorState:
         return self._print is not None and is_there(memory) and fingerprint(memory) != self._print
 
     def _now(self) -> Tensor:
-        """The memory that will hold its bits."""
+        """The memory to restore its bits to."""
         return self._memory if self._own else local(self.tensor)
 
     def _in_place(self) -> bool:
-        """Whether the tensor still lies in the memory it lay in: a forward may assign ``weight.data``."""
+        """Whether the tensor still uses the same memory: a forward may assign ``weight.data``."""
         tensor, memory = self.tensor, self._memory
         if not self._own:
             return True
         try:
             return tensor.shape == memory.shape and tensor.stride() == memory.stride() and _storage(tensor) == _storage(memory)
-        except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested: they have no one memory
+        except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested: no single storage
             return True
 
     def restore(self) -> None:
-        """All of it."""
+        """Restore everything, including the gradient."""
         try:
             self.renew()
         finally:
@@ -380,7 +380,7 @@ class _TensorState:
                     self.tensor.grad = self._grad
 
     def renew(self) -> None:
-        """As it was, without a gradient."""
+        """Restore everything else, and clear the gradient."""
         tensor = self.tensor
         with inference(self._inference):
             set_grad(False)
@@ -399,7 +399,7 @@ class _TensorState:
                 set_version(tensor, self._version)
 
     def _refill(self) -> None:
-        """The bits, where they are others; memory that a pass has given up is there again before."""
+        """Write the bits back if they differ, after reallocating memory that a pass has freed."""
         if self._copy is None:
             return
         memory = self._now()
@@ -410,7 +410,7 @@ class _TensorState:
 
 
 def _bytes(memory: Tensor) -> int:
-    """The size of a tensor's memory; 0 where it has none of its own."""
+    """The size of a tensor's memory; 0 if it has no storage of its own."""
     try:
         return int(memory.untyped_storage().nbytes())
     except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested
@@ -422,5 +422,5 @@ def _storage(tensor: Tensor) -> tuple[Any, Any]:
 
 
 def _readable_and_equal(memory: Tensor, copy: Tensor) -> bool:
-    """True also where there is nothing to be read (meta tensors, memory that was freed): then there is nothing to be told."""
+    """Whether they are equal; also true if there is nothing to read (meta tensors, freed memory) and so nothing to report."""
     return not is_there(memory) or equal_bits(memory, copy)

@@ -1,7 +1,7 @@
-"""A sandbox, in which a model is run: everything is as before afterwards, also when an error or an interrupt ends it or comes meanwhile.
+"""A sandbox to run a model in: everything is restored afterwards, even if an error or an interrupt ends the run.
 
-An interrupt (■ in a notebook, Ctrl-C) may arrive between any two steps of Python. What is put back here is put back to the end,
-and the interrupt goes on from there. Autograd's mode is set by functions of C, at whose ends none arrives.
+An interrupt (■ in a notebook, Ctrl-C) may arrive between any two steps of Python. Restoring always runs to completion, and the
+interrupt propagates from there. Autograd's mode is set by C functions, on whose return no interrupt arrives.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ P = ParamSpec("P")
 
 
 def under(grad: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `work` in one of autograd's modes, whatever the mode outside is.
+    """Call `work` in one of autograd's modes, whatever the outer mode is.
 
     Args:
         grad: "normal", "no_grad" or "inference_mode".
-        work: what is called.
-        *args: its arguments.
-        **kwargs: the same, by name.
+        work: the function to call.
+        *args: its positional arguments.
+        **kwargs: its keyword arguments.
     """
     was = torch.is_grad_enabled()
     with inference(grad == "inference_mode"):
@@ -48,16 +48,16 @@ def under(grad: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 
 class Sandbox:
-    """What a pass of a model may change: the modules below some roots, all random generators, and what is global.
+    """What a pass of a model may change: the modules below some roots, all random generators, and global state.
 
-    What lies outside of that (files, other models, lists of the user's that a hook appends to) cannot be put back.
+    Anything else (files, other models, lists of the user's that a hook appends to) cannot be restored.
 
     Args:
-        kept: bytes of parameters that are copied, as of a `Restoration`.
+        kept: bytes of parameters to copy, as in `Restoration`.
 
     Attributes:
         restoration: of the modules.
-        restart: puts the random generators back, for the next pass.
+        restart: restores the random generators for the next pass.
     """
 
     def __init__(self, kept: float | None = None) -> None:
@@ -68,7 +68,7 @@ class Sandbox:
         self._modes, self._functions = compat.modes(), compat.torch_function_as_now()
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `work`, and put everything back."""
+        """Call `work`, then restore everything."""
         was = torch.is_grad_enabled()
         try:
             try:
@@ -79,14 +79,14 @@ class Sandbox:
             self._functions.__exit__(None, None, None)
 
     def add(self, *roots: Module) -> None:
-        """Take down modules; only in what is run here, since gradients are taken away meanwhile."""
+        """Save modules; only inside `run`, since their gradients are removed meanwhile."""
         for root in roots:
             self.restoration.add(root)
 
     def _put_back(self) -> None:
         if warnings.filters is not self._filters:
             warnings.filters = self._filters
-            with warnings.catch_warnings():  # tells those who remember what was shown
+            with warnings.catch_warnings():  # notifies code that caches which warnings were shown
                 pass
         warnings.showwarning = self._showwarning
         torch.set_warn_always(self._always)
@@ -99,9 +99,9 @@ class Sandbox:
 
 
 def on_loan(work: Callable[[], T], *roots: Module) -> T:
-    """Call `work` with autograd on, and put the modules below `roots`, the random generators and all that is global back.
+    """Call `work` with autograd on, then restore the modules below `roots`, the random generators and global state.
 
-    What lies outside of them (files, other models, lists of the user's that a hook appends to) cannot be put back.
+    Anything else (files, other models, lists of the user's that a hook appends to) cannot be restored.
     """
     sandbox = Sandbox(kept=math.inf)
 
@@ -118,18 +118,18 @@ def on_loan(work: Callable[[], T], *roots: Module) -> T:
 
 
 def _uncompile(module: Module) -> None:
-    """A module of ``module.compile()`` runs as it was written: each mode and each size would be compiled anew."""
+    """Run a module compiled with ``module.compile()`` as it was written: each mode and each size would trigger a recompile."""
     held = object.__getattribute__(module, "__dict__")
     if held.get("_compiled_call_impl") is not None:
-        held["_compiled_call_impl"] = None  # put back with the dict
+        held["_compiled_call_impl"] = None  # restored with the dict
 
 
 def _cut_off(module: Module, cut: dict[int, Tensor]) -> None:
-    """Buffers that hang on a graph of the user's are taken off it: a backward pass here would use that graph up."""
+    """Detach buffers that belong to a graph of the user's: a backward pass here would free that graph."""
     buffers = stores.contents(module).get("_buffers")
     if buffers is None or type(buffers) not in (dict, OrderedDict):
         return
     with without_torch_function(), without_modes():
         for name, tensor in [*buffers.items()]:
             if tensor is not None and not is_lazy(tensor) and tensor.grad_fn is not None:
-                buffers[name] = cut.setdefault(id(tensor), tensor.detach())  # put back with the dict
+                buffers[name] = cut.setdefault(id(tensor), tensor.detach())  # restored with the dict

@@ -1,4 +1,4 @@
-"""Hooks on tensors that are taken off again, so that nothing of them is left, and nobody is warned who saves such a tensor."""
+"""Tensor hooks that can be removed without a trace, so that saving such a tensor gives no warning."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch.utils.hooks import RemovableHandle
 
 
 class TensorHooks:
-    """Some hooks that wait for gradients."""
+    """A set of hooks that wait for gradients."""
 
     def __init__(self) -> None:
         self._handles: list[RemovableHandle] = []
-        self._coming: tuple[Tensor, Callable[[Tensor], None]] | None = None  # torch may have it, and we no handle of it yet
-        self._bare: list[Callable[[], Tensor | None]] = []  # those that had no hook before: torch leaves an empty store on them
+        self._coming: tuple[Tensor, Callable[[Tensor], None]] | None = None  # torch may hold the hook before we have its handle
+        self._bare: list[Callable[[], Tensor | None]] = []  # tensors that had no hooks before: torch leaves an empty dict on them
 
     def __len__(self) -> int:
         return len(self._handles)
@@ -24,9 +24,9 @@ class TensorHooks:
         """Call `hook` with the gradient of a tensor when it arrives.
 
         Args:
-            tensor: one that requires a gradient.
-            hook: a callable that takes attributes, as functions and partial ones do.
-            held: gives the tensor later; a weak reference unless told.
+            tensor: a tensor that requires grad.
+            hook: a callable that accepts attributes, such as a function or a partial.
+            held: returns the tensor later; a weak reference by default.
         """
         if tensor._backward_hooks is None:
             self._bare.append(held or ref(tensor))
@@ -36,7 +36,7 @@ class TensorHooks:
         self._coming = None
 
     def close(self) -> None:
-        """Take every hook off."""
+        """Remove every hook."""
         if self._coming is not None:
             tried, hook = self._coming
             held = tried._backward_hooks or {}

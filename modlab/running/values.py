@@ -1,4 +1,4 @@
-"""What a call takes and gives, however it is nested → its leaves, each with the name of its place."""
+"""The leaves of a call's inputs and outputs, however nested, each named by its position."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _TEXT = 60
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 EMPTY, OPAQUE, USED_UP, DEEP = map(EventFact, ("empty", "not looked into", "used up", "deep"))
-"""Why there is nothing inside of a leaf that is not a tensor."""
+"""Why nothing inside a leaf was read that is not a tensor."""
 
 Leaf = tuple[str, Any, EventFact | None]
-"""The name of a place, what is there, and, if that was not looked into, why."""
+"""The name of the position, the value, and why it was not read, if so."""
 
 
 def leaves(thing: Any, name: str = "") -> list[Leaf]:
     """The leaves of a nest in order: tensors, and whatever cannot be opened. Nothing is consumed.
 
-    Opens lists, tuples, named tuples (packed sequences among them), dicts, sets, dataclasses and distributions; of other
-    containers their own code would have to be run.
+    Opens lists, tuples, named tuples (including packed sequences), dicts, sets, dataclasses and distributions; other containers
+    could only be opened by running their own code.
     """
     if issubclass(type(thing), Tensor):  # nearly always
         return [(name, thing, None)]
@@ -55,7 +55,7 @@ def _leaves(thing: Any, name: str, depth: int) -> Iterator[Leaf]:
     else:
         try:
             parts = opened(thing)
-        except Exception as error:  # noqa: BLE001 - a container of the user's may raise anything
+        except Exception as error:  # noqa: BLE001 - a user's container may raise anything
             yield name, thing, EventFact("raises", {"error": type(error).__name__})
             return
         if not parts:
@@ -72,7 +72,7 @@ _openers: WeakKeyDictionary[type, _Opener | None] = WeakKeyDictionary()
 
 
 def _opener(cls: type) -> _Opener | None:
-    """How the members of an instance are had; None where they cannot be."""
+    """The function that returns an instance's members; None if there is none."""
     if cls not in _openers:
         _openers[cls] = _make_opener(cls)
     return _openers[cls]
@@ -100,7 +100,7 @@ def _of_mapping(thing: dict[Any, Any]) -> _Parts:
 
 
 def _of_fields(thing: Any) -> _Parts:
-    """A dataclass; of one that is a mapping too (as the outputs of many models are) what is set."""
+    """The fields of a dataclass; only those that are set if it is also a mapping (as many model outputs are)."""
     parts = [(f".{field.name}", _attribute(thing, field.name)) for field in dataclasses.fields(thing)]
     return [(place, part) for place, part in parts if part is not None] if issubclass(type(thing), dict) else parts
 
@@ -112,10 +112,10 @@ def _of_distribution(thing: Distribution) -> _Parts:
 
 
 def _attribute(thing: Any, name: str) -> Any:
-    """A field as it is stored: a property of the user's in its place is not asked."""
+    """A field as stored, bypassing a user's property of the same name."""
     try:
         held: dict[str, Any] = object.__getattribute__(thing, "__dict__")
-    except AttributeError:  # it has slots alone
+    except AttributeError:  # it has only slots
         held = {}
     if name in held:
         return held[name]
@@ -127,7 +127,7 @@ def _attribute(thing: Any, name: str) -> Any:
 
 
 def said(thing: Any) -> str:
-    """Anything but a tensor, in words that are the same in each run."""
+    """Anything but a tensor, in words that are the same in every run."""
     cls = type(thing)
     if cls in _PLAIN:
         text = repr(thing)
@@ -144,7 +144,7 @@ def argument_names(cls: type) -> tuple[str, ...]:
 
 
 def positional_alone(cls: type) -> int:
-    """With how many positional arguments a class's ``forward`` takes no keyword ones; -1 if it may always take some."""
+    """The number of positional arguments that leaves no room for keyword arguments in a class's ``forward``; -1 if there is always room."""
     return _signature(cls)[1]
 
 
@@ -171,7 +171,7 @@ def _read_signature(cls: type) -> tuple[tuple[str, ...], int]:
 
 
 def arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> list[Leaf]:
-    """The leaves of a call's arguments, named as the signature names them."""
+    """The leaves of a call's arguments, named as in the signature."""
     found: list[Leaf] = []
     for name, argument in zip(_places(names, len(args)), args, strict=True):
         if issubclass(type(argument), Tensor):
@@ -186,7 +186,7 @@ def arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str
 
 @lru_cache(maxsize=1024)
 def _places(names: tuple[str, ...], count: int) -> list[str]:
-    """What so many positional arguments are called."""
+    """The names of this many positional arguments."""
     starred = len(names) - 1 if names and names[-1].startswith("*") else count
     named = [*names[:starred], *(f"[{i}]" for i in range(len(names), starred))][:count]
     return named + [f"{names[-1][1:]}[{i}]" for i in range(count - len(named))]
