@@ -1,4 +1,4 @@
-"""Leakage between the samples of a batch: what one output changes by when another sample's input does."""
+"""Leakage between the samples of a batch: how one sample's output changes when another sample's input does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modlab.running.randomness import states
 from modlab.statistics.memory import copied, is_gone
 
 TOLERANCE = 1e-5
-"""Relative difference of outputs below which it is rounding; where gradients are asked nothing but zero is zero."""
+"""Relative difference of outputs that counts as rounding; for gradients, only exact zeros count as zero."""
 
 _Rows = list[Tensor | None]
 
@@ -33,14 +33,14 @@ class Leak(NamedTuple):
 
 
 class Blindness(NamedTuple):
-    """No output depends on any input, as far as was asked."""
+    """No output was found to depend on any input."""
 
 
 def find(bench: Bench, dim: int) -> Leak | Blindness | None:
-    """A leak along one dimension of inputs and outputs, or None; or that there is nothing to leak.
+    """A leak along one dimension of inputs and outputs, None if there is none, or `Blindness` if nothing depends on the inputs.
 
     Raises:
-        NotRunError: fewer than two samples, or no output with one entry a sample.
+        NotRunError: fewer than two samples, or no output with one entry per sample.
     """
     first = next((tensor for tensor in batches.tensors(bench.inputs) if _has_rows(tensor, dim)), None)
     if first is None:
@@ -54,7 +54,7 @@ def find(bench: Bench, dim: int) -> Leak | Blindness | None:
 
 
 def _has_rows(tensor: Tensor, dim: int, samples: int | None = None) -> bool:
-    """Whether it lies in memory as one block, and has a dimension for so many samples."""
+    """Whether it is a dense tensor with a dimension for this many samples."""
     return not tensor.is_nested and tensor.layout is torch.strided and tensor.dim() > dim and samples in (None, tensor.shape[dim])
 
 
@@ -71,7 +71,7 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
         copy = copied(tensor)
         if _is_asked(copy, dim, samples):
             asked.append(copy.requires_grad_())
-            return copy * 1  # no leaf: a model may change its input in place
+            return copy * 1  # not a leaf: a model may change its input in place
         return copy
 
     output = batches.call(bench.model, batches.mapped(bench.inputs, prepared))
@@ -79,7 +79,7 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
     if not answers:
         return _by_exchange(bench, dim, samples)
     sees = False
-    for i in dict.fromkeys((0, samples // 2, samples - 1)):  # the first, the middle and the last one
+    for i in dict.fromkeys((0, samples // 2, samples - 1)):  # the first, middle and last sample
         total = sum((_mixed(answer.select(dim, i)) for answer in answers), start=torch.zeros((), device=answers[0].device))
         grads: tuple[Tensor | None, ...] = torch.autograd.grad(total, asked, retain_graph=True, allow_unused=True)
         for grad in grads:
@@ -91,11 +91,11 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
             other = next((j for j, reached in enumerate(touched) if reached and j != i), None)
             if other is not None:
                 return Leak(i, other)
-    return None if sees else _by_exchange(bench, dim, samples)  # a step, a rounding: without gradients it may depend on them
+    return None if sees else _by_exchange(bench, dim, samples)  # a step or rounding function has no gradient, but may depend on its input
 
 
 def _mixed(answer: Tensor) -> Tensor:
-    """A sum with other weights for each number, so that nothing cancels (the probabilities of a sample add up to 1 anyway)."""
+    """A sum with a different weight for each value, so that nothing cancels (a sample's probabilities always add up to 1)."""
     weights = torch.arange(1, answer.numel() + 1, device=answer.device, dtype=torch.float32).cos().to(answer.dtype)
     return (answer.reshape(-1) * weights).sum().to(torch.float32)
 
@@ -108,15 +108,15 @@ def _answers(output: Any, dim: int, samples: int) -> list[Tensor]:
 
 
 def _by_exchange(bench: Bench, dim: int, samples: int) -> Leak | Blindness | None:
-    """One sample gets another one's input: the outputs of the others must stay."""
+    """Give one sample another's input: the outputs of all other samples must not change."""
     before, sees = _passed(bench, bench.inputs, dim, samples), False
     for target, source in _exchanges(bench, dim, samples):
         changed = batches.mapped(bench.inputs, lambda tensor, t=target, s=source: _exchanged(tensor, dim, samples, t, s))  # type: ignore[misc]
         try:
             after = _passed(bench, changed, dim, samples)
-        except Exception:  # noqa: BLE001 - the user's model may raise anything with inputs that were put together here
+        except Exception:  # noqa: BLE001 - the user's model may raise anything for inputs put together here
             after = []
-        if [one.shape for one in before] != [other.shape for other in after]:  # lengths that are sorted, or that make the output's
+        if [one.shape for one in before] != [other.shape for other in after]:  # sorted lengths, or lengths that determine the output's
             raise NotRunError("no exchange")
         for one, other in zip(before, after, strict=True):
             sees = sees or not torch.equal(one, other)
@@ -129,7 +129,7 @@ def _by_exchange(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
 
 
 def sees_nothing(bench: Bench) -> bool:
-    """Whether wholly other inputs give the same output to the bit, too; False where the model cannot take them."""
+    """Whether completely different inputs also give bitwise the same output; False if the model cannot take them."""
     generator = torch.Generator().manual_seed(0)
 
     def other(tensor: Tensor, size: float) -> Tensor:
@@ -142,13 +142,13 @@ def sees_nothing(bench: Bench) -> bool:
         inputs = batches.mapped(bench.inputs, lambda tensor, size=size: other(tensor, size))  # type: ignore[misc]
         try:
             outputs.append(_passed(bench, inputs, 0, int(next(t for t in batches.tensors(inputs) if t.dim()).shape[0])))
-        except Exception:  # noqa: BLE001 - the user's model may raise anything with such inputs
+        except Exception:  # noqa: BLE001 - the user's model may raise anything for such inputs
             return False
     return all(torch.equal(one, two) for some in outputs[1:] for one, two in zip(outputs[0], some, strict=True))
 
 
 def loses(bench: Bench) -> Module | None:
-    """The first module to end of which what it takes depends on the batch, and what it gives does not; None where that is not known."""
+    """The first module to end whose inputs depend on the batch while its outputs do not; None if unknown."""
     first = next(tensor for tensor in batches.tensors(bench.inputs) if tensor.dim())
     changed = batches.mapped(bench.inputs, lambda tensor: tensor.flip(0) if tensor.dim() and tensor.shape[0] == first.shape[0] else tensor)
     before, after = (_followed(bench, inputs, 0, int(first.shape[0])) for inputs in (bench.inputs, changed))
@@ -167,7 +167,7 @@ def _alike(before: _Rows, after: _Rows) -> bool:
 
 
 def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
-    """The innermost module whose output mixes samples first, while its inputs do not yet; None where that cannot be told."""
+    """The innermost module that mixes samples first: its inputs do not yet, its outputs do; None if unknown."""
     first = next(tensor for tensor in batches.tensors(bench.inputs) if _has_rows(tensor, dim))
     samples = int(first.shape[dim])
     source = next(
@@ -186,7 +186,7 @@ def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
 
 
 def _followed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[tuple[Module, _Rows, _Rows]]:
-    """Of each call of one pass, in the order in which they end: the module, and a number for each sample of what it took and gave."""
+    """For each call of one pass, in the order they end: the module, and one number per sample for its inputs and its outputs."""
     found: list[tuple[Module, _Rows, _Rows]] = []
 
     def note(module: Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -198,7 +198,7 @@ def _followed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[tuple[M
 
 
 def _by_sample(tensor: Tensor, dim: int, samples: int) -> Tensor | None:
-    """One number for each sample; of what has no place for each, one for all."""
+    """One number per sample; a single one if the tensor has no dimension for samples."""
     if not tensor.is_floating_point() or tensor.layout is not torch.strided or tensor.is_nested:
         return None
     own = tensor.dim() > dim and tensor.shape[dim] == samples
@@ -207,7 +207,7 @@ def _by_sample(tensor: Tensor, dim: int, samples: int) -> Tensor | None:
 
 
 def _mixed_rows(before: _Rows, after: _Rows, target: int) -> bool:
-    """Whether an entry of a sample that was not changed has changed."""
+    """Whether an entry changed that belongs to an unchanged sample."""
     for one, other in zip(before, after, strict=False):
         if one is None or other is None or one.shape != other.shape or len(one) == 1:
             continue
@@ -219,7 +219,7 @@ def _mixed_rows(before: _Rows, after: _Rows, target: int) -> bool:
 
 
 def _exchanges(bench: Bench, dim: int, samples: int) -> Iterator[tuple[int, int]]:
-    """Pairs of samples that differ: the last gets the first one's input, and so on."""
+    """Pairs of samples that differ: the last is replaced by the first, and so on."""
     found = 0
     for target, source in ((samples - 1, 0), (0, samples - 1), (samples // 2, 0)):
         pairs = [t for t in batches.tensors(bench.inputs) if _has_rows(t, dim, samples)]
@@ -244,7 +244,7 @@ def _passed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[Tensor]:
 
 
 def _output(bench: Bench, inputs: Any) -> Any:
-    """All passes draw the same random numbers: what differs is not chance."""
+    """The output; all passes draw the same random numbers, so no difference is due to chance."""
     put_back = states()
     try:
         with torch.no_grad():
@@ -257,7 +257,7 @@ def _output(bench: Bench, inputs: Any) -> Any:
 
 
 def leak(bench: Bench) -> ExperimentRecord:
-    """In eval mode the output of a sample depends on its own input alone (in training mode BatchNorm mixes them on purpose)."""
+    """In eval mode a sample's output depends only on its own input (in training mode BatchNorm mixes samples on purpose)."""
     bench.evaluate()
     found = find(bench, 0)
     if isinstance(found, Blindness):
@@ -287,11 +287,11 @@ def leak(bench: Bench) -> ExperimentRecord:
 
 
 NOISE = 0.1
-"""Standard deviation of what is added to each weight, beside its own spread."""
+"""Standard deviation of the noise added to each weight, relative to 1 plus its mean magnitude."""
 
 
 def _with_other_weights(bench: Bench) -> Leak | Blindness | None:
-    """The same where no weight is zero; what the user has is put back with all else."""
+    """The same with weights that are not zero; the user's weights are restored with everything else."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for held in bench.subject.trained:
@@ -308,7 +308,7 @@ def _noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _blind(bench: Bench) -> ExperimentRecord:
-    """What comes out is the same whatever goes in."""
+    """The output is the same for any input."""
     try:
         lost = loses(bench)
     except Exception:  # noqa: BLE001 - as below
@@ -319,10 +319,10 @@ def _blind(bench: Bench) -> ExperimentRecord:
 
 
 def _begin(bench: Bench, found: Leak) -> ModuleSite | None:
-    """The module in which samples are mixed, as far as that can be told."""
+    """The module in which samples are mixed, or None if unknown."""
     try:
         module = begins(bench, 0, found)
-    except Exception:  # noqa: BLE001 - the user's model may raise anything with another input; then only the place is missing
+    except Exception:  # noqa: BLE001 - the user's model may raise anything for other inputs; then only the location is missing
         return None
     return None if module is None else bench.subject.by_module.get(id(module))
 

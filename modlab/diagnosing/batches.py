@@ -1,4 +1,4 @@
-"""A batch and a loss: what was given, how the model is called with it, and the tensors in what it takes and gives."""
+"""A batch and a loss: what was passed in, how the model is called with it, and the tensors in inputs and outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def require(batch: Any, loss: Any) -> tuple[Any, Any] | None:
     """The inputs and the target; None if neither a batch nor a loss was given.
 
     Raises:
-        BatchError: one without the other, or something else than they should be.
+        BatchError: only one of them was given, or one has the wrong type.
     """
     if batch is None and loss is None:
         return None
@@ -54,7 +54,7 @@ def _said(thing: Any) -> str:
 
 
 def call(model: Module, inputs: Any) -> Any:
-    """The model's output: a tuple or list are positional arguments, a dict is keywords, anything else the only argument."""
+    """The model's output: a tuple or list is passed as positional arguments, a dict as keyword arguments, anything else as one argument."""
     if type(inputs) in (tuple, list):
         return model(*inputs)
     if issubclass(type(inputs), Mapping) and all(type(key) is str for key in inputs):
@@ -63,7 +63,7 @@ def call(model: Module, inputs: Any) -> Any:
 
 
 def mapped(thing: Any, change: Callable[[Tensor], Tensor], depth: int = DEPTH) -> Any:
-    """The same nest with other tensors; what is not a tensor, list, tuple or dict stays the very object."""
+    """The same nest with each tensor replaced; anything but tensors, lists, tuples and dicts is kept as it is."""
     if issubclass(type(thing), Tensor):
         return change(thing)
     if depth == 0:
@@ -78,12 +78,12 @@ def mapped(thing: Any, change: Callable[[Tensor], Tensor], depth: int = DEPTH) -
 
 
 def copied(thing: Any) -> Any:
-    """The nest with copies of its tensors: a model may change its input in place."""
+    """The nest with its tensors copied: a model may change its input in place."""
     return mapped(thing, lambda tensor: tensor if is_gone(tensor) else memory.copied(tensor))
 
 
 def tensors(thing: Any, depth: int = DEPTH) -> Iterator[Tensor]:
-    """The tensors in what a model gives, but those whose memory is gone: tuples, lists, mappings and dataclasses are opened."""
+    """The tensors in a model's output, without those whose memory was freed; opens tuples, lists, mappings and dataclasses."""
     if issubclass(type(thing), Tensor):
         if not is_gone(thing):
             yield thing
@@ -101,7 +101,7 @@ def tensors(thing: Any, depth: int = DEPTH) -> Iterator[Tensor]:
 
 
 def is_cross_entropy(loss: Any) -> bool:
-    """Whether it is torch's own cross entropy, from scores or from log-probabilities."""
+    """Whether it is torch's own cross entropy, of scores or of log-probabilities."""
     return loss is F.cross_entropy or issubclass(type(loss), nn.CrossEntropyLoss) or is_likelihood(loss)
 
 

@@ -1,4 +1,4 @@
-"""Duplicates of a model, and what they give: a copy that loads the state_dict."""
+"""Copies of a model and their outputs: a copy that loads the state_dict."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from modlab.statistics.memory import copied as copy_of
 
 
 def copied(bench: Bench) -> Module:
-    """A copy of the model, hooks and all."""
+    """A copy of the model, including its hooks."""
     for site in bench.subject.sites:
         for name, value in site.held.items() if type(site.held) is dict else ():
             if issubclass(type(value), Tensor) and value.grad_fn is not None:
-                site.held[name] = value.detach()  # what a utility computes before each pass; only leaves can be copied
+                site.held[name] = value.detach()  # computed by a utility before each pass; only leaves can be copied
     try:
         return deepcopied(bench.model)
     except NoValuesError as reason:
         raise NotRunError("no copy", tensor=True, error=str(reason)) from None
-    except Exception as error:  # noqa: BLE001 - whatever is in the model may refuse in its own way
+    except Exception as error:  # noqa: BLE001 - anything in the model may refuse in its own way
         raise NotRunError("no copy", tensor=False, error=steady_line(error)) from None
 
 
 def round_trip(bench: Bench) -> ExperimentRecord:
-    """A copy that was trained on, whose weights are all overwritten, and that loads the state_dict, gives the same output."""
+    """A trained copy with all its weights overwritten gives the same output once it has loaded the state_dict."""
     bench.evaluate(bench.model)
     other, suspects = _reloaded(bench)
     one, now = bench.outputs(), bench.outputs(other)
@@ -63,12 +63,12 @@ _TRIED = 40  # suspects
 
 
 class Suspect(NamedTuple):
-    """Something of the copy's that is another than the model's, and that the state_dict does not bring back.
+    """Something in the copy that differs from the model, and that the state_dict does not restore.
 
     Attributes:
         name: its dotted name.
-        put_back: makes it what it is in the model.
-        moved: by a pass in training mode; else it is a hidden parameter that was overwritten.
+        put_back: makes it the same as in the model.
+        moved: whether a pass in training mode changed it; otherwise it is a hidden parameter that was overwritten.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Suspect(NamedTuple):
 
 
 def _reloaded(bench: Bench) -> tuple[Module, list[Suspect]]:
-    """The copy, after a pass in training mode, other weights and loading; and what may be another in it."""
+    """The copy after a pass in training mode, overwriting and loading, and what may differ in it."""
     other = copied(bench)
     before = Restoration()
     before.add(other)
@@ -86,7 +86,7 @@ def _reloaded(bench: Bench) -> tuple[Module, list[Suspect]]:
         bench.outputs(other)
         bench.evaluate(other)
         hidden = _loaded(bench, other)
-    except Exception:  # noqa: BLE001 - a batch of one, or a buffer of another shape now: then without that pass
+    except Exception:  # noqa: BLE001 - a batch of one, or a buffer of a different shape now: skip that pass
         other = copied(bench)
         return other, _loaded(bench, other)
     places = Subject(other).by_module
@@ -112,7 +112,7 @@ def _moved(site: ModuleSite, change: Change) -> Suspect:
 
 
 def _guilty(bench: Bench, other: Module, suspects: list[Suspect]) -> list[Suspect]:
-    """Those that make the output another: put back one by one, after which it is the same; nothing where it is not."""
+    """The suspects that change the output, found by restoring one at a time; empty if the output still differs after all."""
     found, last = [], bench.outputs(other)
     for suspect in suspects[:_TRIED]:
         suspect.put_back()
@@ -129,7 +129,7 @@ def _alike(one: list[Tensor], other: list[Tensor]) -> bool:
 
 
 def _overwrite(subject: Subject) -> list[Suspect]:
-    """Other numbers in everything that is saved, and in hidden parameters, which are returned."""
+    """Overwrite everything that is saved, and hidden parameters, which are returned."""
     hidden = []
     with torch.no_grad():
         for site in subject.sites:

@@ -1,4 +1,4 @@
-"""The flow of gradients: which parameters one arrives at."""
+"""The flow of gradients: which parameters receive one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from modlab.running.randomness import Meter
 from modlab.statistics import measure_tensor
 
 PASSES = 12
-"""In how many passes a parameter may have its turn, where random numbers decide which module is called."""
+"""Maximum number of passes for all parameters to be used, if random numbers decide which modules are called."""
 
 
 def gradients(bench: Bench) -> ExperimentRecord:
-    """Every trained parameter gets a gradient, and one that is not zero throughout."""
+    """Every trained parameter gets a gradient that is not all zeros."""
     trained = [held for held in bench.subject.trained if held.tensor.is_leaf]
     if not trained:
         raise NotRunError("nothing to train")
@@ -30,14 +30,14 @@ def gradients(bench: Bench) -> ExperimentRecord:
     value = bench.value(bench.output())
     if not value.requires_grad:
         return _nowhere(bench, trained)
-    trained = [held for held in trained if held.tensor.requires_grad]  # forward itself may freeze
+    trained = [held for held in trained if held.tensor.requires_grad]  # forward itself may freeze some
     found = [*torch.autograd.grad(value, [held.tensor for held in trained], allow_unused=True)]
     passes = _again(bench, trained, found) if meter.used() else 1
     stats = [None if grad is None else measure_tensor(grad, histogram=False) for grad in found]
     pairs = [*zip(trained, stats, strict=True)]
     lacking = [held for held, one in pairs if one is None]
     why = traced_pass.reasons(bench) if lacking else {}
-    lacking = [held for held in lacking if _kind(why, held) != "frozen"]  # by forward itself
+    lacking = [held for held in lacking if _kind(why, held) != "frozen"]  # those that forward itself freezes
     bad = [held for held, one in pairs if one is not None and one.nan + one.posinf + one.neginf > 0]
     zero = [held for held, one in pairs if one is not None and one.measured and one.count and one.zeros == one.count]
     counted = {"trained": trained, "none": lacking, "zero": zero, "not finite": bad}
@@ -48,7 +48,7 @@ def gradients(bench: Bench) -> ExperimentRecord:
 
 
 def _again(bench: Bench, trained: list[Held], found: list[Any]) -> int:
-    """Where chance decides what is called, as in stochastic depth: more passes, until each parameter had its gradient; how many."""
+    """If chance decides what is called (stochastic depth), repeat until each parameter gets a gradient; return the number of passes."""
     passes = 1
     while passes < PASSES and any(grad is None for grad in found):
         lacking = [i for i, grad in enumerate(found) if grad is None]
@@ -99,10 +99,10 @@ def _listed(told: Sequence[Reason]) -> tuple[dict[str, Any], ...]:
 
 
 WRONG = ("without", "spoilt", "flat")
-"""What a gradient may be: none, with numbers that are not finite, zero throughout."""
+"""What may be wrong with a gradient: it is missing, contains non-finite values, or is all zeros."""
 
 _LEFT_OUT = ("", "not called", "not used", "off the path", "cannot be seen")
-"""Kinds of reasons that may be otherwise with another batch, or are not known."""
+"""Kinds of reasons that may change with a different batch, or are unknown."""
 
 TOLD = 3  # reasons
 

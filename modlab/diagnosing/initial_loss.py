@@ -1,4 +1,4 @@
-"""The first loss beside that of a model that guesses."""
+"""The first loss compared with that of a model that guesses."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.statistics.memory import is_gone
 
 HIGH, LOW = 1.5, 0.5
-"""A first loss above `HIGH` times the guess is too high; one below `LOW` times it shows that the model knows something already."""
+"""A first loss above `HIGH` times the guess is too high; below `LOW` times it, the model has already learned something."""
 
 
 def first_loss(bench: Bench) -> ExperimentRecord:
-    """Cross entropy of a fresh model is that of equal chances for all classes."""
+    """The cross entropy of a fresh model is that of equal probabilities for all classes."""
     if not batches.is_cross_entropy(bench.loss):
         raise NotRunError("another loss")
     with torch.no_grad():
@@ -43,13 +43,13 @@ def first_loss(bench: Bench) -> ExperimentRecord:
 
 
 def _last(bench: Bench, classes: int) -> str:
-    """The last layer with a row for each class, if there is one that is called so."""
+    """The last layer with one row per class, as the user would write it; empty if there is none."""
     last = next((held for held in reversed(bench.subject.trained) if is_weight(held) and int(held.tensor.shape[0]) == classes), None)
     return last.code if last is not None else ""
 
 
 def _already_probabilities(bench: Bench, output: Tensor) -> str | None:
-    """What is wrong if the scores are in the other loss's form."""
+    """What is wrong if the scores are probabilities already, or not the log-probabilities that the loss takes."""
     dim = 1 if output.dim() > 1 else 0
     if output.shape[dim] < 2:
         return None

@@ -1,4 +1,4 @@
-"""What a loss compares: an output with a target of another shape, or what went through its activation already."""
+"""What a loss compares: an output with a target of a different shape, or scores that already went through its activation."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _RESHAPING = (
 
 
 class Comparisons(FunctionMode):
-    """Listens to a loss while it is computed; keeps words and numbers alone.
+    """Observes a loss while it is computed; records only words and numbers.
 
     Args:
-        output, target: the tensors in what the model gave, and in what it should be compared with.
+        output, target: the tensors in the model's output, and in the target.
     """
 
     def __init__(self, output: list[Tensor], target: list[Tensor]) -> None:
@@ -53,7 +53,7 @@ class Comparisons(FunctionMode):
         self.found: list[Finding] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the function as it is, and look at what it compares."""
+        """Run the function unchanged, and look at what it compares."""
         kwargs = kwargs or {}
         tensors = [thing for thing in (*args, *kwargs.values()) if issubclass(type(thing), Tensor)][:2]
         if len(tensors) == 2 and not self.found:
@@ -72,7 +72,7 @@ class Comparisons(FunctionMode):
         try:
             shape = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
         except RuntimeError:
-            return  # the loss will say so itself
+            return  # the loss will report this itself
         if not name and shape in shapes:
             return  # a difference with a mean, say
         swapped = id(one) in self._target or id(other) in self._output
@@ -92,7 +92,7 @@ def _spread(name: str, output: tuple[int, ...], target: tuple[int, ...], shape: 
 
 
 def _twice(func: Any, scores: Tensor) -> Iterator[Finding]:
-    """A sigmoid before the loss that begins with one."""
+    """A sigmoid before a loss that applies one itself."""
     if func in (F.binary_cross_entropy_with_logits, torch.binary_cross_entropy_with_logits) and _is_sigmoid(scores):
         yield Finding("sigmoid twice", "", {}, "broken", None, (A_PASS,), (Remedy("one sigmoid"),))
 

@@ -1,4 +1,4 @@
-"""Outcomes of the checks that run the model, and how they are written down."""
+"""Outcomes of the checks that run the model, and how they are recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEVERITIES: Mapping[str, Severity] = {"failed": "broken", "unclear": "careful"}
 
 
 class NotRunError(Exception):
-    """A check cannot be made with this model or batch; `kind` says why."""
+    """A check that cannot run with this model or batch; `kind` says why."""
 
     def __init__(self, kind: str, **facts: Fact) -> None:
         super().__init__(kind)
@@ -21,14 +21,14 @@ class NotRunError(Exception):
 
 
 def not_run(name: str, reason: NotRunError) -> ExperimentRecord:
-    """The record of a check that could not be made."""
+    """The record of a check that could not run."""
     return ExperimentRecord(reason.kind, "", reason.facts, name=name)
 
 
 def record(
     name: str, outcome: Outcome, kind: str, *fixes: Remedy, site: ModuleSite | None = None, path: str | None = None, **facts: Any
 ) -> ExperimentRecord:
-    """The record of a check that was made; `site` is the module where it shows, the model itself if there is none."""
+    """The record of a check that ran; `site` is the module where it shows, or None for the model itself."""
     module = "" if site is None else site.path
     severity, where = _SEVERITIES.get(outcome, "note"), (Evidence("module", module),)
     return ExperimentRecord(kind, module if path is None else path, facts, severity, None, where, fixes, name, outcome)

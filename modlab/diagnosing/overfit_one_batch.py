@@ -1,4 +1,4 @@
-"""Overfit one batch: a copy learns it by heart."""
+"""Overfit one batch: a copy of the model learns it by heart."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from modlab.statistics.memory import is_gone
 STEPS = 60
 LIMIT_S = 20.0
 LEARNT = 0.01
-"""Share of the first loss at which a batch is learnt, and no further step is needed."""
+"""Fraction of the first loss at which a batch counts as learned, and training stops."""
 TELLS_APART = 0.9
-"""Share of the loss of one answer for all samples, above which nothing that tells them apart is learnt."""
+"""Fraction of the loss of a constant answer above which the model has not learned to distinguish samples."""
 RATES = (1e-2, 1e-1, 1e-3)
 
 
@@ -52,22 +52,22 @@ def overfit(bench: Bench) -> ExperimentRecord:
             return record("overfit", "unclear", "learnt one answer", fix, **{**numbers, "of one answer": alike})
         percent = 0 if first <= 0 else 1 if share <= LEARNT else 10 if share <= 0.1 else 50
         return record("overfit", "passed", "learnt", percent=percent, **numbers)
-    if share < (0.99 if first > 0 else 1.0):  # one that may be negative has no known end, and may be there already
+    if share < (0.99 if first > 0 else 1.0):  # a loss that may be negative has no known minimum, and may already be at it
         return record("overfit", "unclear", "learns slowly", **numbers)
     return record("overfit", "failed", "does not learn", Remedy(code="modlab.trace(model)  # where does the gradient end?"), **numbers)
 
 
 def _share(first: float, least: float) -> float:
-    """What is left of the first loss; one that is negative falls by a share of its size."""
+    """The remaining fraction of the first loss; for a negative one, its decrease is relative to its magnitude."""
     return least / first if first > 0 else 1.0 + (least - first) / (abs(first) or 1.0)
 
 
 def _same_for_all(bench: Bench, learnt: Module) -> float | None:
-    """The loss of a copy that has learnt, relative to what one answer for all samples gives; None where that cannot be asked."""
+    """The loss of the trained copy, relative to that of one answer for all samples; None if that cannot be computed."""
     samples = next((int(tensor.shape[0]) for tensor in batches.tensors(bench.inputs) if tensor.dim()), 0)
     targets = [tensor for tensor in batches.tensors(bench.target) if tensor.dim() and tensor.shape[0] == samples]
     if not any(bool((tensor != tensor[:1]).any()) for tensor in targets):
-        return None  # no target for each sample, or one for all
+        return None  # no target per sample, or the same for all
     with torch.no_grad():
         output = bench.output(learnt)
         if (
@@ -87,7 +87,7 @@ def _same_for_all(bench: Bench, learnt: Module) -> float | None:
 
 
 def _learnt(bench: Bench, rate: float) -> tuple[float, float, tuple[str, str], Module]:
-    """The first and the least loss of a copy that takes `STEPS` steps; what makes it NaN and where, if it becomes so; and the copy."""
+    """The first and the least loss of a copy after `STEPS` steps; what makes the loss NaN and where, if it does; and the copy."""
     other = copied(bench)
     if not stores.mode(other):
         other.train()
@@ -107,11 +107,11 @@ def _learnt(bench: Bench, rate: float) -> tuple[float, float, tuple[str, str], M
             break
         if not value.requires_grad:
             raise NotRunError("no grad_fn")
-        value.backward(inputs=parameters)  # and none that the loss holds of the user's
+        value.backward(inputs=parameters)  # but no tensor of the user's that the loss holds
         if all(parameter.grad is None for parameter in parameters):
             raise NotRunError("copy holds the model")
         for parameter in parameters:
-            if parameter.grad is not None and parameter.grad.layout is torch.sparse_coo:  # Adam takes none
+            if parameter.grad is not None and parameter.grad.layout is torch.sparse_coo:  # Adam does not accept sparse gradients
                 parameter.grad = parameter.grad.to_dense()
         optimizer.step()
         if time.perf_counter() - started > LIMIT_S:

@@ -1,4 +1,4 @@
-"""Which functions draw random numbers in one pass, and in the code of which module they are called."""
+"""Which functions draw random numbers in one pass, and which module's code calls them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ DROPOUTS = {
 
 
 class Draw(NamedTuple):
-    """A function drew.
+    """A function drew random numbers.
 
     Attributes:
-        module: the module in whose code it was called; None outside of any.
-        function: "dropout", "randn_like"; nothing where it was not a function of torch.
-        source: which generator, as `Meter` calls it.
-        is_dropout: one of ``torch.nn.functional``'s.
-        hook: which of the module's own hooks called it, if it was one ("forward hook f (net.py:12)").
+        module: the module whose code called it; None if outside any module.
+        function: "dropout", "randn_like"; empty if it was not a torch function.
+        source: which generator, as `Meter` names it.
+        is_dropout: whether it is a dropout function of ``torch.nn.functional``.
+        hook: which of the module's own hooks called it, if any ("forward hook f (net.py:12)").
     """
 
     module: Module | None
@@ -42,11 +42,11 @@ class Draw(NamedTuple):
 
 
 class RandomDraws(FunctionMode):
-    """Listens to one pass.
+    """Observes one pass.
 
     Args:
-        private: generators of the model's own.
-        modules: whose own hooks are looked between.
+        private: the model's own generators.
+        modules: modules whose own hooks are probed.
     """
 
     def __init__(self, private: list[Private], modules: Iterable[Module] = ()) -> None:
@@ -55,11 +55,11 @@ class RandomDraws(FunctionMode):
         self._private = private
         self._running: list[Module] = []
         self._depth = 0
-        self._since = 0  # draws before the last event
+        self._since = 0  # number of draws before the last event
         self._listener, self._hook_probes = Listener(self._begin, self._return), HookProbes(hooked(modules), self._look)
 
     def during(self, work: Callable[[], object]) -> None:
-        """Call `work`, and listen meanwhile."""
+        """Call `work`, observing meanwhile."""
 
         def heard() -> None:
             self._meter = Meter(thorough=True, private=self._private)
@@ -96,10 +96,10 @@ class RandomDraws(FunctionMode):
 
     def _end(self, module: Module) -> None:
         while self._running and self._running.pop() is not module:
-            pass  # what an exception went through without a word
+            pass  # calls that an exception ended unseen
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the function as it is; the outermost one is told of."""
+        """Run the function unchanged; only the outermost one is recorded."""
         if self._depth:
             return func(*args, **(kwargs or {}))
         self._note("")
@@ -116,7 +116,7 @@ class RandomDraws(FunctionMode):
 
 
 def of(bench: Bench, private: list[Private]) -> list[Draw]:
-    """The draws of one pass in the mode in which the model is."""
+    """The draws of one pass in the model's current mode."""
     chances = RandomDraws(private, (site.module for site in bench.subject.sites))
     with torch.no_grad():
         chances.during(bench.output)

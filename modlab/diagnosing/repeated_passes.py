@@ -1,4 +1,4 @@
-"""Two passes in eval mode: the same, or where they part."""
+"""Two passes in eval mode: whether they are the same, or where they diverge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ATTENTION = "scaled_dot_product_attention"
 
 
 def repeat(bench: Bench) -> ExperimentRecord:
-    """Two passes in eval mode give the same bits, and move no buffer."""
+    """Two passes in eval mode give the same bits, and change no buffer."""
     bench.evaluate()
     before = _buffers(bench.subject)
     one = bench.outputs()
@@ -39,14 +39,14 @@ def repeat(bench: Bench) -> ExperimentRecord:
 
 
 def _told(bench: Bench, numbers: dict[str, Any]) -> ExperimentRecord:
-    """What makes them differ: other random numbers, what the first pass changed, or neither."""
+    """What makes them differ: different random numbers, state changed by the first pass, or neither."""
     restoration = Restoration()
     for root in bench.roots:
         restoration.add(root)
     put_back = states()
 
     def anew(*, numbers: bool = True, state: bool = True) -> None:
-        """Begin from the same random numbers, or the same state, or both."""
+        """Restore the random numbers, the state, or both."""
         if state:
             restoration.renew()
         if numbers:
@@ -78,7 +78,7 @@ def _apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
 
 
 def _by_chance(bench: Bench, draws: list[random_draws.Draw], numbers: dict[str, Any]) -> ExperimentRecord:
-    """Random numbers are drawn: by whom, and with which function."""
+    """Random numbers are drawn: report which module draws them, and with which function."""
     found = next((draw for draw in draws if draw.is_dropout), draws[0] if draws else None)
     if found is None:
         return record("repeat", "failed", "drawn unseen", **numbers)
@@ -97,14 +97,14 @@ def _by_chance(bench: Bench, draws: list[random_draws.Draw], numbers: dict[str, 
 
 
 def _asking(found: random_draws.Draw, training: bool) -> list[Remedy]:
-    """The call that asks for the mode."""
+    """The call that checks the mode."""
     if found.function == ATTENTION:
         return [Remedy(code=f"F.{ATTENTION}(q, k, v, dropout_p=p if self.training else 0.0)")]
     return [Remedy(code=f"F.{found.function}(x, p, training=self.training)")] if found.is_dropout and not training else []
 
 
 def _by_state(bench: Bench, changes: list[Change], numbers: dict[str, Any]) -> ExperimentRecord:
-    """The first pass left something that the second one found."""
+    """The first pass changed state that the second one read."""
     paths = [(site, change) for change in changes if (site := bench.subject.by_module.get(id(change.owner))) is not None]
     if not paths:
         return record("repeat", "failed", "state of elsewhere", **numbers)
@@ -116,7 +116,7 @@ def _by_state(bench: Bench, changes: list[Change], numbers: dict[str, Any]) -> E
 
 
 def _unknown(bench: Bench, anew: Callable[[], None], numbers: dict[str, Any]) -> ExperimentRecord:
-    """From the same state and the same random numbers."""
+    """The passes differ although they start from the same state and random numbers."""
     site, facts = _source(bench, anew)
     return record("repeat", "failed", "passes differ", site=site, **{"class": site.type if site is not None else ""}, **facts, **numbers)
 
@@ -141,7 +141,7 @@ def _alike(now: Tensor | None, before: Tensor) -> bool:
 
 
 def _source(bench: Bench, anew: Callable[[], None]) -> tuple[ModuleSite | None, dict[str, str]]:
-    """Where two passes part: a module that gives something else for the same input, or the code between modules and what that calls."""
+    """Where two passes diverge: a module with equal inputs and different outputs, or the code between modules and what it calls."""
     anew()
     one = bench.footprints()
     anew()
@@ -150,7 +150,7 @@ def _source(bench: Bench, anew: Callable[[], None]) -> tuple[ModuleSite | None, 
         site = bench.subject.by_module.get(key)
         if key != key_2:
             break
-        if site is None:  # one that is not registered: what encloses it will tell
+        if site is None:  # an unregistered module: whatever encloses it will show the difference
             continue
         if took != took_2:
             return site.parent or site, {"input": site.path}

@@ -1,4 +1,4 @@
-"""The series of classic checks that run the model: everything is as before afterwards, also where one of them fails."""
+"""The series of classic checks that run the model: everything is restored afterwards, even if a check fails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
 
 
 class Results(NamedTuple):
-    """What came out."""
+    """The results of all checks."""
 
     experiments: tuple[ExperimentRecord, ...]
     findings: tuple[Finding, ...] = ()
@@ -53,7 +53,7 @@ class Results(NamedTuple):
 
 
 def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
-    """Make all checks, one after the other, each on the model as it is now."""
+    """Run all checks one after the other, each on the model as it is now."""
     bench = Bench(subject, inputs, target, loss)
     reason = _unfit(subject, bench.model)
     if reason is not None:
@@ -81,7 +81,7 @@ def _notes(bench: Bench) -> tuple[Finding, ...]:
 
 
 def _unfit(subject: Subject, model: Module) -> NotRunError | None:
-    """Why the model cannot be run at all; None where it can."""
+    """Why the model cannot run at all; None if it can."""
     spread = distribution_of(model)
     if spread.communicates:
         return NotRunError("communicates", kinds=tuple(spread.kinds), world=spread.world)
@@ -107,7 +107,7 @@ def _made(bench: Bench, name: str, check: Callable[[Bench], ExperimentRecord]) -
 
 
 class FirstPass(NamedTuple):
-    """What one pass with its loss showed, and which checks cannot be made after it, and why."""
+    """What one pass with its loss showed, which checks cannot run after it, and why."""
 
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
@@ -116,15 +116,15 @@ class FirstPass(NamedTuple):
 
 
 _ALL = frozenset(CHECKS)
-_REENTRANT = "torch.utils.checkpoint is incompatible with .grad()"  # of torch's words for it; training does not meet that
+_REENTRANT = "torch.utils.checkpoint is incompatible with .grad()"  # from torch's message; training does not run into this
 _OF_THE_LOSS = frozenset({"gradients", "first loss", "overfit"})
 SAID = 3  # warnings
-_PLACE = " (Triggered internally at "  # a line of torch's own sources
-_BROADCAST = "Using a target size"  # how torch's warning of it begins
+_PLACE = " (Triggered internally at "  # followed by a line of torch's own sources
+_BROADCAST = "Using a target size"  # the start of torch's warning about it
 
 
 def _first_pass(bench: Bench) -> FirstPass:
-    """What goes wrong already in one pass."""
+    """What already goes wrong in one pass."""
     stage = "forward"
     said: list[tuple[str, str]] = []
 
@@ -155,7 +155,7 @@ def _first_pass(bench: Bench) -> FirstPass:
 
 @contextmanager
 def _listening(subject: str, said: list[tuple[str, str]]) -> Iterator[None]:
-    """What is warned of meanwhile, also what torch says once in a process alone."""
+    """Record all warnings, including those that torch shows only once per process."""
     always = torch.is_warn_always_enabled()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -168,7 +168,7 @@ def _listening(subject: str, said: list[tuple[str, str]]) -> Iterator[None]:
 
 
 def _warnings(said: list[tuple[str, str]], found: tuple[Finding, ...] | list[Finding]) -> tuple[Finding, ...]:
-    """A note for each warning; that of a broadcast is a finding already."""
+    """A note for each warning, except a broadcast that is already a finding."""
     messages = dict.fromkeys(
         (stage, without_addresses(all_of_it).strip().partition("\n")[0].partition(_PLACE)[0]) for stage, all_of_it in said
     )
@@ -177,7 +177,7 @@ def _warnings(said: list[tuple[str, str]], found: tuple[Finding, ...] | list[Fin
 
 
 def _not_a_number(bench: Bench, output: Any, value: Any) -> Finding | None:
-    """An output with NaN, or a loss that is NaN or infinite; and what makes it."""
+    """An output with NaN, or a loss that is NaN or infinite, and what produced it; None if all are finite."""
     of_output = any(bool(tensor.isnan().any()) for tensor in batches.tensors(output) if _has_nan(tensor))
     lost = issubclass(type(value), Tensor) and value.numel() == 1 and is_there(value) and not math.isfinite(float(value.detach()))
     if not of_output and not lost:
@@ -199,8 +199,8 @@ def _no_number(value: Any) -> Finding:
 
 
 def _failed(bench: Bench, error: Exception, stage: str) -> Finding:
-    """The forward pass or the loss raises: where, what, and why as far as that is known."""
-    from modlab.explaining.explain import explain  # much to load, and most models run
+    """The forward pass or the loss raises: where, what, and, if known, why."""
+    from modlab.explaining.explain import explain  # slow to import, and most models run
 
     site = bench.where(error) if stage == "forward" else None
     found, _ = explain(error)

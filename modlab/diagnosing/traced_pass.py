@@ -1,4 +1,4 @@
-"""One pass under the recorder: why gradients do not arrive, and where the first NaN is made."""
+"""One pass under the recorder: why gradients do not arrive, and where the first NaN is produced."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from modlab.tracing.recorder import Recorder
 
 
 def reasons(bench: Bench) -> dict[str, Reason]:
-    """Why each parameter has a gradient or none, by its dotted name; nothing where that cannot be told."""
+    """Why each parameter has a gradient or not, by its dotted name; empty if that is unknown."""
 
     def forward_and_back() -> None:
         value = bench.value(bench.output())
-        # A loss without a graph has no backward pass to look at: a number that is added gives it one. That alone gets a gradient, and
-        # nothing that the loss may hold of the user's.
+        # A loss without a graph has no backward pass to observe, so a number is added that gives it one. Only that number gets a
+        # gradient, not any tensor of the user's that the loss may hold.
         ground = torch.zeros((), device=value.device, requires_grad=True)
         (value + ground).backward(inputs=[ground])
 
@@ -28,7 +28,7 @@ def reasons(bench: Bench) -> dict[str, Reason]:
 
 
 def first_nan(bench: Bench, model: Module | None = None) -> tuple[str, str, str]:
-    """What made the first NaN out of numbers in one pass: the module's path, how it is called, and the line; "" is not known."""
+    """Where one pass turns numbers into the first NaN: the module's path, what is called, and the line; "" for what is unknown."""
     recorder = Recorder(bench.subject.model if model is None else model, follow=False)
     _, record = recorder.run(lambda: under("no_grad", lambda: bench.value(bench.output(model))))
     return _named(record)
@@ -45,7 +45,7 @@ def _named(record: TraceRecord) -> tuple[str, str, str]:
 
 
 def _first(events: Sequence[Event], parent: int) -> Event | None:
-    """The innermost of the earliest events that made NaN out of numbers without any."""
+    """The innermost of the earliest events with NaN in its outputs but none in its inputs, or None."""
     for event in events[parent + 1 :]:
         runs = event.kind in ("module", "function") and parent in (-1, event.parent)
         if runs and _nan(event.outputs) and not _nan(event.inputs):

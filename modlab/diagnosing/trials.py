@@ -1,4 +1,4 @@
-"""Trials of one model on its bench: passes with the batch, and what they gave, in plain numbers and words."""
+"""Trials of one model on its bench: passes with the batch and their results, in plain numbers and words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Bench:
         self.roots = [*batches.roots(subject.model, loss), *_hidden(subject)]
 
     def kept(self, work: Callable[[], T]) -> T:
-        """Call `work`, with everything as before at the end; what the model prints or warns of meanwhile was not asked for."""
+        """Call `work` and restore everything afterwards, without the model's output and warnings."""
 
         def silently() -> T:
             with warnings.catch_warnings(), redirect_stdout(StringIO()):
@@ -46,18 +46,18 @@ class Bench:
         return on_loan(silently, *self.roots)
 
     def evaluate(self, model: Module | None = None) -> None:
-        """Put the model into eval mode, or another one."""
+        """Put the model, or the one given, into eval mode."""
         try:
             (self.subject.model if model is None else model).eval()
-        except NotImplementedError as error:  # an exported graph stays in the mode of its export
+        except NotImplementedError as error:  # an exported graph stays in the mode in which it was exported
             raise NotRunError("no eval mode", error=steady_line(error)) from None
 
     def output(self, model: Module | None = None) -> Any:
-        """One pass with copies of the inputs."""
+        """The output of one pass with copies of the inputs."""
         return batches.call(self.model if model is None else model, batches.copied(self.inputs))
 
     def value(self, output: Any) -> Any:
-        """What the loss says."""
+        """The value of the loss."""
         return self.loss(output, batches.copied(self.target))
 
     def outputs(self, model: Module | None = None) -> list[Tensor]:
@@ -66,7 +66,7 @@ class Bench:
             return [copied(tensor) for tensor in batches.tensors(self.output(model))]
 
     def where(self, error: BaseException) -> ModuleSite | None:
-        """The innermost module in whose code an exception was raised."""
+        """The innermost module in whose code an exception was raised, or None."""
         found, step = None, error.__traceback__
         while step is not None:
             found = self._site_of(step) or found
@@ -83,7 +83,7 @@ class Bench:
         return seen
 
     def footprints(self) -> list[tuple[int, bytes, bytes]]:
-        """Of each call of one pass, in the order in which they end: the module's id, and fingerprints of what it took and gave."""
+        """For each call of one pass, in the order they end: the module's id, and fingerprints of its inputs and outputs."""
         found: list[tuple[int, bytes, bytes]] = []
 
         def note(module: Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -98,7 +98,7 @@ def _digest(thing: Any) -> bytes:
 
 
 def _runnable(model: Module) -> Module:
-    """Inside a compiled or distributed wrapper, the module that it wraps: each mode would make it compile again."""
+    """The module inside a compiled or distributed wrapper: a compiled one would recompile in each mode."""
     held = stores.contents(model)
     inner = held.get("_modules") or {}
     if type(model).__name__ == "OptimizedModule" and stores.is_module(inner.get("_orig_mod")):
@@ -108,7 +108,7 @@ def _runnable(model: Module) -> Module:
 
 
 def _hidden(subject: Subject) -> list[Module]:
-    """Modules that are run and not registered change too."""
+    """Unregistered modules that run, and so may change too."""
     return [
         hidden.thing
         for site in subject.suspicious

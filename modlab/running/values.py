@@ -22,7 +22,7 @@ _TEXT = 60
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 EMPTY, OPAQUE, USED_UP, DEEP = map(EventFact, ("empty", "not looked into", "used up", "deep"))
-"""Why nothing inside a leaf was read that is not a tensor."""
+"""Why a leaf that is not a tensor has no contents."""
 
 Leaf = tuple[str, Any, EventFact | None]
 """The name of the position, the value, and why it was not read, if so."""
