@@ -1,4 +1,4 @@
-"""An account of what ran: the calls that the code of one ``forward`` shows up to a place, and the values between them."""
+"""An account of what ran: the calls in the source of one ``forward`` up to a point, and the values passed between them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _Shape = tuple[int, ...]
 
 @dataclass(slots=True)
 class ForwardSource:
-    """The calls of one ``forward`` up to a place, and what is known of the values between them.
+    """The calls of one ``forward`` up to a point, and what is known about the values passed between them.
 
     Attributes:
         call: the module whose ``forward`` it is.
-        inner: the module at whose call it stopped; None if it stopped in its own code.
+        inner: the module whose call failed; None if the forward's own code failed.
         ran: what ran before, or may have run.
-        shapes: of each value, its shape where that is known.
-        uses: of each value, how often it is read.
-        same: values that are a different one with each number changed separately: of the same shape, whatever that is.
-        flat: values that a flattening, view or reshape gave.
-        parts: of values that are tuples, the values in them.
-        inputs: the values of the arguments, by their names.
-        taken: the values that the call at which it stopped got, by place and by name.
+        shapes: the shape of each value, or None if unknown.
+        uses: how often each value is read.
+        same: value → the value it was computed from element by element, so both have the same shape.
+        flat: values returned by a flatten, view or reshape.
+        parts: for values that are tuples, the values in them.
+        inputs: the values of the arguments, by name.
+        taken: the arguments of the call that failed, by position and by name.
         scopes: the functions on the way to that call, each called by the one before.
-        again: whether what was called may have run in an earlier round of a loop, with something else.
-        helpers: functions and methods that were called before, and may have called any module.
-        helped: whether it stopped in one of them, and one that may do the same was called before.
-        certain: False if what an earlier statement did is not known.
-        within: whether it stopped in a round that is not known, or where the way there is not.
-        skipped: rounds of loops that were not looked at, before the next call: they are too many.
-        perhaps: under which condition the calls that are looked at now ran; nothing where it is certain.
-        steps: statements looked at.
+        again: whether the callee may have run in an earlier round of a loop, with a different input.
+        helpers: functions and methods called before, which may have called any module.
+        helped: whether it failed in one of them, and one that may do the same was called before.
+        certain: False if the effect of an earlier statement is unknown.
+        within: whether it stopped in an unknown round of a loop, or on an unknown path.
+        skipped: loop rounds before the next call that were not examined because there are too many.
+        perhaps: the condition under which the calls examined now ran; empty if they certainly ran.
+        steps: statements examined.
     """
 
     call: ModuleFrame
@@ -65,27 +65,27 @@ class ForwardSource:
 
     @property
     def scope(self) -> Scope | None:
-        """The function whose code stopped."""
+        """The function whose code stopped, or None."""
         return self.scopes[-1] if self.scopes else None
 
     @property
     def frame(self) -> Frame | None:
-        """Its frame."""
+        """The frame of that function, or None."""
         return self.scopes[-1].frame if self.scopes else None
 
     def value(self, shape: _Shape | None = None) -> int:
-        """A new value, whose shape may be known."""
+        """A new value, with its shape if known."""
         self.shapes.append(shape)
         self.uses.append(0)
         return len(self.shapes) - 1
 
     def settle(self, value: int, shape: _Shape | None) -> None:
-        """What else is found out about a value."""
+        """Set the shape of a value, if it was unknown."""
         if self.shapes[value] is None:
             self.shapes[value] = shape
 
     def note(self, name: str, module: Module | None, taken: int) -> int:
-        """One more call; the value that it gave."""
+        """Record one more call; return the value that it returned."""
         given = self.value()
         ran = Ran(name, module, taken, given, self.perhaps, self.skipped)
         self.skipped = 0

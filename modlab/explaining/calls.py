@@ -1,4 +1,4 @@
-"""Frames → the calls of modules that they belong to, and where each module is in the model."""
+"""Frames → the module calls that they belong to, and where each module is in the model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.inspection.distributed import unwrapped, users_path
 
-SEARCHED = 60_000  # modules looked at to find one
-NEAR = 2_000  # it is nearly always a child or a grandchild
+SEARCHED = 60_000  # modules searched to find one
+NEAR = 2_000  # tried first: it is nearly always a child or a grandchild
 _CALLS = ("_wrapped_call_impl", "_call_impl")
 _CONTAINERS = (list, tuple, dict)
 
@@ -26,16 +26,16 @@ class ModuleFrame:
     """One module's part of the traceback.
 
     Attributes:
-        module: whose method ran.
-        frames: its frames and those of plain functions that it called.
-        args, kwargs: what ``forward`` was called with; None where the module was not called as one.
+        module: the module whose method ran.
+        frames: its frames, and those of plain functions that it called.
+        args, kwargs: the arguments of ``forward``; `args` is None if the module itself was not called.
         given: the positional arguments before any pre-hook.
-        path: its dotted name; None if the model of the traceback does not have it registered.
-        place: how it is reached, in words; its path where it has one.
-        note: what is special about the place.
-        places: all names under which the module above has it, if there are several and it is not known which one was called.
-        read: what its code shows of the calls before, once that was read.
-        wrapped: what is called first is DDP, or DataParallel.
+        path: its dotted name; None if it is not registered in the model of the traceback.
+        place: how to reach it, in words; its path if it has one.
+        note: what is special about its place.
+        places: all its names in the module above, if there are several and it is not known which one was called.
+        read: what its source shows of earlier calls, once that was read.
+        wrapped: whether the outermost call is that of DDP or DataParallel.
     """
 
     def __init__(self, module: Module) -> None:
@@ -53,29 +53,29 @@ class ModuleFrame:
 
     @property
     def type(self) -> str:
-        """The class's name."""
+        """The name of the class."""
         return own_class(type(self.module)).__name__
 
     @property
     def label(self) -> str:
-        """How a sentence calls the module: its place, with the class where that is a bare number; or its class."""
+        """The module's name in a sentence: its place, with the class if the place is just a number; otherwise its class."""
         first = place = self.shown(self.place)
         if len(self.places) > 1:
             place = " or ".join([first, *(join(first.rpartition(".")[0], name) for name in self.places[1:])])
         return f"{place} ({self.type})" if first.isdigit() else place or self.type
 
     def shown(self, path: str) -> str:
-        """A dotted name as the user has given it: without that under which DDP holds the model."""
+        """A dotted name as the user knows it: without the prefix that DDP adds."""
         return users_path(path) if self.wrapped else path
 
     @property
     def code_frame(self) -> Frame | None:
-        """The innermost frame of this call that is the module's own method, and not the machinery of calling."""
+        """The innermost frame of this call that is one of the module's own methods, not part of the call machinery; None if there is none."""
         own = [frame for frame in self.frames if frame.owner is self.module and frame.function not in (*_CALLS, "inner")]
         return own[-1] if own else None
 
     def enter(self, frame: Frame) -> None:
-        """One more frame of this call."""
+        """Add one more frame to this call."""
         self.frames.append(frame)
         if frame.function not in (*_CALLS, "inner") or not frame.is_torch or frame.owner is not self.module:
             return
@@ -86,11 +86,11 @@ class ModuleFrame:
 
 
 def of_frames(frames: list[Frame]) -> list[ModuleFrame]:
-    """The calls on the way, outermost first, each with its place in the first one that holds the others."""
+    """The module calls, outermost first, each with its place in the outermost module that holds it."""
     calls: list[ModuleFrame] = []
     for frame in frames:
         owner = frame.owner
-        if owner is not None and frame.is_torch and frame.function == "call_wrapped":  # torch.fx's own way into its GraphModule
+        if owner is not None and frame.is_torch and frame.function == "call_wrapped":  # torch.fx's own way to call its GraphModule
             continue
         if owner is not None and (not calls or calls[-1].module is not owner or _begins(frame, calls[-1])):
             calls.append(ModuleFrame(owner))
@@ -101,11 +101,11 @@ def of_frames(frames: list[Frame]) -> list[ModuleFrame]:
 
 
 def _begins(frame: Frame, last: ModuleFrame) -> bool:
-    """Whether a frame is a new call of the same module; a method that calls ``self(x)`` is one."""
+    """Whether a frame starts a new call of the same module; a method that calls ``self(x)`` does."""
     if not frame.is_torch or frame.function not in _CALLS:
         return False
     if last.args is None and all(one.is_torch and one.function == "__call__" for one in last.frames):
-        return False  # a compiled module's own way in
+        return False  # a compiled module's own entry point
     return frame.function == _CALLS[0] or last.frames[-1].function != _CALLS[0]
 
 
@@ -141,7 +141,7 @@ def _place(calls: list[ModuleFrame]) -> None:
 
 
 def _among(above: ModuleFrame, call: ModuleFrame, found: str) -> str:
-    """Of several names of a child, that by which it was called; if nothing tells, all of them are kept."""
+    """The name by which a child with several names was called; if that is unknown, all names are kept in `places`."""
     around, _, _ = found.rpartition(".")
     holder = at(above.module, around)
     names = [name for name, child in stores.named_children(holder) if child is call.module] if holder is not None else []
@@ -154,7 +154,7 @@ def _among(above: ModuleFrame, call: ModuleFrame, found: str) -> str:
 
 
 def renamed(calls: list[ModuleFrame], call: ModuleFrame) -> None:
-    """Give a call the first of its possible places, and what it called with it."""
+    """Set a call, and the calls inside it, to the first of its possible places."""
     old, place, name = call.path, call.place, call.places[0]
     new = join(place.rpartition(".")[0], name)
     for one in calls[calls.index(call) :]:
@@ -166,12 +166,12 @@ def renamed(calls: list[ModuleFrame], call: ModuleFrame) -> None:
 
 
 def join(above: str, name: str) -> str:
-    """A dotted name from two."""
+    """Join two dotted names."""
     return f"{above}.{name}" if above and name else above or name
 
 
 def _as_written(above: ModuleFrame, wanted: Module) -> str | None:
-    """The dotted name of a module out of the expression that called it: ``self.layers[59][3](x)``."""
+    """The dotted name of a module, read from the expression that called it: ``self.layers[59][3](x)``."""
     frame = above.code_frame
     expression = frame.expression() if frame is not None else None
     node = expression.func if isinstance(expression, ast.Call) else None
@@ -187,10 +187,10 @@ def _as_written(above: ModuleFrame, wanted: Module) -> str | None:
 
 
 def path_to(root: Module, wanted: Module, most: int = SEARCHED) -> str | None:
-    """The shortest dotted name of a module below another one, by identity; at most so many modules are looked at."""
+    """The shortest dotted name of a module below another, by identity; at most `most` modules are searched."""
     if root is wanted:
         return ""
-    for name, child in stores.contents(root).get("_modules", {}).items():  # nearly always
+    for name, child in stores.contents(root).get("_modules", {}).items():  # nearly always a child
         if child is wanted:
             return str(name)
     seen = {id(root)}
@@ -208,7 +208,7 @@ def path_to(root: Module, wanted: Module, most: int = SEARCHED) -> str | None:
 
 
 def in_attribute(holder: Module, wanted: Module) -> str:
-    """How a module is reached that hangs on another one unregistered: ``layers[0]``."""
+    """The expression for a module that another one holds unregistered: ``layers[0]``; empty if there is none."""
     for name, value in stores.contents(holder).items():
         if name in stores.STANDARD:
             continue
@@ -223,7 +223,7 @@ def in_attribute(holder: Module, wanted: Module) -> str:
 
 
 def at(root: Module, path: str) -> Module | None:
-    """The module at a dotted name, out of the stores."""
+    """The module at a dotted name, read from the stores; None if there is none."""
     module: Module | None = root
     for part in path.split(".") if path else []:
         if module is None:
@@ -233,7 +233,7 @@ def at(root: Module, path: str) -> Module | None:
 
 
 def earlier(call: ModuleFrame, inner: ModuleFrame) -> list[tuple[str, Module]]:
-    """The children that ran before `inner`, where that is certain: those of a Sequential."""
+    """The children that ran before `inner`, where that is certain: in a Sequential."""
     if type(call.module) is not nn.Sequential or inner.path is None or call.path is None:
         return []
     before: list[tuple[str, Module]] = []

@@ -1,4 +1,4 @@
-"""Lines of code that mend: a constructor with another size, the call with other arguments."""
+"""Lines of code that fix an error: a constructor with a different size, the call with different arguments."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ WIDTHS = {"in_features", "in_channels", "num_features", "input_size", "embed_dim
 
 
 def is_torchs(module: Module) -> bool:
-    """Whether a class is one of ``torch.nn``'s own."""
+    """Whether a module's class is one of ``torch.nn``'s own."""
     return type(module).__module__.startswith("torch.nn.modules.")
 
 
 def is_installed(cls: type) -> bool:
-    """Whether a class is a library's, which a user does not edit."""
+    """Whether a class belongs to an installed library, which users do not edit."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
     return "site-packages" in file or "dist-packages" in file
 
 
 def constructor(module: Module, old: int, new: int, place: int = 0) -> str:
-    """The call that makes a module like this one, with one size changed; nothing where that is not known.
+    """The call that makes a module like this one with one size changed; empty if unknown.
 
     Args:
         module: a layer of torch's own, or one whose constructor takes two sizes.
-        old: the size as it is.
-        new: as it should be.
-        place: which of the constructor's sizes: 0 for what comes in, 1 for what goes out.
+        old: the current size.
+        new: the size it should have.
+        place: which of the constructor's sizes: 0 for inputs, 1 for outputs.
     """
     if is_torchs(module):
         return _of_torch(module, new, place)
@@ -82,7 +82,7 @@ def _of_torch(module: Module, new: int, place: int) -> str:
 
 
 def _numbers(module: Module) -> str:
-    """Arguments for a dtype and a device that are not what torch takes by itself."""
+    """Arguments for a dtype and a device that differ from torch's defaults."""
     tensor = next((tensor for _, tensor in stores.named_tensors(module) if tensor.is_floating_point()), None)
     if tensor is None:
         return ""
@@ -103,12 +103,12 @@ def _of_norm(module: Module, held: dict[str, Any]) -> str:
 
 
 def layer_norm(module: Module, shape: str) -> str:
-    """The call that makes an ``nn.LayerNorm`` like this one for another shape."""
+    """The call that makes an ``nn.LayerNorm`` like this one for a different shape; empty for other modules."""
     return f"nn.LayerNorm({shape}{_of_norm(module, stores.contents(module))}{_numbers(module)})" if type(module) is nn.LayerNorm else ""
 
 
 def _of_attention(module: Module, held: dict[str, Any], new: int) -> str:
-    """Widths of key and value of its own stay; what was given for all three goes with the new size."""
+    """Separate key and value widths are kept; widths given for all three change to the new size."""
     old = held["embed_dim"]
     said = [
         f"dropout={held['dropout']!r}" if held.get("dropout") else "",
@@ -122,7 +122,7 @@ def _of_attention(module: Module, held: dict[str, Any], new: int) -> str:
 
 
 def table(module: Module, rows: int) -> str:
-    """The call that makes an ``nn.Embedding`` or ``nn.EmbeddingBag`` like this one with another number of rows."""
+    """The call that makes an ``nn.Embedding`` or ``nn.EmbeddingBag`` like this one with a different number of rows."""
     if type(module) not in (nn.Embedding, nn.EmbeddingBag):
         return ""
     held = stores.contents(module)
@@ -135,20 +135,20 @@ def table(module: Module, rows: int) -> str:
 
 
 def _extra(module: Module) -> str:
-    """What a module's ``repr`` says of its arguments."""
+    """A module's arguments as shown in its ``repr``."""
     try:
         return module.extra_repr()
-    except Exception:  # noqa: BLE001 - a subclass's, or one whose attributes were taken away
+    except Exception:  # noqa: BLE001 - a subclass may raise, or attributes may have been deleted
         return ""
 
 
 def _argument(part: str, held: dict[str, Any], defaults: dict[str, Any]) -> str:
-    """One argument as one would write it: nothing for a default, ``kernel_size=5`` for ``kernel_size=(5, 5)``."""
+    """One argument as a user would write it: empty for a default, ``kernel_size=5`` for ``kernel_size=(5, 5)``."""
     name, _, text = part.partition("=")
     if not text:
         return part
     value = held.get(name)
-    if re.fullmatch(r"\((\d+)(?:, \1)*,?\)", text):  # one size for all dimensions
+    if re.fullmatch(r"\((\d+)(?:, \1)*,?\)", text):  # the same size for all dimensions
         text = text.strip("()").partition(",")[0]
     elif type(value) is str:
         text = repr(value)
@@ -156,12 +156,12 @@ def _argument(part: str, held: dict[str, Any], defaults: dict[str, Any]) -> str:
 
 
 def parameters(cls: type) -> list[str]:
-    """The names of what a constructor needs."""
+    """The names of a constructor's required parameters."""
     return parameters_of(cls)
 
 
 def parameters_of(function: Any) -> list[str]:
-    """The names of what a function needs."""
+    """The names of a function's required parameters."""
     try:
         given = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -170,13 +170,13 @@ def parameters_of(function: Any) -> list[str]:
 
 
 def target(failure: Failure, path: str, made: str = "") -> tuple[str, str]:
-    """Where a module is assigned: in the class of its owner ("Net", "self.l1"), or from outside ("", "net[1]")."""
+    """Where a module is assigned: in its owner's class ("Net", "self.l1"), or from outside ("", "net[1]")."""
     if failure.root is None:
         return "", ""
     if not path:
         return "", name_of_root(failure)
     parts = path.split(".")
-    owners: list[Module] = [failure.root.module]  # of each part
+    owners: list[Module] = [failure.root.module]  # the owner of each part
     for part in parts[:-1]:
         owner = calls.at(owners[-1], part)
         if owner is None:
@@ -185,7 +185,7 @@ def target(failure: Failure, path: str, made: str = "") -> tuple[str, str]:
     end = len(parts)
     while end > 1 and (parts[end - 1].isdigit() or type(owners[end - 1]) is nn.ModuleDict):
         end -= 1
-    for place in range(end - 1, -1, -1):  # outwards, until a class is found whose other objects it suits
+    for place in range(end - 1, -1, -1):  # outwards, up to a class where the line suits all its instances
         owner = owners[place]
         if place == end - 1 and (parts[place].isdigit() or is_torchs(owner) or is_installed(type(owner))):
             break
@@ -196,7 +196,7 @@ def target(failure: Failure, path: str, made: str = "") -> tuple[str, str]:
 
 
 def _written(owner: Module | None, parts: list[str]) -> str:
-    """How a module is reached from another one."""
+    """The expression that reaches a module from another one."""
     text = ""
     for part in parts:
         keyed = type(owner) is nn.ModuleDict
@@ -206,7 +206,7 @@ def _written(owner: Module | None, parts: list[str]) -> str:
 
 
 def self_name(cls: type) -> str:
-    """What a class's constructor calls the module itself."""
+    """What a class's constructor calls the module itself, usually ``self``."""
     maker = next((vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base)), None)
     code = maker.__code__ if inspect.isfunction(maker) else None
     return code.co_varnames[0] if code is not None and code.co_argcount else "self"
@@ -223,7 +223,7 @@ def name_of_module(failure: Failure, module: Module) -> str:
 
 
 def name_of_root(failure: Failure) -> str:
-    """What the user calls the model: ``net`` in ``net(x)``."""
+    """The user's name for the model: ``net`` in ``net(x)``."""
     call = failure.call_expression()
     written = call.func if call is not None else None
     if isinstance(written, ast.Attribute) and failure.root is not None and failure.root.args is None:
@@ -235,14 +235,14 @@ def name_of_root(failure: Failure) -> str:
 
 
 def made_in_call(failure: Failure) -> str:
-    """How the outermost module was made, where that stands in its call: ``Net(3)`` of ``Net(3)(x)``."""
+    """How the outermost module was made, if its call shows that: ``Net(3)`` in ``Net(3)(x)``; otherwise empty."""
     call = failure.call_expression()
     made = call.func if call is not None and failure.root is not None and failure.root.args is not None else None
     return ast.unparse(made) if isinstance(made, (ast.Call, ast.Subscript)) else ""
 
 
 def renewed(failure: Failure, call: ModuleFrame, made: str) -> tuple[str, str]:
-    """The same for the module of a call, also where that hangs in a plain list."""
+    """Like `assignment`, for the module of a call, even if it is held in a plain list."""
     if call.path is not None or not call.place.endswith("]"):
         return assignment(failure, call.path or "", made) if call.path is not None else ("", "")
     above = failure.calls[failure.calls.index(call) - 1]
@@ -253,12 +253,12 @@ def renewed(failure: Failure, call: ModuleFrame, made: str) -> tuple[str, str]:
 
 
 def _is_plain(node: ast.AST) -> bool:
-    """Whether an expression is a name, or attributes of one."""
+    """Whether an expression is a name, or an attribute of one."""
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_plain(node.value))
 
 
 def _fits_all(failure: Failure, owner: Module, path: str, made: str) -> bool:
-    """Whether a line in a class's constructor suits all its objects in the model: they have the same there, or what is made."""
+    """Whether a line in a class's constructor suits all its instances in the model: there they have the same module, or the new one."""
     module, cls = calls.at(owner, path), type(owner)
     fitting = [] if module is None else [_sizes(module)]
     for other in [one for one in shared_modules.modules(failure) if type(one) is cls and one is not owner]:
@@ -279,9 +279,9 @@ def _sizes(module: Module) -> list[tuple[int, ...]]:
 
 
 def assignment(failure: Failure, path: str, made: str) -> tuple[str, str]:
-    """The class in whose constructor a line stands (or nothing), and the line that assigns a new module.
+    """The class whose constructor contains the line (or empty), and the line that assigns a new module.
 
-    No line where that would be undone (its weight is tied to another one's), or would change other places than this one.
+    The line is empty if it would be undone (its weight is tied to another one's), or would change other places as well.
     """
     held = bool(made and path) and _is_held(failure, path)
     owner, name = target(failure, path, made)
@@ -293,12 +293,12 @@ def assignment(failure: Failure, path: str, made: str) -> tuple[str, str]:
 def _is_held(failure: Failure, path: str) -> bool:
     call = failure.failing
     if call is not None and call.path == path and len(call.places) > 1:
-        return True  # nobody knows which of its places
+        return True  # it is unknown at which of its places
     module = calls.at(failure.root.module, path) if failure.root is not None else None
     known = shared_modules.of(failure, path, module) if module is not None else shared_modules.SharedModules()
     if known.tensors or known.around:
         return True
-    if known.places and call is not None and call.path == path:  # a new layer here: what comes behind must not be the old one
+    if known.places and call is not None and call.path == path:  # a new layer here: later calls must not use the old one
         above = failure.calls[failure.calls.index(call) - 1]
         ran = {calls.join(above.place, one.name) for one in above.read.ran if not one.perhaps} if above.read is not None else set()
         return not set(known.places) <= ran
@@ -306,10 +306,10 @@ def _is_held(failure: Failure, path: str) -> bool:
 
 
 def written_call(failure: Failure, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None, named: bool = False) -> str:
-    """The call of the outermost module as it is written, with a first argument of another shape, or with further arguments.
+    """The call of the outermost module as written, with a first argument of a different shape, or with additional arguments.
 
-    `named`: these are given by their names.
-    Nothing where the call is not known.
+    `named`: pass these by name.
+    Empty if the call is unknown.
     """
     call = failure.call_expression()
     if call is None:
@@ -327,12 +327,12 @@ def written_call(failure: Failure, *, shape: tuple[int, ...] | None = None, more
 
 
 def makes(node: ast.Call) -> bool:
-    """Whether a call is one of torch's that makes a tensor of a size."""
+    """Whether a call is one of torch's that makes a tensor of a given size."""
     return isinstance(node.func, ast.Attribute) and node.func.attr in _MAKERS
 
 
 def _with_shape(node: ast.expr, made: str) -> str:
-    """``torch.randn(4)`` for ``torch.randn(5)``; with what else the maker was given."""
+    """``torch.randn(4)`` for ``torch.randn(5)``, keeping the maker's other arguments."""
     if isinstance(node, ast.Call) and makes(node):
         assert isinstance(node.func, ast.Attribute)
         kept = [f"{k.arg}={ast.unparse(k.value)}" for k in node.keywords if k.arg not in (None, "size")]
@@ -342,7 +342,7 @@ def _with_shape(node: ast.expr, made: str) -> str:
 
 
 def width(module: Module) -> int | None:
-    """How many numbers a module's input has in its last place (or channels), if its kind or its code says so."""
+    """The size of the last dimension (or channels) of a module's input, if its class or its code determines it; else None."""
     held = stores.contents(module)
     if is_torchs(module):
         return next((held[name] for name in WIDTHS if type(held.get(name)) is int), None)
@@ -359,7 +359,7 @@ def width(module: Module) -> int | None:
 
 
 def _multiplied(node: ast.AST, itself: str, first: str, module: Module) -> int | None:
-    """The size that ``x @ self.weight`` or ``F.linear(x, self.weight)`` needs."""
+    """The size that ``x @ self.weight`` or ``F.linear(x, self.weight)`` requires, or None."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and _is_name(node.left, first):
         shape = shape_of(_own_attribute(node.right, module, itself))
         return shape[-2] if shape is not None and len(shape) > 1 else None
@@ -386,7 +386,7 @@ def _own_attribute(node: ast.AST, module: Module, itself: str) -> Any:
 
 
 def entry(module: Module, tree: ast.FunctionDef, first: str) -> Module | None:
-    """The child that gets the first argument first: ``self.l0(x)``, or the first of ``for layer in self.layers``."""
+    """The child that takes the first argument first: ``self.l0(x)``, or the first of ``for layer in self.layers``; or None."""
     if not is_torchs(module) or type(module) is nn.Sequential:
         itself = tree.args.args[0].arg
         loops: dict[str, ast.expr] = {}
@@ -401,7 +401,7 @@ def entry(module: Module, tree: ast.FunctionDef, first: str) -> Module | None:
 
 
 def _in_order(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes, in the order of their lines."""
+    """All nodes in line order."""
     return iter(sorted((n for n in ast.walk(tree) if hasattr(n, "lineno")), key=lambda n: (n.lineno, isinstance(n, ast.Call))))
 
 
@@ -424,10 +424,10 @@ def _followed(node: ast.expr, module: Module, itself: str) -> Any:
 
 
 def forward_of(cls: type) -> ast.FunctionDef | None:
-    """The source of a class's ``forward`` as a tree, if it can be had."""
+    """The source of a class's ``forward`` as a tree, or None if it is unavailable."""
     forward = next((vars(base)["forward"] for base in cls.__mro__ if "forward" in vars(base)), None)
     if not inspect.isfunction(forward) or str(forward.__module__).startswith("torch.nn."):
-        return None  # torch's own: long, and no learner's
+        return None  # torch's own: long, and no user edits it
     code = forward.__code__
     source, first = linecache.getlines(code.co_filename), code.co_firstlineno
     last = max((line for _, _, line in code.co_lines() if line), default=first)

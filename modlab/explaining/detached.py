@@ -1,4 +1,4 @@
-"""Where the way from a loss back to what is trained was cut, as the code that computed it and the tensors at hand prove it."""
+"""Where the path from a loss back to trained parameters was cut, as proven by the code that computed it and by the live tensors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,20 @@ from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.inspection.definitions import place_of
 
-_LONG = 600  # lines of a function or cell that is read
-_DEEP = 12  # names followed
-_SIZES = {"shape", "size", "numel", "dim", "ndim", "dtype", "device", "requires_grad", "grad", "training"}  # what tells no number of it
+_LONG = 600  # maximum lines of a function or cell that is read
+_DEEP = 12  # maximum number of names followed
+_SIZES = {
+    "shape",
+    "size",
+    "numel",
+    "dim",
+    "ndim",
+    "dtype",
+    "device",
+    "requires_grad",
+    "grad",
+    "training",
+}  # attributes that do not depend on a tensor's values
 _CUTTING = ("detach", "item", "numpy", "tolist", "argmax", "argmin", "data", "tensor", "round", "sign")
 
 
@@ -26,9 +37,9 @@ class Detachment(NamedTuple):
 
     Attributes:
         where: its file and line.
-        line: how it reads.
-        by: what cuts there ("detach", "a comparison", "torch.no_grad"); empty where that is inside of what the line calls.
-        model: what it calls that is trained, where nothing in the line cuts.
+        line: its text.
+        by: what cuts the graph there ("detach", "a comparison", "torch.no_grad"); empty if that is inside what the line calls.
+        model: the trained model that the line calls, if nothing in the line itself cuts the graph.
     """
 
     where: str
@@ -41,11 +52,11 @@ class _Code(NamedTuple):
     frame: Frame
     tree: ast.Module
     first: int
-    around: dict[ast.AST, ast.AST]  # of each node, the one that holds it
+    around: dict[ast.AST, ast.AST]  # each node → the node that contains it
 
 
 def of(frame: Frame | None) -> Detachment | None:
-    """Where the graph of the loss ends, on which a frame's line calls ``backward``; None where that is not certain."""
+    """Where the graph of a loss ends, if the frame's line calls ``backward`` on it; None if that is uncertain."""
     code = _code(frame) if frame is not None else None
     here = _here(code) if code is not None else None
     if code is None or here is None:
@@ -82,7 +93,7 @@ def _here(code: _Code) -> ast.stmt | None:
 
 
 def _followed(code: _Code, node: ast.expr, at: ast.stmt, here: ast.stmt, seen: set[str]) -> Detachment | None:
-    """Follow an expression of a statement back; `here` is the statement that failed."""
+    """Trace an expression in a statement back; `here` is the statement that failed."""
     named = list(_names(code, node))
     trained = [name for name in named if _is_trained(code.frame.names.get(name)) and not _renewed(code, name, at, here)]
     if trained:
@@ -102,7 +113,7 @@ def _followed(code: _Code, node: ast.expr, at: ast.stmt, here: ast.stmt, seen: s
 
 
 def _names(code: _Code, node: ast.expr) -> Iterator[str]:
-    """The names whose numbers an expression uses."""
+    """The names whose values an expression uses."""
     for inner in ast.walk(node):
         if not isinstance(inner, ast.Name):
             continue
@@ -130,12 +141,12 @@ def _place(node: ast.AST) -> tuple[int, int]:
 
 
 def _renewed(code: _Code, name: str, since: ast.AST, until: ast.AST) -> bool:
-    """Whether a name may have been written between two statements."""
+    """Whether a name may have been reassigned between two statements."""
     return any(_place(since) < _place(node) < _place(until) and _statement(code, node) is not since for node in _writes(code, name))
 
 
 def _assigned(code: _Code, name: str, before: ast.stmt) -> ast.Assign | None:
-    """The last statement before that assigns a name, if it has certainly run."""
+    """The last statement before that assigns a name, if it certainly ran."""
     earlier = [node for node in _writes(code, name) if _place(node) < _place(before)]
     statement = _statement(code, max(earlier, key=_place)) if earlier else None
     if not isinstance(statement, ast.Assign):

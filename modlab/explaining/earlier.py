@@ -1,7 +1,7 @@
-"""Earlier calls: what ran before the place of an error, as the source of ``forward`` shows it; with the shapes that follow from it.
+"""Earlier calls: what ran before the error, as the source of ``forward`` shows it, with the shapes that can be inferred.
 
-After the fact only the modules on the stack can be seen. But a call that stands above the line that failed has run, if the
-conditions before it held for certain; and its shapes are known where a local name still has its result, or where they follow.
+Afterwards, only the modules on the stack can be seen. But a call above the line that failed has run if the conditions before it
+certainly held, and its shapes are known if a local name still holds its result, or if they can be inferred.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _Shape = tuple[int, ...]
 def before(call: ModuleFrame, inner: ModuleFrame | None) -> list[tuple[Ran, _Shape | None, _Shape | None]]:
     """What ran in `call` before `inner`, with the shapes of the first input and of the output.
 
-    Without `inner`: before its own code stopped.
+    Without `inner`, what ran before its own code failed.
     """
     source = read(call, inner)
     return [(one, source.shapes[one.taken], source.shapes[one.given]) for one in source.ran]
 
 
 def read(call: ModuleFrame, inner: ModuleFrame | None) -> ForwardSource:
-    """What ran in `call` before `inner` (before its own code stopped, without), and what is known of it."""
-    if call.read is None:  # asked for by several
+    """What ran in `call` before `inner` (without it, before its own code failed), and what is known about it."""
+    if call.read is None:  # several rules read it
         call.read = _made(call, inner)
     found: ForwardSource = call.read
     return found
@@ -45,7 +45,7 @@ def _made(call: ModuleFrame, inner: ModuleFrame | None) -> ForwardSource:
         _sequence(source) if type(call.module) is nn.Sequential else interpreter.follow(source)
         if None in source.shapes:
             _infer(source)
-    except Exception:  # noqa: BLE001 - source that is not what runs, objects that are not what they seem
+    except Exception:  # noqa: BLE001 - the source may differ from what runs, and objects may misbehave
         return ForwardSource(call, inner, certain=False, within=True)
     return source
 
@@ -65,13 +65,13 @@ def _sequence(source: ForwardSource) -> None:
 
 
 def frame_of(call: ModuleFrame) -> Frame | None:
-    """Where a module's ``forward`` stands, also while it runs another method of the same module."""
+    """The frame of a module's ``forward``, even while it runs another method of the same module; None for torch's own."""
     own_frames = [frame for frame in call.frames if frame.owner is call.module and frame.function == "forward"]
     return own_frames[-1] if own_frames and not own_frames[-1].is_torch else None
 
 
 def keeping(module: Module, taken: _Shape) -> _Shape | None:
-    """What a module makes of a shape, where that is certain."""
+    """The shape that a module returns for an input shape, or None if uncertain."""
     ran = Ran("", module, 0, 0)
     if ran.hooked:
         return None
@@ -79,7 +79,7 @@ def keeping(module: Module, taken: _Shape) -> _Shape | None:
 
 
 def _infer(source: ForwardSource) -> None:
-    """Carry shapes through what does not change them, both ways, and through layers."""
+    """Propagate shapes through calls that keep them, in both directions, and through layers."""
     same = source.same
     known = {ran.given: ran for ran in source.ran if not ran.hooked}  # a hook may have returned something else
     order = sorted({*known, *same})
@@ -102,7 +102,7 @@ def _carry(source: ForwardSource, ran: Ran | None, taken: int, given: int) -> No
 
 
 def readings(failure: Failure) -> Iterator[ForwardSource]:
-    """The codes on the way, the outermost first; that of the innermost module too, where its own code stopped."""
+    """The sources on the way, outermost first, including the innermost module's if its own code failed."""
     pairs: list[tuple[ModuleFrame, ModuleFrame | None]] = [
         (above, inner) for above, inner in pairwise(failure.calls) if above.module is not inner.module
     ]
@@ -114,5 +114,5 @@ def readings(failure: Failure) -> Iterator[ForwardSource]:
 
 
 def hidden(failure: Failure) -> bool:
-    """Whether something ran on the way that is not shown, or whose result is not known."""
+    """Whether something ran on the way that is not shown, or whose result is unknown."""
     return any(not source.certain or any(source.shapes[one.given] is None for one in source.ran) for source in readings(failure))

@@ -1,4 +1,4 @@
-"""An exception → why it was raised: out of its traceback alone, after the fact. Nothing had been wrapped, and nothing is kept."""
+"""An exception → why it was raised, from its traceback alone, after the fact. Nothing needs to be wrapped, and nothing is kept."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from modlab.running import values
 from modlab.statistics.contents import sizes_of
 
 UNKNOWN = ""
-CHAIN = 8  # exceptions looked at: causes, contexts, members of groups
-SHOWN = 12  # values listed of one call, names of one frame
-WIDE = 1_000  # members of a list in a local name that are looked through
-BEFORE = 12  # modules that ran before the one that failed
-LEVELS = 40  # modules on the way that are all listed; of more the outermost and the innermost ones
+CHAIN = 8  # exceptions examined: causes, contexts, members of groups
+SHOWN = 12  # values listed per call, names per frame
+WIDE = 1_000  # members searched of a list in a local variable
+BEFORE = 12  # modules listed that ran before the one that failed
+LEVELS = 40  # modules on the way that are all listed; if there are more, only the outermost and the innermost
 OUTER, INNER = 6, 12
 _MESSAGE = 4_000
 
@@ -44,12 +44,12 @@ _MESSAGE = 4_000
 def explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
     """Why an exception was raised, and the outermost module of its traceback.
 
-    An error that no rule knows has an empty `family`, and what the traceback shows. Never raises.
+    For an error that no rule matches, `family` is empty and the record holds what the traceback shows. Never raises.
     """
     try:
         with without_torch_function(), without_modes():
             return _explain(error)
-    except Exception:  # noqa: BLE001 - whatever is in the user's frames, the error itself must stay the only one
+    except Exception:  # noqa: BLE001 - whatever is in the user's frames, only the error itself may surface
         name = type(error).__name__
         return ExplanationRecord(name, format.cut(message_of(error), _MESSAGE), UNKNOWN, _unknown(name, "")), None
 
@@ -65,7 +65,7 @@ def _explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
         if found is not None and failure.calls:
             break
     assert first is not None
-    if known:  # the same again with the modules on the way says more: somebody raised it anew with its words
+    if known:  # the same error again with modules on the way says more: somebody re-raised it with its message
         relation, member, failure, family, cause = known[-1] if known[-1][3] == known[0][3] else known[0]
         remark = f"The error explained is {relation} the {type(error).__name__} that was raised." if relation else ""
         return _record(member, failure, family, cause, remark), _root(failure)
@@ -77,7 +77,7 @@ def _root(failure: Failure) -> Module | None:
 
 
 def _unknown(name: str, words: str) -> tuple[str, str]:
-    """What is said of an error that no rule knows: its own words, and nothing that would be a guess."""
+    """What to say about an error that no rule matches: its own message, without guessing."""
     return f"modlab does not know this {name}.", f"It says: {words}" if words else "What the traceback shows of the model is below."
 
 
@@ -88,7 +88,7 @@ def _not_known(error: BaseException, failure: Failure) -> Cause:
 
 
 def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Failure]]:
-    """The exception, the members of a group, what it was raised from, and what was being handled when it was raised."""
+    """The exception, the members of a group, its cause, and the exception being handled when it was raised."""
     todo: list[tuple[str, BaseException, list[frames.Frame] | None]] = [("", error, None)]
     seen: set[int] = set()
     while todo and len(seen) < CHAIN:
@@ -115,20 +115,20 @@ def _failure(error: BaseException, read: list[frames.Frame]) -> Failure:
     if found is not None:
         return _told_failure(found, read)
     failure = Failure(error, read)
-    with suppress(Exception):  # objects that are not what they seem
+    with suppress(Exception):  # objects may misbehave
         positions.settle(failure)
     return failure
 
 
 def _told_failure(found: workers.Told, read: list[frames.Frame]) -> Failure:
-    """An error of another process: its own class and words, and no frame, since none of those here is where it happened."""
+    """An error from another process: its own class and message but no frames, since it did not happen in any of the local ones."""
     failure = Failure(found.error, [])
     failure.told, failure.message, failure.here = found, found.message, read
     return failure
 
 
 def _is_raised(read: list[frames.Frame]) -> bool:
-    """Whether an error was raised by a user's ``raise``, for the one that was being handled; else that one is done with."""
+    """Whether a user's ``raise`` raised the error in response to the one being handled; otherwise that one is unrelated."""
     return bool(read) and read[-1].is_users and read[-1].source.startswith("raise")
 
 
@@ -147,7 +147,7 @@ def _recognised(failure: Failure) -> tuple[str, Cause] | None:
         failure.names_hook = False
         try:
             cause = rule.explain(failure, match)
-        except Exception:  # noqa: BLE001 - a rule that stumbles over odd objects has nothing to say
+        except Exception:  # noqa: BLE001 - a rule that fails on odd objects has nothing to say
             continue
         if cause is not None:
             return rule.name, cause if hook is None else _of_hook(cause, _named(hook), hook.where, named=failure.names_hook)
@@ -155,7 +155,7 @@ def _recognised(failure: Failure) -> tuple[str, Cause] | None:
 
 
 def _of_hook(cause: Cause, hook: str, where: str, *, named: bool) -> Cause:
-    """The same, where it is the code of a hook that failed: with file and line, and with its name unless that is `named` already."""
+    """The same cause if a hook's code failed: with its file and line, and its name unless it is `named` already."""
     if any(name == "hook" for name, _ in cause.facts):
         return cause
     told = f"It is defined at {where}." if named else f"It happened in the {hook}, at {where}."
@@ -168,11 +168,11 @@ def _named(hook: hook_errors.RunningHook) -> str:
 
 @cache
 def _literal(pattern: str) -> str:
-    """Text that whatever matches must hold; to compile all patterns for one error would take longer than to explain it."""
+    """Text that any match must contain: compiling all patterns for one error would take longer than explaining it."""
     if "|" in pattern or re.search(r"\)[?*{]|\(\?[!<i]", pattern):
         return ""
     parts = re.split(r"\\.|\[(?:\\.|[^\]])*\]|\(\?P<\w+>|\(\?:|[(){}.+*?^$]", pattern)
-    return max((part[:-1] for part in parts), key=len)  # its last letter may be one that a ? follows
+    return max((part[:-1] for part in parts), key=len)  # its last letter may be optional
 
 
 @cache
@@ -204,7 +204,7 @@ def _record(error: BaseException, failure: Failure, family: str, cause: Cause, r
 
 
 def _place(failure: Failure) -> tuple[str, str]:
-    """File and line of the user's own code, and that line: where it happened, also in another process."""
+    """File and line of the user's own code, and the text of that line: where it happened, even in another process."""
     if failure.place is not None:
         return failure.place
     told = failure.told.own if failure.told is not None else None
@@ -215,7 +215,7 @@ def _place(failure: Failure) -> tuple[str, str]:
 
 
 def _applicable(fixes: tuple[Fix, ...], failure: Failure) -> Iterator[Fix]:
-    """The fixes; where the line that failed is a library's, without code of names that the user's own line does not know."""
+    """The fixes; if the error is inside a library, without code that uses names unknown at the user's own line."""
     own = failure.own
     inside = own is not None and own is not failure.user
     for fix in fixes:
@@ -229,11 +229,11 @@ _EVERYWHERE = frozenset({*vars(builtins), "torch", "nn", "F", "np", "DataLoader"
 
 
 def _is_at_home(code: str, frame: frames.Frame) -> bool:
-    """Whether the names that some code reads are known at the user's own line."""
+    """Whether the names that a piece of code reads are known at the user's own line."""
     try:
         tree = ast.parse(code)
     except SyntaxError:
-        return True  # of no frame: a pattern to follow
+        return True  # belongs to no frame: a pattern to follow
     known = {*_EVERYWHERE, *frame.names, *frame.globals}
     for statement in tree.body:
         nodes = [*ast.walk(statement)]
@@ -264,16 +264,16 @@ def _unseen(failure: Failure) -> Iterator[str]:
 
 _OF_VALUES = frozenset(
     {"product", "attention", "convolution", "norm", "loss", "broadcast", "join", "view", "index", "dtype"}
-)  # where what came before is what counts
+)  # families where earlier values matter
 
 
 def _traced(failure: Failure, family: str) -> Iterator[str]:
-    """How to see what ran before, where the traceback does not show all of it."""
+    """How to see what ran before, if the traceback does not show all of it."""
     root = failure.root
     if family not in _OF_VALUES or root is None or root.args is None or not (len(failure.calls) > LEVELS or earlier.hidden(failure)):
         return
     if any(frame.function == "__call__" and frame.is_ours for frame in failure.frames):
-        return  # it stands in the trace itself
+        return  # the trace itself shows it
     name, call = code_fixes.name_of_root(failure), code_fixes.written_call(failure)
     named, made = call.startswith(f"{name}(") or bool(failure.name_of(root.module)), code_fixes.made_in_call(failure)
     if made and not named:
@@ -329,10 +329,10 @@ def _step(call: ModuleFrame, depth: int, said: str, failed: bool) -> Step:
 
 
 def _before(call: ModuleFrame, inner: ModuleFrame | None, depth: int) -> Iterator[Step]:
-    """What ran in a module before the place of the error (before its own code stopped, without `inner`), as far as that is certain."""
+    """What ran in a module before the error (without `inner`, before its own code failed), as far as that is certain."""
     try:
         ran = earlier.before(call, inner)
-    except Exception:  # noqa: BLE001 - source code that is not what it seems
+    except Exception:  # noqa: BLE001 - source code may not be what it seems
         return
     first = max(len(ran) - BEFORE, 0)
     skipped = sum(one.skipped for one, _, _ in ran[:first])
@@ -367,16 +367,16 @@ def _ran(call: ModuleFrame, one: Ran, depth: int, taken: tuple[int, ...] | None,
 
 
 def _left_out(rounds_before: int, calls_before: int) -> str:
-    """What is not listed of what came before, above one that is."""
+    """What is not listed above a listed row."""
     words = [format.plural(number, word) for number, word in ((rounds_before, "round"), (calls_before, "call")) if number > 0]
     return f"{' and '.join(words)} before it are not listed" if words else ""
 
 
 def _folded(rows: list[tuple[Step, str]]) -> Iterator[Step]:
-    """The same with equal rounds written once: a cell that is called in a loop, and what is called beside it.
+    """The same with equal rounds shown once: a cell called in a loop, along with any calls next to it.
 
     Args:
-        rows: steps, each with the words on what is not listed above it.
+        rows: steps, each with a note on what is not listed above it.
     """
     start = 0
     while start < len(rows):
@@ -389,7 +389,7 @@ def _folded(rows: list[tuple[Step, str]]) -> Iterator[Step]:
 
 
 def _repeated(rows: list[tuple[Step, str]], start: int) -> tuple[int, int]:
-    """The shortest round that comes several times from here on, and how often; one row, once, where there is none."""
+    """The shortest round that repeats from here on, and how often; a single row, once, if none does."""
     for size in range(1, BEFORE // 2 + 1):
         end = start + size
         while end + size <= len(rows) and all(rows[i] == (rows[i - size][0], "") for i in range(end, end + size)):
@@ -419,7 +419,7 @@ def _tensors(module: Module) -> tuple[Value, ...]:
 
 
 def _locals(frame: frames.Frame, call: ModuleFrame | None) -> tuple[Value, ...]:
-    """The tensors that local names stand for, in lists and dicts too."""
+    """The tensors held by local names, directly or in lists and dicts."""
     taken = {id(argument) for argument in (call.args or ())} if call is not None else set()
     known = frame.names.items() if frame.is_function else [(name, frame.names[name]) for name in _used(frame) if name in frame.names]
     names = [(name, thing) for name, thing in list(known) if not name.startswith("_") and id(thing) not in taken]
@@ -428,7 +428,7 @@ def _locals(frame: frames.Frame, call: ModuleFrame | None) -> tuple[Value, ...]:
 
 
 def _used(frame: frames.Frame) -> list[str]:
-    """The names in the statement that failed, in order: a cell and a file have those of the whole notebook."""
+    """The names in the statement that failed, in order: a cell or file has those of the whole notebook."""
     statement = source_code.statement_of(frame)
     found = [node for node in ast.walk(statement) if isinstance(node, ast.Name)] if statement is not None else []
     return list(dict.fromkeys(node.id for node in sorted(found, key=lambda one: (one.lineno, one.col_offset))))
@@ -443,7 +443,7 @@ def _values(leaves: Iterable[values.Leaf]) -> tuple[Value, ...]:
 
 
 def _note(unread: EventFact) -> str:
-    from modlab.wording import events  # most errors need none
+    from modlab.wording import events  # most errors do not need it
 
     return events.of_value(unread)
 

@@ -1,4 +1,4 @@
-"""An expression on the way through a function: which value it gives, what was called in it, and whether it is what failed."""
+"""Expressions on the way through a function: which value each gives, what was called in it, and whether it failed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from modlab.explaining.static_evaluation import UNKNOWN, Scope, is_super, known,
 from modlab.inspection import stores
 
 INNER = ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>")
-MANY = 2  # uses of what nobody knows how often it is read
-LAST = 4  # rounds of a loop that are looked at, before the one that stopped
+MANY = 2  # uses of a value that is read an unknown number of times
+LAST = 4  # loop rounds examined before the one that stopped
 _TEXT = 60  # characters of a condition
-_DEEP = 4  # methods within methods
+_DEEP = 4  # maximum depth of methods within methods
 _FLATTENING = ("flatten", "view", "reshape")
 _RESHAPING = ("squeeze_", "unsqueeze_", "transpose_", "t_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_", "as_strided_")
 _ROOMS = ("F", "torch", "functional")
-_ASKED = ("device", "dtype", "ndim", "is_cuda", "requires_grad", "training")  # attributes that tell no size
+_ASKED = ("device", "dtype", "ndim", "is_cuda", "requires_grad", "training")  # attributes that do not reveal a size
 _ROUNDS_OF = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _OPAQUE = (ast.Lambda, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.BoolOp, ast.NamedExpr)
 _BY_NUMBER = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
@@ -39,10 +39,10 @@ class Walk:
 
     Attributes:
         source: what is found out.
-        below: the frames further in, of functions that the code called.
-        depth: how many methods that came to their end are around what is looked at.
-        past: how many rounds that came to their end are.
-        names: of modules whose names do not stand in the code.
+        below: frames further in, of functions that the code called.
+        depth: how many completed methods surround the code examined now.
+        past: how many completed rounds do.
+        names: of modules whose names are not in the code.
     """
 
     def __init__(self, source: ForwardSource, below: list[Frame]) -> None:
@@ -58,7 +58,7 @@ class Expressions:
 
     Attributes:
         walk: the way through the whole call.
-        scope: the function, and what its names stand for now.
+        scope: the function, and the current values of its names.
         source: what is found out.
     """
 
@@ -67,11 +67,11 @@ class Expressions:
         self.source = walk.source
 
     def run(self, scope: Scope) -> int:
-        """Go through another function; the value that it gave."""
+        """Go through another function; return the value that it returned."""
         raise NotImplementedError
 
     def value(self, node: ast.expr) -> int:
-        """The number of what an expression gives; its calls are noted on the way. Nothing is, once the place of the error was met."""
+        """The number of an expression's value; records its calls on the way, but nothing after the point of failure."""
         source, scope = self.source, self.scope
         if source.stopped:
             return source.value()
@@ -106,7 +106,7 @@ class Expressions:
         return given
 
     def choice(self, node: ast.IfExp) -> int:
-        """One expression or another."""
+        """A conditional expression."""
         source = self.source
         test = truth(self.scope, node.test)
         self.value(node.test)
@@ -121,7 +121,7 @@ class Expressions:
         return source.value()
 
     def listed(self, node: Any) -> int:
-        """``[head(x) for head in self.heads]``: each round of it."""
+        """``[head(x) for head in self.heads]``: each of its rounds."""
         source, scope, loop = self.source, self.scope, node.generators[0]
         element: ast.expr = node.value if isinstance(node, ast.DictComp) else node.elt
         found = rounds.of(scope, loop.iter)
@@ -159,7 +159,7 @@ class Expressions:
         return given
 
     def opaque(self, node: ast.expr) -> int:
-        """What is not gone through: what it calls may have run."""
+        """An expression that is not examined: its calls may have run."""
         source = self.source
         at = self.is_at(node) and self.scope.stop is not None
         self.closed(node)
@@ -180,7 +180,7 @@ class Expressions:
     # ---- calls: of a module, of one of torch's functions, of a method
 
     def call(self, node: ast.Call) -> int:
-        """A call: of a module, of one of torch's functions, of a method."""
+        """A call: of a module, of one of torch's functions, or of a method."""
         source, scope = self.source, self.scope
         module = module_at(scope, node.func)
         room = isinstance(node.func, ast.Attribute) and _is_room(node.func)
@@ -208,7 +208,7 @@ class Expressions:
         return self.ended(node, module, room, method, numbers, parts)
 
     def is_line_of(self, node: ast.Call, module: Module | None) -> bool:
-        """Whether a call is what failed, where no place is known."""
+        """Whether this call failed, if only the line is known."""
         inner = self.source.inner
         return self.scope.stop is None and inner is not None and module is inner.module and self.is_at(node)
 
@@ -221,7 +221,7 @@ class Expressions:
         numbers: dict[int | str, int],
         parts: list[tuple[int | str, ast.expr]],
     ) -> int:
-        """The value that a call gave which came to its end."""
+        """The value that a completed call returned."""
         source, scope = self.source, self.scope
         if module is None and not room:
             given = self.called(node, numbers)
@@ -251,13 +251,13 @@ class Expressions:
         return given
 
     def is_own(self, node: ast.Attribute) -> bool:
-        """Whether it is a method of the module itself, and the user's."""
+        """Whether it is a method of the module itself, defined by the user."""
         module = self.source.call.module
         own = known(self.scope, node.value) is module and method_of(type(module), node.attr) is not None
         return own or is_super(node.value)
 
     def stop_at(self, node: ast.Call, numbers: dict[int | str, int], exact: bool) -> None:
-        """The call that failed: what it was given is what counts; `exact` if that is what the module inside got."""
+        """Record the arguments of the call that failed; `exact` means they are what the inner module received."""
         source = self.source
         starred = any(isinstance(argument, ast.Starred) for argument in node.args) or "**" in numbers
         source.taken = {} if starred else dict(numbers)
@@ -273,13 +273,13 @@ class Expressions:
         return name in self.source.helpers or (own and any(one.rpartition(".")[0] == owner for one in self.source.helpers))
 
     def read_by(self, node: ast.expr) -> None:
-        """What stands in the name of a function is read an unknown number of times."""
+        """Names in the expression of a callee are read an unknown number of times."""
         while isinstance(node, ast.Attribute):
             node = node.value
         self.closed(node)
 
     def name_of(self, node: ast.expr, module: Module) -> str:
-        """How the model has a module: as it is written, where that is a dotted name from the model on."""
+        """The module's name in the model: as written, if that is a dotted name that starts at the model."""
         parts: list[str] = []
         while isinstance(node, (ast.Attribute, ast.Subscript)):
             key = node.attr if isinstance(node, ast.Attribute) else known(self.scope, node.slice)
@@ -294,7 +294,7 @@ class Expressions:
         if id(module) not in names:
             names[id(module)] = calls.path_to(root, module) or calls.in_attribute(root, module) or type(module).__name__
             above = names[id(module)].rpartition(".")[0]
-            around = calls.at(root, above)  # a loop goes through its neighbours, too
+            around = calls.at(root, above)  # a loop visits its neighbors too
             for key, child in stores.named_children(around) if around is not None else ():
                 names.setdefault(id(child), calls.join(above, key))
         return names[id(module)]
@@ -302,7 +302,7 @@ class Expressions:
     # ---- functions that the code called
 
     def called(self, node: ast.Call, numbers: dict[int | str, int]) -> int | None:
-        """The value that a method of the module itself gave, gone through in its turn; None where it cannot be."""
+        """The value that a method of the module itself returned, found by going through it; None if that is impossible."""
         module = self.source.call.module
         method = _method(self.scope, node.func, module) if isinstance(node.func, ast.Attribute) and self.walk.depth < _DEEP else None
         body = source_code.of_code(method.__code__) if method is not None else None
@@ -317,7 +317,7 @@ class Expressions:
         return given
 
     def passed(self, inner: Scope, node: ast.Call, numbers: dict[int | str, int]) -> bool:
-        """Give the arguments of a function what it was called with."""
+        """Bind a function's parameters to the call's arguments; return whether that worked."""
         positional, others = parameters(inner.body, skip=1 if inner.module is not None else 0)
         if any(isinstance(part, ast.Starred) for part in node.args) or "**" in numbers or len(node.args) > len(positional):
             return False
@@ -333,7 +333,7 @@ class Expressions:
         return True
 
     def entering(self, node: ast.Call, numbers: dict[int | str, int]) -> bool:
-        """Go on in a function that did not come to its end, if it is what was called here."""
+        """Continue inside a function that did not complete, if it is the one called here."""
         named = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
         frame = self.walk.below[0] if self.walk.below else None
         if frame is None or frame.function != named or frame.is_torch:
@@ -353,11 +353,11 @@ class Expressions:
     # ---- the place of the error
 
     def is_at(self, node: ast.stmt | ast.expr) -> bool:
-        """Whether what failed stands in a node (where its place is not known: on its lines)."""
+        """Whether the failure is inside a node (on its lines, if the exact position is unknown)."""
         return not self.source.perhaps and not self.walk.past and self.scope.stopped_at(node)
 
     def within(self, node: ast.expr) -> bool:
-        """Whether what failed stands in an expression with rounds, or in the frame that these have of their own."""
+        """Whether the failure is inside a comprehension, or in the comprehension's own frame."""
         scope, below = self.scope, self.walk.below
         if scope.frame is None or scope.stop is None or self.source.perhaps or self.walk.past:
             return False
@@ -366,14 +366,14 @@ class Expressions:
         return self.is_at(node) or (inner is not None and first <= inner[0] and inner[1] <= last)
 
     def met(self, node: ast.expr) -> bool:
-        """Whether an expression is the one that failed."""
+        """Whether this expression is the one that failed."""
         source, scope = self.source, self.scope
         if source.stopped or source.perhaps or scope.frame is None or scope.stop is None or self.walk.past:
             return False
         return node.lineno == scope.stop[0][0] and extent_of(node) == scope.stop
 
     def runs_again(self, node: ast.AST, body: Iterable[ast.AST]) -> bool:
-        """Whether the module that failed is called in each round of a loop: it does not depend on what the loop goes through."""
+        """Whether each round of a loop calls the module that failed: its name does not depend on the loop variables."""
         inner = self.source.inner.module if self.source.inner is not None else None
         targets = stored(node)
         funcs = [part.func for one in body for part in ast.walk(one) if isinstance(part, ast.Call)]
@@ -384,7 +384,7 @@ class Expressions:
 
     @contextmanager
     def doubted(self, nodes: Iterable[ast.AST], told: str) -> Iterator[None]:
-        """Nodes that may or may not have run, while they are gone through; the names stand for what they did, afterwards."""
+        """Examine nodes that may or may not have run; afterwards the names have their old values."""
         source, scope = self.source, self.scope
         for node in nodes:
             self.closed(node)
@@ -396,13 +396,13 @@ class Expressions:
             source.certain = False
 
     def doubt(self, told: str) -> None:
-        """What follows may have run, under a condition; an outer one comes first."""
+        """What follows may have run, under a condition; an outer condition takes precedence."""
         self.source.perhaps = self.source.perhaps or format.cut(told, _TEXT)
 
     # ---- names
 
     def assign(self, target: ast.expr, value: int, thing: Any) -> None:
-        """Give a name, or several, what an expression gave."""
+        """Assign an expression's value to one or more names."""
         source, scope = self.source, self.scope
         if isinstance(target, ast.Name):
             scope.values[target.id] = value
@@ -422,7 +422,7 @@ class Expressions:
         self.forget(target)
 
     def bind(self, target: ast.expr, member: Any) -> None:
-        """Give the names of a loop what they stand for in a round."""
+        """Bind a loop's names to their values in one round."""
         self.forget(target)
         for name, thing in rounds.bound(target, member):
             if thing is not UNKNOWN:
@@ -430,13 +430,13 @@ class Expressions:
                 self.source.settle(self.scope.values[name], shape_of(thing))
 
     def forget(self, node: ast.AST) -> None:
-        """Names that stand for something new and unknown."""
+        """Mark names as having a new, unknown value."""
         for name in stored(node):
             self.scope.values[name] = self.source.value()
             self.scope.known.pop(name, None)
 
     def closed(self, node: ast.AST) -> None:
-        """What stands in a node is read an unknown number of times."""
+        """Names in a node are read an unknown number of times."""
         values, uses = self.scope.values, self.source.uses
         for inner in (node,) if isinstance(node, (ast.Constant, ast.Name)) else ast.walk(node):
             if isinstance(inner, ast.Name) and inner.id in values:
@@ -450,7 +450,7 @@ def is_number(node: ast.expr) -> bool:
 
 
 def _is_room(node: ast.Attribute) -> bool:
-    """Whether a name is one of torch's functions, as users import them."""
+    """Whether an attribute is one of torch's functions, as users import them."""
     owner = node.value
     return (isinstance(owner, ast.Name) and owner.id in _ROOMS) or (isinstance(owner, ast.Attribute) and owner.attr in _ROOMS)
 
@@ -468,7 +468,7 @@ def _parts_of(node: ast.expr) -> list[ast.expr]:
 
 
 def _broadcast(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """The shape of two tensors joined number by number, which fitted."""
+    """The shape of two tensors combined element by element, which are known to fit."""
     if one is None or other is None:
         return None
     length = max(len(one), len(other))
@@ -477,7 +477,7 @@ def _broadcast(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tu
 
 
 def _beside_number(node: ast.expr) -> int | None:
-    """Which operand of an operation is changed number by number: that beside a plain number."""
+    """Which operand of an operation is changed element by element: the one next to a plain number; or None."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return 0
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, _BY_NUMBER):
@@ -486,13 +486,13 @@ def _beside_number(node: ast.expr) -> int | None:
 
 
 def bracketed(node: ast.expr) -> str:
-    """A condition as a part of another one."""
+    """A condition as part of another one."""
     text = ast.unparse(node)
     return f"({text})" if isinstance(node, (ast.BoolOp, ast.Compare, ast.IfExp)) else text
 
 
 def _method(scope: Scope, node: ast.Attribute, module: Module) -> FunctionType | None:
-    """The method of a user's class that ``self.name`` or ``super().name`` stands for."""
+    """The method of a user's class that ``self.name`` or ``super().name`` refers to, or None."""
     cls = type(module)
     if is_super(node.value):
         line = [(base, vars(base)[node.attr]) for base in cls.__mro__ if node.attr in vars(base)]
@@ -505,7 +505,7 @@ def _method(scope: Scope, node: ast.Attribute, module: Module) -> FunctionType |
 
 
 def parameters(body: Body, skip: int) -> tuple[list[str], list[str]]:
-    """The names of a function's parameters, those that can be given by place first."""
+    """The names of a function's parameters: those that can be passed by position, and the rest."""
     arguments = body.tree.args
     return [one.arg for one in (*arguments.posonlyargs, *arguments.args)][skip:], [one.arg for one in arguments.kwonlyargs]
 

@@ -1,4 +1,4 @@
-"""A failure: what a traceback shows, gathered for the rules that look at it. It lives as long as one explanation is made."""
+"""A failure: the contents of a traceback, gathered for the rules to read. It exists only while one explanation is made."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from modlab.inspection.entries import PLAIN
 from modlab.records.explanation import Fix
 from modlab.statistics.contents import sizes_of
 
-MESSAGE = 200_000  # characters of a message that are kept in sight
-_WHOLE = {int}  # a symbolic size is none
-_SAID = 300  # characters of what an error says itself
-_HEAD, _TAIL = 3_000, 1_000  # of which patterns are looked for in these
+MESSAGE = 200_000  # characters of a message that are kept
+_WHOLE = {int}  # excludes symbolic sizes
+_SAID = 300  # characters of an error's own words
+_HEAD, _TAIL = 3_000, 1_000  # patterns are searched in these parts of the message
 
 
 class Cause(NamedTuple):
@@ -36,10 +36,10 @@ class Cause(NamedTuple):
     Attributes:
         said: the first half of the sentence: what did not fit, and where.
         more: the second half.
-        stop: what stands behind ✕ at the module that failed.
+        stop: what follows ✕ at the module that failed.
         facts: given and expected.
-        fixes: ways out, the likeliest first.
-        remarks: what else to know.
+        fixes: solutions, the likeliest first.
+        remarks: anything else to know.
     """
 
     said: str
@@ -51,13 +51,13 @@ class Cause(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One kind of mistake: how it is recognised, and what explains it.
+    """One kind of mistake: how to recognize it, and what explains it.
 
     Attributes:
         name: one word.
         raised: classes of the exception.
-        pattern: what the message holds.
-        explain: gets the failure and the match; None means: it is something else after all.
+        pattern: what the message contains.
+        explain: called with the failure and the match; None means that it is something else after all.
     """
 
     name: str
@@ -67,89 +67,89 @@ class Rule(NamedTuple):
 
 
 class Failure:
-    """An exception with its frames and the calls of modules on the way."""
+    """An exception with its frames and the module calls on the way."""
 
     def __init__(self, error: BaseException, frames: list[Frame]) -> None:
         self.error = error
         self.message = message_of(error)
         self.frames = frames
         self.calls = calls.of_frames(frames)
-        self.ties: dict[int, Any] = {}  # what was found out about modules with several places
-        self.held: tuple[list[int], list[int]] | None = None  # every place of a module and of a parameter there
-        self.inside: list[Module] = []  # all modules of the models there, once they were gone through
-        self.told: Told | None = None  # what happened in another process, if this is its error: then there are no frames
-        self.here: list[Frame] = []  # and these were the frames of the process that asked
-        self.place: tuple[str, str] | None = None  # where it happened, and the line, if the message alone says so
-        self.hook = ""  # "the forward hook f on l0", if it is one whose own code failed: then no module did
-        self.names_hook = False  # whether the sentence says so
+        self.ties: dict[int, Any] = {}  # facts found about modules with several places
+        self.held: tuple[list[int], list[int]] | None = None  # all places of a module, and of a parameter
+        self.inside: list[Module] = []  # all modules of the models there, once collected
+        self.told: Told | None = None  # the error's origin, if it was in another process: then there are no frames
+        self.here: list[Frame] = []  # and these are the frames of the process that waited
+        self.place: tuple[str, str] | None = None  # where it happened, and the line, if only the message says so
+        self.hook = ""  # "the forward hook f on l0", if a hook's own code failed rather than a module
+        self.names_hook = False  # whether the sentence names it
 
     @property
     def brief(self) -> str:
-        """The message, without the middle of a very long one: a scripted module says at the end what was wrong."""
+        """The message, without the middle if it is very long: a scripted module says at the end what was wrong."""
         return self.message if len(self.message) <= _HEAD + _TAIL else f"{self.message[:_HEAD]}\n{self.message[-_TAIL:]}"
 
     @property
     def inner(self) -> Frame | None:
-        """The innermost frame."""
+        """The innermost frame, or None."""
         return self.frames[-1] if self.frames else None
 
     @property
     def user(self) -> Frame | None:
-        """The innermost frame of code that a user could change."""
+        """The innermost frame of code that a user could change, or None."""
         return next((frame for frame in reversed(self.frames) if frame.is_users), None)
 
     @property
     def own(self) -> Frame | None:
-        """The innermost frame of the user's own code, where there is one: what they call may be a library that was installed."""
+        """The innermost frame of the user's own code, if there is one, rather than of an installed library they call."""
         return next((frame for frame in reversed(self.frames) if frame.is_users and not frame.is_installed), self.user)
 
     @property
     def words(self) -> str:
-        """What the error says itself: its first sentences, in one line."""
+        """The error's own words: its first sentences, in one line."""
         return own_words(self.error, self.message)
 
     @property
     def failing(self) -> ModuleFrame | None:
-        """The innermost module; None where it is a hook of its that failed."""
+        """The innermost module call; None if there is none, or if a hook failed."""
         return self.calls[-1] if self.calls and not self.hook else None
 
     @property
     def root(self) -> ModuleFrame | None:
-        """The outermost one."""
+        """The outermost module call, or None."""
         return self.calls[0] if self.calls else None
 
     @property
     def module(self) -> Module | None:
-        """The innermost module itself."""
+        """The innermost module itself, or None."""
         return self.failing.module if self.failing is not None else None
 
     @property
     def subject(self) -> str:
-        """How a sentence calls the innermost module: its path, or its class if it is the outermost one."""
+        """The innermost module's name in a sentence: its path, or its class if it is the outermost one."""
         return self.failing.label if self.failing is not None else ""
 
     @property
     def stopped(self) -> str:
-        """How the second half of a sentence begins."""
+        """The start of the second half of a sentence."""
         return f"{self.calls[0].type} stopped there: " if len(self.calls) > 1 else "It stopped there: "
 
     @property
     def within(self) -> str:
-        """The end of a sentence that is not about the innermost module, but happened in it."""
+        """The end of a sentence about something that happened in the innermost module."""
         where = self.hook or self.subject
         self.names_hook = bool(self.hook)
         return f" in {where}" if where else ""
 
     @property
     def taken(self) -> list[tuple[int, ...]]:
-        """The shapes of the tensors that the innermost module was called with."""
+        """The shapes of the tensors passed to the innermost module."""
         call = self.failing
         given = (*call.args, *call.kwargs.values()) if call is not None and call.args is not None else ()
         return [shape for thing in given if (shape := shape_of(thing)) is not None]
 
     @property
     def caller(self) -> Frame | None:
-        """The code that called the outermost module."""
+        """The frame that called the outermost module, or None."""
         if self.root is None or not self.root.frames:
             return None
         place = next((i for i, frame in enumerate(self.frames) if frame is self.root.frames[0]), 0)
@@ -157,7 +157,7 @@ class Failure:
 
     @cached_property
     def operands(self) -> list[Operand]:
-        """What stood in the expression that failed; of torch's own code, what stood in the one that called it."""
+        """The operands of the expression that failed; in torch's own code, those of the expression that called it."""
         for frame in reversed(self.frames):
             if not (frame.is_users or frame.is_layer):
                 continue
@@ -174,11 +174,11 @@ class Failure:
         return operands.tensors(self.operands)
 
     def local(self, name: str) -> Any:
-        """What a local name stands for, in the innermost frame that has it."""
+        """The value of a local name, from the innermost frame that has it; or None."""
         return next((frame.names[name] for frame in reversed(self.frames) if name in frame.names and not _is_cell(frame)), None)
 
     def call_expression(self) -> ast.Call | None:
-        """How the outermost module was called, as it is written."""
+        """The call of the outermost module as written, or None."""
         found = self.caller.expression() if self.caller is not None else None
         if not isinstance(found, ast.Call) or self.caller is None or self.root is None:
             return None
@@ -188,7 +188,7 @@ class Failure:
 
     @property
     def models(self) -> list[tuple[str, Module]]:
-        """The modules that the user's own frames have names for, with those names, innermost frames first."""
+        """The modules that have names in the user's own frames, with those names, innermost frames first."""
         found: dict[int, tuple[str, Module]] = {}
         for frame in reversed([frame for frame in self.frames if frame.is_users]):
             for name, thing in list(frame.names.items()):
@@ -197,7 +197,7 @@ class Failure:
         return list(found.values())
 
     def name_of(self, model: Module | None) -> str:
-        """What the user's code calls a model: a name outside of its own methods."""
+        """The user's name for a model outside its own methods; empty if there is none."""
         for frame in reversed([frame for frame in self.frames if frame.is_users]):
             itself = frame.code.co_varnames[0] if frame.code.co_argcount and frame.owner is model else "self"
             for name, thing in list(frame.names.items()):
@@ -211,17 +211,17 @@ def _is_cell(frame: Frame) -> bool:
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says, whatever its class does when it is asked."""
+    """An exception's message, whatever its class does in ``__str__``."""
     try:
         args = error.args
         text = args[0] if isinstance(error, KeyError) and len(args) == 1 and issubclass(type(args[0]), str) else str(error)
-        return str.__getitem__(text, slice(MESSAGE))  # a plain one of a subclass, too
-    except Exception:  # noqa: BLE001 - a __str__ of the user's may raise anything
+        return str.__getitem__(text, slice(MESSAGE))  # makes a str subclass plain
+    except Exception:  # noqa: BLE001 - the user's __str__ may raise anything
         return ""
 
 
 def own_words(error: BaseException, message: str) -> str:
-    """The first paragraph of a message in one line, as far as whole sentences of it fit; of a KeyError its key."""
+    """The first paragraph of a message in one line, cut after a whole sentence; for a KeyError, its key."""
     if isinstance(error, KeyError) and len(error.args) == 1 and type(error.args[0]) in (str, int):
         return f"the key {error.args[0]!r}."
     message = " ".join(message.strip().split("\n\n")[0].split())
@@ -232,7 +232,7 @@ def own_words(error: BaseException, message: str) -> str:
 
 
 def shape_of(tensor: Any) -> tuple[int, ...] | None:
-    """The sizes of a tensor; None for what has none."""
+    """The sizes of a tensor; None if it has none."""
     if type(tensor) in PLAIN and not tensor.is_nested:  # nearly always
         sizes = tuple(tensor.shape)
         if {*map(type, sizes)} <= _WHOLE:
@@ -244,31 +244,31 @@ def shape_of(tensor: Any) -> tuple[int, ...] | None:
 
 
 def tuple_of(text: str) -> tuple[int, ...]:
-    """``(2, 3)`` out of ``2, 3`` or ``2x3``."""
+    """``(2, 3)`` from ``2, 3`` or ``2x3``."""
     return tuple(int(number) for number in re.findall(r"-?\d+", text))
 
 
 def own(module: Module | None, name: str) -> Tensor | None:
-    """A parameter or buffer of a module itself."""
+    """A parameter or buffer of the module itself, or None."""
     held = stores.contents(module) if module is not None else {}
     for kept in (held.get("_parameters"), held.get("_buffers")):
-        if kept and name in kept and kept[name] is not None:  # those of scripted modules are no dicts, and know no `get`
+        if kept and name in kept and kept[name] is not None:  # scripted modules' stores are not dicts and have no `get`
             found: Tensor = kept[name]
             return found
     return None
 
 
 def shown(shape: tuple[int, ...]) -> str:
-    """``3×4``."""
+    """A shape as ``3×4``."""
     return format.shape(shape)
 
 
 def counted(number: int, word: str, many: str = "") -> str:
-    """``1 number``, ``2704 numbers``: without commas, as in a shape and in code, which stand beside it."""
+    """``1 number``, ``2704 numbers``: without commas, as in shapes and code shown next to it."""
     return f"{number} {word if number == 1 else many or word + 's'}"
 
 
 def described(thing: Any) -> str:
-    """A tensor by its shape, anything else by its class."""
+    """A tensor's shape, or the class of anything else."""
     shape = shape_of(thing)
     return str(shape) if shape is not None else type(thing).__name__

@@ -1,7 +1,7 @@
-"""An interpreter of the code of a ``forward`` up to the place where it stopped: which statements ran, with what, as far as that is certain.
+"""An interpreter for the code of a ``forward`` up to the failure: which statements certainly ran, and with what values.
 
-What is certain is gone through as it ran: branches whose condition is known, each round of a loop over modules, methods of the
-same module. What is not is gone through once, and noted as what may have run.
+What is certain is followed as it ran: branches whose condition is known, each round of a loop over modules, methods of the same
+module. Anything else is followed once, and recorded as what may have run.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from modlab.explaining.frames import Frame
 from modlab.explaining.source_code import extent_of, is_within, stored
 from modlab.explaining.static_evaluation import UNKNOWN, Scope, known, truth
 
-_STEPS = 1_500  # statements
-_STAYING: tuple[type, ...] = (ast.Raise, ast.Return, ast.Break)  # what cannot have happened where a later round ran
+_STEPS = 1_500  # maximum number of statements
+_STAYING: tuple[type, ...] = (ast.Raise, ast.Return, ast.Break)  # these cannot have happened if a later round ran
 
 
 def follow(source: ForwardSource) -> None:
-    """Go through the code of a module up to where it stopped."""
+    """Go through a module's code up to the failure."""
     own = [frame for frame in source.call.frames if frame.owner is source.call.module and not frame.is_torch and frame.is_function]
     first = next((frame for frame in own if frame.function == "forward"), own[0] if own else None)
     body = source_code.of_code(first.code) if first is not None else None
@@ -50,7 +50,7 @@ class Left(NamedTuple):
 
 
 class Interpreter(Expressions):
-    """The statements of one function, gone through one after the other; `results` are the values that it may have given."""
+    """Goes through the statements of one function in order; `results` are the values it may have returned."""
 
     def __init__(self, walk: Walk, scope: Scope) -> None:
         super().__init__(walk, scope)
@@ -58,13 +58,13 @@ class Interpreter(Expressions):
         self.results: list[int] = []
 
     def run(self, scope: Scope) -> int:
-        """Go through another function; the value that it gave."""
+        """Go through another function; return the value that it returned."""
         block = Interpreter(self.walk, scope)
         block.go(scope.body.tree.body)
         return block.results[0] if len(block.results) == 1 and not self.source.stopped else self.source.value()
 
     def go(self, body: list[ast.stmt]) -> Left | None:
-        """Go through statements until the one that failed was met; how they were left, if they were."""
+        """Go through statements up to the one that failed; return how they were left, if they were."""
         source = self.source
         outer, perhaps = source.perhaps, None
         for statement in body:
@@ -75,14 +75,14 @@ class Interpreter(Expressions):
                 raise RecursionError("too long to be gone through")
             here, ran = self.is_at(statement), len(source.ran)
             left = self.one(statement, here)
-            if here and not source.stopped:  # it stands in what is not gone through
+            if here and not source.stopped:  # it is inside something that is not examined
                 source.stopped = source.within = True
                 source.certain = False
                 del source.ran[ran:]
             if left is not None and left.certain:
                 source.perhaps = outer
                 return left
-            if left is not None:  # what follows ran, if this did not leave
+            if left is not None:  # what follows ran only if this did not leave
                 told = f"ran if not {bracketed(statement.test)}" if isinstance(statement, ast.If) else "may have run"
                 self.doubt(told)
                 source.certain, perhaps = False, left
@@ -119,7 +119,7 @@ class Interpreter(Expressions):
         return self.other(statement, here)
 
     def statement(self, statement: ast.stmt) -> None:
-        """An assignment, or an expression alone."""
+        """An assignment, or a standalone expression."""
         source, scope = self.source, self.scope
         expression = statement.test if isinstance(statement, ast.Assert) else getattr(statement, "value", None)
         result = self.value(expression) if expression is not None else source.value()
@@ -142,13 +142,13 @@ class Interpreter(Expressions):
                 self.assign(target, result, thing)
 
     def branch(self, statement: ast.If, here: bool) -> Left | None:
-        """A condition: the branch that was taken, where that is certain; else both, as what may have run."""
+        """A condition: the branch that was taken, if that is certain; otherwise both, as what may have run."""
         source = self.source
         test = truth(self.scope, statement.test)
         self.value(statement.test)
         if source.stopped:
             return None
-        if here:  # the branch in which the failed line stands was taken
+        if here:  # the branch with the failed line was taken
             taken = next((block for block in (statement.body, statement.orelse) if any(map(self.is_at, block))), None)
             if taken is not None:
                 self.go(taken)
@@ -164,7 +164,7 @@ class Interpreter(Expressions):
         return possible_of(lefts)
 
     def not_left(self, statement: ast.If) -> bool | None:
-        """Which way a condition went that would have left the code, which went on."""
+        """Which way a condition went if one branch would have left the code, which did continue; or None."""
         for block, way in ((statement.body, False), (statement.orelse, True)):
             if block and isinstance(block[-1], self.stays):
                 self.closed(statement)
@@ -177,11 +177,11 @@ class Interpreter(Expressions):
         with self.doubted(block, told):
             left = self.go(block)
         if len(self.results) > len(results):
-            self.results = [*results, self.source.value(), self.source.value()]  # it may have given something else
+            self.results = [*results, self.source.value(), self.source.value()]  # it may have returned something else
         return left
 
     def other(self, statement: ast.stmt, here: bool) -> Left | None:
-        """Loops without a list, ``try``, ``match``: what stands in them may have run."""
+        """``while``, ``try`` and ``match``: what they contain may have run."""
         source = self.source
         blocks = [getattr(statement, name) for name in ("body", "orelse", "finalbody") if getattr(statement, name, None)]
         blocks += [part.body for name in ("handlers", "cases") for part in getattr(statement, name, ())]
@@ -210,7 +210,7 @@ class Interpreter(Expressions):
     # ---- loops
 
     def loop(self, loop: ast.For, here: bool) -> Left | None:
-        """A loop: each round that ran, where it is known what it goes through."""
+        """A loop: each round that ran, if the items are known."""
         source, scope = self.source, self.scope
         found = rounds.of(scope, loop.iter)
         self.value(loop.iter)
@@ -218,7 +218,7 @@ class Interpreter(Expressions):
         if source.stopped or (here and not inside and not any(map(self.is_at, loop.orelse))):
             return None
         written = stored(loop)
-        for node in scope.body.read:  # read in each round, and not carried from one to the next
+        for node in scope.body.read:  # read in each round, not carried from one to the next
             if node.id in scope.values and node.id not in written and is_within(loop, node):
                 source.uses[scope.values[node.id]] += MANY
         if found is None or (not inside and not found.counted) or (inside and scope.frame is None):
@@ -237,7 +237,7 @@ class Interpreter(Expressions):
             if left is None:
                 left = self.go(loop.orelse)
             return left
-        if len(possible) > 1:  # a member that is in there more than once
+        if len(possible) > 1:  # the member occurs more than once
             self.perhaps_before(loop, loop.body)
             source.certain, source.within = False, True
         self.bind(loop.target, found.members[last] if len(possible) == 1 else UNKNOWN)
@@ -248,7 +248,7 @@ class Interpreter(Expressions):
         return None
 
     def rounds(self, loop: ast.For, members: list[Any], inside: bool) -> Left | None:
-        """Rounds that came to their end; how they left the loop."""
+        """Completed rounds; how they left the loop."""
         source = self.source
         stays, self.stays = self.stays, _STAYING if inside else self.stays
         outer, possible = source.perhaps, None
@@ -269,7 +269,7 @@ class Interpreter(Expressions):
         return out_of_loop(possible)
 
     def unknown_loop(self, loop: ast.For, inside: bool) -> Left | None:
-        """A loop whose items, or the round in which it stopped, are not known."""
+        """A loop whose items, or the round in which it stopped, are unknown."""
         source = self.source
         source.certain = False
         self.closed(loop)
@@ -287,12 +287,12 @@ class Interpreter(Expressions):
         return None
 
     def perhaps_before(self, loop: ast.For | ast.While, body: list[ast.stmt]) -> None:
-        """What may have run in rounds before the one that stopped."""
+        """What may have run in earlier rounds than the one that stopped."""
         self.maybe(body, f"may have run before: {head(loop)}")
         self.forget(loop)
 
     def is_first(self, loop: ast.For) -> bool:
-        """Whether a loop over something that is not known was in its first round, as its counter or its member shows."""
+        """Whether a loop over something unknown was in its first round, judged by its counter or its item."""
         assert self.scope.frame is not None
         names, iterated, target = self.scope.frame.names, loop.iter, loop.target
         start: object = 0
@@ -309,12 +309,12 @@ class Interpreter(Expressions):
 
 
 def possible_of(lefts: list[Left | None]) -> Left | None:
-    """How one of several blocks may have left; none where an error would have been raised."""
+    """How one of several blocks may have left; None for those that raise."""
     return next((Left(left.how, certain=False) for left in lefts if left is not None and left.how is not ast.Raise), None)
 
 
 def out_of_loop(left: Left | None) -> Left | None:
-    """What leaves a loop, and the code around it with it."""
+    """What also leaves the code around a loop; None for break and continue."""
     return None if left is None or left.how in (ast.Break, ast.Continue) else left
 
 
@@ -328,7 +328,7 @@ def head(statement: ast.stmt) -> str:
 
 
 def _arguments(source: ForwardSource, scope: Scope, frame: Frame) -> None:
-    """What ``forward`` was called with."""
+    """Bind the arguments that ``forward`` was called with."""
     call = source.call
     positional, others = parameters(scope.body, skip=1)
     called = frame.function == "forward" and call.args is not None
@@ -344,7 +344,7 @@ def _arguments(source: ForwardSource, scope: Scope, frame: Frame) -> None:
 
 
 def _after(source: ForwardSource, scope: Scope) -> None:
-    """Count what is read behind the place of the error, too: who changes it changes that."""
+    """Also count reads after the point of failure: a changed value would affect them too."""
     body, frame = scope.body, scope.frame
     if frame is None or not source.taken:
         return
@@ -359,7 +359,7 @@ def _after(source: ForwardSource, scope: Scope) -> None:
 
 
 def _assigned(scope: Scope) -> dict[str, ast.stmt]:
-    """The names that the statement that failed would have written anew."""
+    """The names that the failed statement would have reassigned."""
     for statement in scope.body.assigned:
         if scope.stopped_at(statement):
             return {target.id: statement for target in statement.targets if isinstance(target, ast.Name)}

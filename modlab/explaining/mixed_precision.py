@@ -1,6 +1,6 @@
-"""Mixed precision: dtypes that meet because a unit of FSDP2 computes in another one.
+"""Mixed precision: dtypes that clash because an FSDP2 unit computes in a different one.
 
-Its ``mp_policy`` casts, and the weights in memory are as they were.
+Its ``mp_policy`` casts the weights for the computation; in memory they are unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from modlab.records.explanation import Fix
 
 
 def fix(failure: Failure, given: str, own: str) -> Fix | None:
-    """What mends it where a policy made the weights, or what they are given; None where none did."""
+    """The fix if a policy determined the dtype of the weights or of the input; None if none did."""
     inside = next((call for call in reversed(failure.calls) if mixed_precision(call.module) is not None), None)
     if inside is None or (policy := mixed_precision(inside.module)).param_dtype != _dtype(own):
         return _of_giver(failure, given, own)
@@ -59,6 +59,6 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def _written(policy: Any, **changed: Any) -> str:
-    """A policy as one writes it: what is changed, and what is not as it is by default."""
+    """A policy as a user would write it: with the changes and any non-default values."""
     held = {one.name: getattr(policy, one.name) for one in fields(policy) if getattr(policy, one.name) != one.default}
     return f"{type(policy).__name__}({', '.join(f'{name}={value}' for name, value in {**held, **changed}.items())})"

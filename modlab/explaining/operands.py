@@ -1,4 +1,4 @@
-"""The operands of the expression that failed. Nothing is called: names, attributes and constant places alone are followed."""
+"""The operands of the expression that failed. Nothing is called: only names, attributes and constant indices are followed."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 
 MISSING: Any = object()
-_LONG = 60  # characters of an expression that serves as a name
+_LONG = 60  # characters of an expression that can serve as a name
 Sizes = tuple[int, ...]
 
 
 class Operand(NamedTuple):
-    """One thing in an expression: how it is written there, and what it is."""
+    """One operand of an expression: its source text and its value."""
 
     text: str
     thing: Any
 
 
 def of_frame(frame: Frame) -> list[Operand]:
-    """The operands of the expression at which a frame stopped: both sides, or the receiver and the arguments of a call."""
+    """The operands of the expression at which a frame stopped: both sides, or a call's receiver and arguments."""
     expression = frame.expression()
     return [] if expression is None else [operand for node in _parts(expression) for operand in _followed(node, frame)]
 
 
 def tensors(operands: list[Operand]) -> list[Operand]:
-    """Those that are tensors."""
+    """The operands that are tensors."""
     return [operand for operand in operands if issubclass(type(operand.thing), Tensor)]
 
 
 def sides(frame: Frame | None) -> list[str]:
-    """How both sides of an operation are written; of a call, where it is an operation of two tensors: ``a.add(b)``, ``torch.add(a, b)``."""
+    """The source of both sides of an operation, or of a call on two tensors: ``a.add(b)``, ``torch.add(a, b)``; or empty."""
     expression = frame.expression() if frame is not None else None
     while isinstance(expression, (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)):
         expression = expression.value
@@ -49,7 +49,7 @@ def sides(frame: Frame | None) -> list[str]:
 
 
 def _sides_of_call(call: ast.Call, frame: Frame) -> list[ast.expr]:
-    """Nothing for a function that has no name of a tensor's method: what it compares with what is its own affair."""
+    """Empty for a function that is not also a tensor method: what it combines is unknown."""
     if isinstance(call.func, ast.Attribute):
         name, owner = call.func.attr, follow(call.func.value, frame)
     else:
@@ -62,7 +62,7 @@ def _sides_of_call(call: ast.Call, frame: Frame) -> list[ast.expr]:
 
 
 def conflict(pairs: list[tuple[str, Sizes]], sizes: tuple[int, int], place: int) -> list[tuple[str, Sizes]]:
-    """The two of several tensors that cannot be broadcast, as a message of torch says: these sizes in this dimension of the result."""
+    """Two tensors that cannot be broadcast, as torch's message says: those with these sizes in this dimension of the result."""
     for one, other in combinations(pairs, 2):
         most = max(len(one[1]), len(other[1]))
         found = [shape[place - most + len(shape)] if place >= most - len(shape) else 1 for _, shape in (one, other) if place < most]
@@ -107,7 +107,7 @@ def _followed(node: ast.expr, frame: Frame) -> list[Operand]:
 
 
 def follow(node: ast.AST, frame: Frame) -> Any:
-    """What an expression stands for, if that can be had without running anything."""
+    """The value of an expression, or `MISSING` if it cannot be read without running code."""
     if isinstance(node, ast.Name):
         return frame.names.get(node.id, frame.globals.get(node.id, MISSING))
     if isinstance(node, ast.Constant):
@@ -121,7 +121,7 @@ def follow(node: ast.AST, frame: Frame) -> Any:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """An attribute out of an object's own store: no property, no ``__getattr__``."""
+    """An attribute from an object's own store: no property, no ``__getattr__``."""
     if stores.is_module(owner):
         held = stores.contents(owner)
         for store in ("_parameters", "_buffers", "_modules"):
@@ -138,7 +138,7 @@ def attribute(owner: Any, name: str) -> Any:
 
 
 def member(owner: Any, key: Any) -> Any:
-    """What stands in a list, a dict or a list of modules at a place."""
+    """The item of a list, dict or module container at an index."""
     if stores.is_module(owner):
         found = stores.contents(owner).get("_modules", {})
         members = list(found.values())

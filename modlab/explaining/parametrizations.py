@@ -1,4 +1,4 @@
-"""A state_dict of a model that is pruned or has its weights normalised, beside one that is not; and one of a part of the model."""
+"""A state_dict of a pruned or weight-normed model loaded into one that is not, or vice versa; and one of a submodule."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _KINDS = (
     ),
     ("spectral-normed", ("{}_orig", "{}_u", "{}_v"), "nn.utils.spectral_norm"),
 )
-"""What a utility makes of a name: how the model is called then, the names, and what does it."""
+"""What a utility does to a name: the word for the model, the new names, and the utility."""
 
 
 def found(missing: list[str], unexpected: list[str]) -> tuple[str, list[str], tuple[str, ...], str] | None:
-    """How a model was changed whose file has `unexpected` in place of `missing`: in a word, the names, what they became, by what."""
+    """How the model that saved `unexpected` instead of `missing` was changed: a word, the names, their patterns, the utility; or None."""
     for word, patterns, utility in _KINDS:
         names = [name for name in missing if all(_become(name, pattern) in unexpected for pattern in patterns)]
         if names and len(names) == len(missing) and len(unexpected) == len(names) * len(patterns):
@@ -43,7 +43,7 @@ def _become(name: str, pattern: str) -> str:
 
 
 def merged(state: str) -> str:
-    """Lines after which ``state`` holds pruned weights as plain ones: masked, under their own names."""
+    """Code that turns the pruned weights in ``state`` into plain ones: masked, under their original names."""
     return (
         f"state = dict({state})\n"
         "for name in [k.removesuffix('_orig') for k in state if k.endswith('_orig') and k.removesuffix('_orig') + '_mask' in state]:\n"
@@ -52,7 +52,7 @@ def merged(state: str) -> str:
 
 
 def applied(model: str, names: list[str], utility: str) -> str:
-    """Lines that do to the model what was done to that of the file."""
+    """Code that changes the model in the same way as the saved one."""
     owners = [name.rpartition(".")[0] for name in names]
     if all(name.rpartition(".")[2] == "weight" for name in names):
         return f"for name in {owners!r}:\n    {utility}(model.get_submodule(name))\n".replace("model.", f"{model}.")
@@ -60,7 +60,7 @@ def applied(model: str, names: list[str], utility: str) -> str:
 
 
 def is_default(names: list[str], patterns: tuple[str, ...], given: Any) -> bool:
-    """Whether the norm of each weight is over its first dimension, as the utility does it if it is told nothing else."""
+    """Whether the norm of each weight is over its first dimension, which is the utility's default."""
     if "original0" not in patterns[0] and "_g" not in patterns[0]:
         return True
     for name in names:
@@ -72,7 +72,7 @@ def is_default(names: list[str], patterns: tuple[str, ...], given: Any) -> bool:
 
 
 def part(model: Module, given: Any) -> str:
-    """The dotted name of the only part of the model whose names and shapes are those that were given; nothing where there is none."""
+    """The dotted name of the only submodule with the same names and shapes as given; empty if there is none, or more than one."""
     if not issubclass(type(given), dict) or not given:
         return ""
     wanted = {key: shape_of(value) for key, value in dict.items(given) if type(key) is str}

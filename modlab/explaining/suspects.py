@@ -1,4 +1,4 @@
-"""Suspects in the user's own code: lines that change a tensor in place, stop the graph, or hide modules."""
+"""Suspects in the user's own code: lines that change a tensor in place, cut the graph, or hide modules."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.inspection.definitions import place_of
 
-MODULES = 5_000  # of a model, looked at
+MODULES = 5_000  # maximum number of a model's modules examined
 FOUND = 6
-LINES = 600  # of a function or cell that is parsed
+LINES = 600  # maximum lines of a function or cell that is parsed
 
 IN_PLACE = re.compile(
     r"(?:^|;)\s*[\w.\[\]]*[\w\])]\s*(?:\+|-|\*|/|//|@|\*\*|%|&|\|)=(?!=)|\.(?!requires_grad_|zero_grad)[a-z]\w*[a-z0-9]_\("
@@ -32,7 +32,7 @@ DETACHED = re.compile(
 )
 
 Suspect = tuple[str, str]
-"""A place in the code ("net.py:12") and the line there; or a module's path and its class."""
+"""A place in the code ("net.py:12") and its line; or a module's path and its class."""
 
 
 def _of_code(code: object, pattern: re.Pattern[str], until: int | None = None) -> Iterator[Suspect]:
@@ -46,7 +46,7 @@ def _of_code(code: object, pattern: re.Pattern[str], until: int | None = None) -
 
 
 def lines(failure: Failure, pattern: re.Pattern[str]) -> list[Suspect]:
-    """The lines that match, in the functions of the traceback up to where they stopped, and in the forwards of the models there."""
+    """Matching lines in the functions of the traceback, up to where each stopped, and in the forwards of the models there."""
     found: dict[Suspect, None] = {}
     for frame in failure.frames:
         if frame.is_users:
@@ -69,7 +69,7 @@ def _classes(model: Module) -> list[type]:
 
 
 def walk(model: Module, limit: int = MODULES) -> Iterator[tuple[str, Module]]:
-    """Paths and modules, each module once, no more than `limit`."""
+    """Paths and modules, each module once, at most `limit`."""
     stack, seen = [("", model)], {id(model)}
     while stack and limit:
         limit -= 1
@@ -82,7 +82,7 @@ def walk(model: Module, limit: int = MODULES) -> Iterator[tuple[str, Module]]:
 
 
 def carried(frame: Frame) -> list[str]:
-    """The names that a loop hands on from round to round: in the loop that was running, read before they are written there."""
+    """The names that a loop carries from round to round: in the running loop, read before they are written there."""
     lines = frame.lines()
     if not lines or len(lines) > LINES:
         return []
@@ -117,7 +117,7 @@ def _names(node: ast.AST, context: type) -> list[str]:
 
 
 def assigned_from(frame: Frame, name: str) -> Module | None:
-    """The module whose call a name was last assigned from, in the code of a frame (``out = self.model(x).mean()``)."""
+    """The module whose call's result was last assigned to a name in a frame's code (``out = self.model(x).mean()``), or None."""
     value = source_code.last_given(frame, name)
     while isinstance(value, (ast.Call, ast.Subscript, ast.Attribute)) and (inner := _called_first(value)) is not None:
         value = inner
@@ -125,12 +125,12 @@ def assigned_from(frame: Frame, name: str) -> Module | None:
 
 
 def given_by(frame: Frame, name: str) -> Module | None:
-    """The same, only if the name was given what the call gave, and nothing made of it."""
+    """The same, but only if the name holds the call's own result."""
     return _of_call(source_code.last_given(frame, name), frame)
 
 
 def _called_first(node: ast.Call | ast.Subscript | ast.Attribute) -> ast.expr | None:
-    """What stands to the left of ``.mean()`` and ``[0]``, as long as it calls something itself."""
+    """What is to the left of ``.mean()`` or ``[0]``, if it contains a call itself; or None."""
     left = node.func if isinstance(node, ast.Call) else node.value
     inner = left.value if isinstance(left, ast.Attribute) else left
     return inner if any(isinstance(part, ast.Call) for part in ast.walk(inner)) else None
@@ -142,7 +142,7 @@ def _of_call(value: ast.expr | None, frame: Frame) -> Module | None:
 
 
 def returns_nothing(cls: type) -> bool:
-    """Whether a class's ``forward``, as its source says, gives None whatever happens."""
+    """Whether a class's ``forward`` always returns None, judged by its source."""
     tree = code_fixes.forward_of(cls)
     if tree is None or isinstance(tree.body[-1], ast.Raise):
         return False
