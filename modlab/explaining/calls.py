@@ -70,7 +70,7 @@ class ModuleFrame:
 
     @property
     def code_frame(self) -> Frame | None:
-        """The innermost frame of this call that is one of the module's own methods, not part of the call machinery; None if there is none."""
+        """The innermost frame of this call in one of the module's own methods, not in the call machinery; None if there is none."""
         own = [frame for frame in self.frames if frame.owner is self.module and frame.function not in (*_CALLS, "inner")]
         return own[-1] if own else None
 

@@ -17,18 +17,7 @@ from modlab.inspection.definitions import place_of
 
 _LONG = 600  # maximum lines of a function or cell that is read
 _DEEP = 12  # maximum number of names followed
-_SIZES = {
-    "shape",
-    "size",
-    "numel",
-    "dim",
-    "ndim",
-    "dtype",
-    "device",
-    "requires_grad",
-    "grad",
-    "training",
-}  # attributes that do not depend on a tensor's values
+_SIZES = {"shape", "size", "numel", "dim", "ndim", "dtype", "device", "requires_grad", "grad", "training"}  # independent of the values
 _CUTTING = ("detach", "item", "numpy", "tolist", "argmax", "argmin", "data", "tensor", "round", "sign")
 
 

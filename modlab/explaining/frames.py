@@ -186,9 +186,7 @@ def _names(frame: FrameType) -> Mapping[str, Any]:
     if not frame.f_code.co_flags & CO_OPTIMIZED:
         return names
     found = dict(names)
-    if (
-        _SNAPSHOTS and isinstance(names, dict) and sys.getrefcount(names) <= 3
-    ):  # the frame, this function, and the call: nobody else holds it
+    if _SNAPSHOTS and isinstance(names, dict) and sys.getrefcount(names) <= 3:  # frame, `names` and argument: nobody else holds it
         names.clear()  # otherwise a running frame would keep alive what it deletes
     return found
 

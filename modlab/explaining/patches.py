@@ -1,4 +1,4 @@
-"""The fixes of an explanation → one unified diff of the user's file or cell, of the first fix whose place in the source is certain."""
+"""The fixes of an explanation → a unified diff of the user's file or cell, for the first fix whose place in the source is certain."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from modlab.explaining.source_code import Body
 from modlab.explaining.trying import Trial
 from modlab.records.explanation import Fix, Patch
 
-_AROUND = 3  # lines shown above and below what changes
+_AROUND = 3  # context lines above and below a change
 
 
 class Edit(NamedTuple):
-    """One change of a file.
+    """One change to a file.
 
     Attributes:
-        file: whose source it is.
-        place: first and last line, first column and the one behind the last, in bytes.
-        code: what stands there then.
-        tried: whether it ran; None where that could not be tried.
-        above: it is a new line above the place, and not instead of what stands there.
+        file: the file to change.
+        place: first and last line, start and end column, in bytes.
+        code: the new code.
+        tried: whether it ran; None if it could not be tried.
+        above: whether it is a new line above the place, rather than a replacement.
     """
 
     file: str
@@ -42,13 +42,13 @@ class Edit(NamedTuple):
 
 
 def of_fixes(fixes: tuple[Fix, ...], failure: Failure) -> tuple[tuple[Fix, ...], Patch | None]:
-    """The fixes, and the patch of the first that was tried, else of the first that has a place; what was tried in vain is passed over.
+    """The fixes, and the patch of the first one that ran, or else of the first that has a place; fixes that failed when tried are skipped.
 
-    A layer that its class makes as the fix would was replaced since: the source is not at fault, and the fix puts it back.
+    If a class already makes its layer as the fix would, the layer was replaced later: the source is correct, and the fix restores it.
     """
     found: Patch | None = None
     for at, fix in enumerate(fixes):
-        with suppress(Exception):  # a source that is not what it seems
+        with suppress(Exception):  # the source may not be what it seems
             edit = _edit(fix, failure)
             if edit is not None and _stands_already(edit):
                 return (*fixes[:at], _put_back(fix, failure, first=not at), *fixes[at + 1 :]), None
@@ -70,7 +70,7 @@ def _put_back(fix: Fix, failure: Failure, *, first: bool) -> Fix:
 
 
 def _stands_already(edit: Edit) -> bool:
-    """Whether an edit puts what is there."""
+    """Whether an edit would change nothing."""
     first, last, start, end = edit.place
     if edit.above or first != last:
         return False
@@ -93,7 +93,7 @@ def _edit(fix: Fix, failure: Failure) -> Edit | None:
 
 
 def _statement(code: str) -> ast.stmt | None:
-    """The code of a fix, if it is one whole statement: a pattern to follow (``...``) is none."""
+    """The code of a fix if it is a single whole statement; a pattern to follow (``...``) is not."""
     try:
         tree = ast.parse(code)
     except SyntaxError:
@@ -104,7 +104,7 @@ def _statement(code: str) -> ast.stmt | None:
 
 
 def _frames(failure: Failure) -> Iterator[Frame]:
-    """Where a fix may belong: the innermost code of the user's own, and what called the model."""
+    """Where a fix may belong: the user's own innermost code, and the caller of the model."""
     own, caller = failure.own, failure.caller
     for frame in (own, caller if caller is not own else None):
         if frame is not None and frame.is_users and not frame.is_installed:
@@ -112,7 +112,7 @@ def _frames(failure: Failure) -> Iterator[Frame]:
 
 
 def _at(frame: Frame, body: Body, old: ast.stmt, new: ast.stmt, failure: Failure) -> Edit | None:
-    """A fix at the statement where a frame stopped: in its place, in that of a part, or before it."""
+    """A fix at the statement where a frame stopped: it replaces the statement or a part of it, or goes before it."""
     if not _are_known(new, old, frame):
         return None
     file, innermost = frame.code.co_filename, frame is failure.own
@@ -134,21 +134,21 @@ def _at(frame: Frame, body: Body, old: ast.stmt, new: ast.stmt, failure: Failure
 
 
 def _are_known(new: ast.stmt, old: ast.stmt, frame: Frame) -> bool:
-    """Whether each name that a fix reads is one of the statement's, or stands for something there: an example may use names of its own."""
+    """Whether each name that a fix reads is in the statement or defined there: an example may use names of its own."""
     there = {node.id for node in ast.walk(old) if isinstance(node, ast.Name)} | {*vars(builtins)}
     read = {node.id for node in ast.walk(new) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return all(name in there or name in frame.names or name in frame.globals for name in read)
 
 
 def _above(file: str, place: Position, new: ast.stmt, tried: bool | None) -> Edit | None:
-    """A new line before a statement that has its line for itself."""
+    """A new line before a statement that starts its line."""
     first, _, start, _ = place
     alone = not linecache.getline(file, first).encode()[:start].strip()
     return Edit(file, place, ast.unparse(new), tried, above=True) if alone else None
 
 
 def _pair(old: ast.stmt, new: ast.stmt, frame: Frame) -> tuple[ast.expr, ast.expr, bool] | None:
-    """What to replace in a statement, by what, and whether that is sure without a trial."""
+    """What to replace in a statement, the replacement, and whether it is certain without a trial; or None."""
     if type(old) is type(new) and not isinstance(old, ast.Expr):
         same = _head(old) == _head(new) and old.value is not None and new.value is not None  # type: ignore[attr-defined]
         return (old.value, new.value, True) if same else None  # type: ignore[attr-defined]
@@ -166,19 +166,19 @@ def _pair(old: ast.stmt, new: ast.stmt, frame: Frame) -> tuple[ast.expr, ast.exp
 
 
 def _changes_in_place(node: ast.expr) -> bool:
-    """``x.requires_grad_()`` prepares what failed, and does not stand for it."""
+    """``x.requires_grad_()`` prepares the expression that failed, rather than replacing it."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_")
 
 
 def _head(node: Any) -> str:
-    """What a statement gives something to, and how."""
+    """What a statement assigns to, and how."""
     return "".join(
         ast.dump(one) for one in (*getattr(node, "targets", ()), *(getattr(node, name, None) for name in ("target", "op"))) if one
     )
 
 
 def _is_like(old: ast.expr, new: ast.expr) -> bool:
-    """Whether two calls are of the same function, or of the same method, of what is made of the same tensor."""
+    """Whether two calls are of the same function, or of the same method on something made from the same tensor."""
     if not (isinstance(old, ast.Call) and isinstance(new, ast.Call)) or ast.dump(old) == ast.dump(new):
         return False
     if ast.dump(old.func) == ast.dump(new.func):
@@ -195,7 +195,7 @@ def _is_failed(node: ast.expr, statement: ast.stmt, frame: Frame) -> bool:
 
 
 def _prepares(new: ast.Assign, old: ast.stmt) -> bool:
-    """Whether a statement makes something else of a name that the one that failed reads."""
+    """Whether a statement reassigns a name that the failed statement reads."""
     target = new.targets[0]
     if len(new.targets) != 1 or not isinstance(target, ast.Name) or target.id in source_code.stored(old):
         return False
@@ -204,11 +204,11 @@ def _prepares(new: ast.Assign, old: ast.stmt) -> bool:
     )
 
 
-_WHOLE = (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant, ast.List)  # what needs no brackets anywhere
+_WHOLE = (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant, ast.List)  # these never need parentheses
 
 
 def _smallest(old: ast.expr, new: ast.expr) -> tuple[ast.expr, ast.expr]:
-    """The innermost pair of parts that differ, so that the rest stays as it is written."""
+    """The innermost pair of parts that differ, so that the rest stays as written."""
     pairs = _children(old, new)
     changed = [pair for pair in pairs or () if ast.dump(pair[0]) != ast.dump(pair[1])]
     if len(changed) == 1 and isinstance(changed[0][0], ast.expr) and isinstance(changed[0][1], _WHOLE):
@@ -217,7 +217,7 @@ def _smallest(old: ast.expr, new: ast.expr) -> tuple[ast.expr, ast.expr]:
 
 
 def _children(old: ast.AST, new: ast.AST) -> list[tuple[ast.AST, ast.AST]] | None:
-    """The parts of two nodes in pairs, if nothing but these can differ."""
+    """The parts of two nodes in pairs, if nothing else can differ; otherwise None."""
     if type(old) is not type(new) or isinstance(old, (ast.Constant, ast.Name, ast.JoinedStr)):
         return None
     found: list[tuple[ast.AST, ast.AST]] = []
@@ -240,7 +240,7 @@ def _children(old: ast.AST, new: ast.AST) -> list[tuple[ast.AST, ast.AST]] | Non
 
 
 def _of_layer(target: ast.Attribute | ast.Subscript, made: ast.Call, failure: Failure) -> Edit | None:
-    """A new layer where the model's class makes it: in place of what is assigned there, or at the end of the constructor."""
+    """A new layer where the model's class makes it: in place of the old one, or at the end of the constructor."""
     owners = {type(call.module): call for call in failure.calls if _has(call.module, target)}
     if len(owners) != 1:
         return None
@@ -263,14 +263,14 @@ def _of_layer(target: ast.Attribute | ast.Subscript, made: ast.Call, failure: Fa
 
 
 def _of_part(new: ast.Assign, target: ast.Subscript | ast.Attribute, made: ast.Call, failure: Failure) -> Edit | None:
-    """A new layer in a model that stands at hand: before its call, where that runs once."""
+    """A new layer in an existing model: before the call, if that runs once."""
     frame, root = failure.caller, failure.root
     found = source_code.located(frame) if frame is not None and not frame.is_function and not frame.is_installed else None
     if frame is None or root is None or found is None or _known(frame, _owner(target)) is not root.module:
         return None
     body, old = found
     place = body.place(old)
-    if place[2]:  # within a loop it would be made anew in each round
+    if place[2]:  # in a loop, each round would make a new one
         return None
     call = failure.failing
     takes = call is not None and call.args is not None and not call.kwargs and _known(frame, target) is call.module
@@ -294,7 +294,7 @@ def _loaded(node: ast.expr) -> ast.expr:
 
 
 def _given(name: ast.expr, value: ast.expr, wanted: str) -> Iterator[ast.expr]:
-    """What an assignment gives to the target that is looked for, also as one of several."""
+    """What an assignment assigns to the wanted target, even as one of several."""
     if isinstance(name, ast.Tuple) and isinstance(value, ast.Tuple) and len(name.elts) == len(value.elts):
         for one, other in zip(name.elts, value.elts, strict=True):
             yield from _given(one, other, wanted)
@@ -303,7 +303,7 @@ def _given(name: ast.expr, value: ast.expr, wanted: str) -> Iterator[ast.expr]:
 
 
 def _followed(module: Module, target: ast.expr) -> Any:
-    """What ``self.layers[0]`` stands for in a module."""
+    """The value of ``self.layers[0]`` in a module."""
     if isinstance(target, ast.Attribute):
         owner = _followed(module, target.value)
         return operands.attribute(owner, target.attr) if owner is not operands.MISSING else owner
@@ -318,7 +318,7 @@ def _has(module: Module, target: ast.expr) -> bool:
 
 
 def _tried(target: ast.expr, made: ast.Call, owner: Module, failure: Failure) -> bool | None:
-    """Whether the layer that failed, made anew, takes what it was given."""
+    """Whether the new layer takes the input of the one that failed; None if it could not be tried."""
     call, frame = failure.failing, failure.own
     if call is None or frame is None or call.args is None or call.kwargs or _followed(owner, target) is not call.module:
         return None
@@ -330,7 +330,7 @@ def _tried(target: ast.expr, made: ast.Call, owner: Module, failure: Failure) ->
 
 
 def _diff(edit: Edit) -> str:
-    """One hunk, as ``git apply`` and ``patch -p1`` take it."""
+    """A single hunk, in the format of ``git apply`` and ``patch -p1``."""
     lines = linecache.getlines(edit.file)
     first, last, start, end = edit.place
     if edit.above:
@@ -355,7 +355,7 @@ def _signed(sign: str, lines: list[str]) -> Iterator[str]:
 
 
 def _unended(hunk: list[str], below: bool) -> list[str]:
-    """The same for a file whose last line has no end: linecache gives it one."""
+    """The hunk for a file whose last line has no newline: linecache adds one."""
     mark = "\\ No newline at end of file\n"
     if below:
         return [*hunk, mark]
@@ -372,11 +372,11 @@ def _ends_with_newline(file: str) -> bool:
             opened.seek(-1, os.SEEK_END)
             return opened.read() == b"\n"
     except OSError:
-        return True  # a cell: it has no end to keep
+        return True  # a cell: no final newline to keep
 
 
 def _names(file: str) -> tuple[str, str]:
-    """What the diff calls the two: a path below the working directory, as git writes it; or the cell."""
+    """The two file names in the diff: a path relative to the working directory, as in git, or the cell."""
     cell = _cell(file)
     if cell:
         return cell, cell
@@ -387,7 +387,7 @@ def _names(file: str) -> tuple[str, str]:
 
 
 def _cell(file: str) -> str:
-    """``In [4]``, as the notebook counts its cells; nothing for a file."""
+    """``In [4]``, as the notebook numbers its cells; empty for a file."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)

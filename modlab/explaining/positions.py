@@ -1,4 +1,4 @@
-"""Positions in a Sequential: which one failed, where it has one module in several."""
+"""Positions in a Sequential: which one failed, if it has the same module in several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modlab.inspection import stores
 
 
 def settle(failure: Failure) -> None:
-    """Of a module that a Sequential has in several places, find the one that failed, as far as shapes prove it."""
+    """For a module that a Sequential has in several places, find the one that failed, as far as shapes prove it."""
     for above, call in pairwise(failure.calls):
         if len(call.places) > 1 and type(above.module) is nn.Sequential:
             _settle(above, call)
@@ -25,7 +25,7 @@ def _settle(above: ModuleFrame, call: ModuleFrame) -> None:
     given = call.given[0] if call.given else None
     failed, shape = shape_of(given), shape_of(above.args[0]) if above.args else None
     possible: list[str] = []
-    thing = above.args[0] if above.args else None  # as long as it is what the Sequential got
+    thing = above.args[0] if above.args else None  # as long as it is the Sequential's own input
     for name, child in stores.named_children(above.module):
         if name in call.places:
             if thing is not None and given is not thing:

@@ -1,4 +1,4 @@
-"""The provenance of a value, followed back through what leaves its width alone, as far as the source of the forwards proves it."""
+"""The provenance of a value, traced back through operations that keep its width, as far as the source of the forwards proves it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from modlab.explaining.static_evaluation import module_at
 from modlab.inspection import stores
 
 _PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot")
-_LONG = 60  # characters of an expression that serves as a name
+_LONG = 60  # characters of an expression that can serve as a name
 
 
 def _sources(failure: Failure) -> Iterator[ForwardSource]:
-    """The forwards on the way, the innermost first; without that of the innermost call, unless its own code stopped there."""
+    """The forwards on the way, innermost first; the innermost call's own is not included."""
     for inner, above in pairwise(reversed(failure.calls)):
         if above.module is not inner.module:
             yield read(above, inner)
 
 
 def _back(source: ForwardSource, value: int) -> int | None:
-    """The value that this one is, but for changes of each number for itself; None where something else uses one of them, too."""
+    """The value that this one was computed from element by element; None if any of them is also used elsewhere."""
     while True:
         if source.uses[value] > 1:
             return None
@@ -40,7 +40,7 @@ def _back(source: ForwardSource, value: int) -> int | None:
 
 
 def _argument(source: ForwardSource, inner: ModuleFrame, name: str) -> int | None:
-    """The value of the argument of that name, in the forward that made the call."""
+    """The value of a named argument, in the forward that made the call; None if unknown."""
     if name in source.taken:
         return source.taken[name]
     if inner.given is None or inner.args is None or len(inner.given) != len(inner.args) or hooked(inner.module):
@@ -51,10 +51,10 @@ def _argument(source: ForwardSource, inner: ModuleFrame, name: str) -> int | Non
 
 
 def origin(failure: Failure) -> tuple[str, Module] | str | None:
-    """Where the first input of the innermost module provably comes from, its width unchanged, and used by nothing else.
+    """Where the innermost module's first input provably comes from, if its width is unchanged and nothing else uses it.
 
     Returns:
-        The path of a layer, and the layer; or the name of the argument that the model was called with; or None.
+        The path of a layer, and the layer; or the name of an argument of the model; or None.
     """
     if failure.failing is None or not failure.failing.args or hooked(failure.failing.module):
         return None
@@ -76,7 +76,7 @@ def origin(failure: Failure) -> tuple[str, Module] | str | None:
 
 
 def _is_data(failure: Failure) -> bool:
-    """Whether what the outermost module was called with is nothing that was computed just before."""
+    """Whether the outermost module's input was not computed just before."""
     call = failure.call_expression()
     given = failure.root.args[0] if failure.root is not None and failure.root.args else None
     first = call.args[0] if call is not None and call.args else None
@@ -86,7 +86,7 @@ def _is_data(failure: Failure) -> bool:
 
 
 def _layer(failure: Failure, source: ForwardSource, value: int) -> tuple[str, Module] | None:
-    """The layer that gave a value, if it is one of two sizes, and ran once."""
+    """The layer that returned a value, if it has two sizes and ran once; otherwise None."""
     made = [ran for ran in source.ran if ran.given == value]
     if len(made) != 1 or made[0].module is None or hooked(made[0].module):
         return None
@@ -103,7 +103,7 @@ def _layer(failure: Failure, source: ForwardSource, value: int) -> tuple[str, Mo
 
 
 def ran_before(failure: Failure) -> str:
-    """That the innermost module ran, or may have run, in the same forward before, with another input; nothing where it did not."""
+    """Says that the innermost module ran, or may have run, earlier in the same forward with a different input; empty if it did not."""
     called = [call.module for call in failure.calls if call.args is not None]
     if failure.failing is None:
         return ""
@@ -111,7 +111,7 @@ def ran_before(failure: Failure) -> str:
         return f"{failure.subject} runs in a module that calls itself: one size must fit all calls."
     for inner, above in pairwise(reversed(failure.calls)):
         if above.module is inner.module or (type(above.module) is nn.Sequential and inner is not failure.failing):
-            continue  # it runs each of its places once; what ran before the innermost one is asked for by others, too
+            continue  # it runs each of its places once; others check what ran before the innermost one
         source = read(above, inner)
         name = inner.place.rpartition(".")[2]
         same = [ran for ran in source.ran if ran.module is inner.module and ran.name.rpartition(".")[2] == name]
@@ -126,7 +126,7 @@ def ran_before(failure: Failure) -> str:
 
 
 def made_anew(failure: Failure, made: str) -> tuple[str, str]:
-    """The class in whose constructor a line stands, and the line that makes the innermost module anew; none if it runs more than once."""
+    """The class whose constructor contains the line, and the line that makes a new innermost module; empty if it runs more than once."""
     call = failure.failing
     if call is None or not made or ran_before(failure):
         return "", ""
@@ -134,9 +134,9 @@ def made_anew(failure: Failure, made: str) -> tuple[str, str]:
 
 
 def giver(failure: Failure, changed: bool = False) -> tuple[str, Module] | None:
-    """The module that gave what the innermost one got first, as it is (or the first argument of a function of its own code).
+    """The module that returned the innermost module's first input unchanged (or the first argument of a function in its own code).
 
-    With `changed`, what a method of a tensor in its own code was called on.
+    With `changed`, the source of what a tensor method in its own code was called on.
     """
     found = _given(failure, changed)
     return None if found is None or found[1].module is None else (calls.join(found[0].call.place, found[1].name), found[1].module)
@@ -162,11 +162,11 @@ def _given(failure: Failure, changed: bool = False) -> tuple[ForwardSource, Ran]
 
 
 def changed(failure: Failure, change: str) -> str:
-    """The line that changes what the innermost module is given, where it is called: ``x = x.flatten(1)`` or ``self.fc(h(x).flatten(1))``.
+    """The line that changes the innermost module's input where it is called: ``x = x.flatten(1)`` or ``self.fc(h(x).flatten(1))``.
 
     Args:
         failure: with the innermost call.
-        change: the expression, with ``{}`` for what is given now.
+        change: the expression, with ``{}`` for the current input.
     """
     place = len(failure.calls) - 1
     while place > 0 and _is_first(failure.calls[place - 1], failure.calls[place]):
@@ -176,7 +176,7 @@ def changed(failure: Failure, change: str) -> str:
     call = frame.expression() if frame is not None else None
     if above is None:
         call = failure.call_expression()
-    elif code_fixes.is_installed(type(above.module)):  # a library's code, which nobody edits
+    elif code_fixes.is_installed(type(above.module)):  # a library's code, which users do not edit
         return ""
     if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
         return ""
@@ -184,14 +184,14 @@ def changed(failure: Failure, change: str) -> str:
 
 
 def _is_first(above: ModuleFrame, inner: ModuleFrame) -> bool:
-    """Whether a Sequential, which has no line for it, hands on what it got itself."""
+    """Whether a Sequential, which has no line for it, passes on its own input."""
     if type(above.module) is not nn.Sequential or not above.args or not inner.given:
         return False
     return above.args[0] is inner.given[0]
 
 
 def elsewhere(failure: Failure, change: str) -> str:
-    """The same; where it is not known, with the name ``x``. Nothing in a Sequential, which has no line for it."""
+    """Like `changed`, but with the name ``x`` if the line is unknown; empty in a Sequential, which has no line for it."""
     line = changed(failure, change)
     above, root, failing = failure.calls[-2].module if len(failure.calls) > 1 else None, failure.root, failure.failing
     if not line and root is not None and failing is not None and root.args and failing.given and root.args[0] is failing.given[0]:
@@ -211,7 +211,7 @@ def _written(call: ast.Call, change: str) -> str:
 
 
 def outermost(failure: Failure, change: str) -> str:
-    """The same for what the model is given, where that is called."""
+    """Like `changed`, for the model's input where the model is called."""
     call = failure.call_expression()
     if call is None or not call.args or isinstance(call.args[0], ast.Starred):
         return ""
@@ -219,7 +219,7 @@ def outermost(failure: Failure, change: str) -> str:
 
 
 def sides(failure: Failure) -> list[tuple[str, tuple[int, ...] | None]]:
-    """Both sides of the product of the user's that failed, as they are written, with the shapes that are known or follow."""
+    """Both sides of the user's product that failed, as written, with any shapes known or inferred; or empty."""
     expression = failure.user.expression() if failure.user is not None else None
     expression = expression.value if isinstance(expression, ast.Return) else expression
     nodes: list[ast.expr] = []
@@ -242,7 +242,7 @@ def sides(failure: Failure) -> list[tuple[str, tuple[int, ...] | None]]:
 
 
 def gives(module: Module) -> int | None:
-    """How many numbers a layer gives."""
+    """The output width of a layer; None if it has no matrix of weights."""
     if type(module) is nn.Linear:
         return module.out_features
     weight = next((shape for _, tensor in stores.named_tensors(module) if len(shape := shape_of(tensor) or ()) == 2), None)
@@ -250,7 +250,7 @@ def gives(module: Module) -> int | None:
 
 
 def taken_apart(failure: Failure) -> str:
-    """The line that takes the first part of what the giver gave, where it was assigned or where it was used."""
+    """The line that takes the first part of the giver's output, where it is assigned or used; empty if there is none."""
     found = _given(failure)
     if found is None or found[0].scope is None or found[0].frame is None:
         return ""
@@ -270,7 +270,7 @@ def taken_apart(failure: Failure) -> str:
 
 
 def flattens(failure: Failure) -> bool:
-    """Whether the input of the innermost module was flattened just before, as far as the code shows it."""
+    """Whether the innermost module's input was flattened just before, as far as the code shows."""
     source = next(_sources(failure), None)
     if source is None or 0 not in source.taken:
         return False

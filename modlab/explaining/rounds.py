@@ -1,4 +1,4 @@
-"""What a loop goes through, and in which of its rounds it stopped."""
+"""What a loop iterates over, and the round in which it stopped."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MOST = 10_000  # rounds
 
 
 class Rounds(NamedTuple):
-    """The members that a loop goes through, in order.
+    """The items that a loop iterates over, in order.
 
     Attributes:
-        members: of each round; `UNKNOWN` where that is not known.
-        counted: whether there are just so many rounds, if none leaves.
+        members: the item of each round; `UNKNOWN` where it is not known.
+        counted: whether there are exactly this many rounds, unless one leaves the loop.
     """
 
     members: list[Any]
@@ -27,7 +27,7 @@ class Rounds(NamedTuple):
 
 
 def of(scope: Scope, node: ast.expr) -> Rounds | None:
-    """What a loop over an expression goes through; None where that is not known."""
+    """What a loop over an expression iterates over; None if unknown."""
     if isinstance(node, ast.Call):
         return _called(scope, node)
     found = members(known(scope, node))
@@ -71,14 +71,14 @@ def _of_dict(thing: Any, way: str) -> Rounds | None:
 
 
 def _zipped(parts: list[Rounds | None]) -> Rounds:
-    """As many as the shortest has; where one is not known, no more than that."""
+    """As many rounds as the shortest part has, or at most that many if one is unknown."""
     length = min(len(part.members) for part in parts if part is not None)
     rows = [tuple(part.members[i] if part is not None else UNKNOWN for part in parts) for i in range(length)]
     return Rounds(rows, all(part is not None and part.counted for part in parts))
 
 
 def bound(target: ast.expr, member: Any) -> list[tuple[str, Any]]:
-    """The names of a target, each with what it stands for in a round."""
+    """The names of a target, each with its value in a round."""
     if isinstance(target, ast.Name):
         return [(target.id, member)]
     if not isinstance(target, (ast.Tuple, ast.List)):
@@ -90,7 +90,7 @@ def bound(target: ast.expr, member: Any) -> list[tuple[str, Any]]:
 
 
 def reached(rounds: Rounds, target: ast.expr, names: Mapping[str, Any], rewritten: frozenset[str]) -> list[int]:
-    """The rounds in which a loop may have been, as its names show; all of them where they show nothing."""
+    """The rounds that a loop may have been in, judged by its names; all of them if the names show nothing."""
     return [
         number
         for number, member in enumerate(rounds.members)

@@ -1,4 +1,4 @@
-"""What a call makes of the sizes of its input: which give back any size, which change the last one, and what hooks may have done."""
+"""The effect of a call on its input's shape: which calls keep any shape, which change the last size, and which have hooks."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ ELEMENTWISE = {
     "logsigmoid",
     "selu",
 }
-_FREE = ("activation", "dropout")  # categories of modules that take any size, and give it back
+_FREE = ("activation", "dropout")  # categories of modules that take any shape and return the same
 _KEEPING = (*_FREE, "norm")
 
 
 @dataclass(slots=True)
 class Ran:
-    """One call that came before.
+    """One earlier call.
 
     Attributes:
         name: how it is written or reached ("l0", "F.relu").
-        module: what was called; None for a function.
-        taken, given: the numbers of its first input and of its output, in `Source.shapes`.
-        perhaps: under which condition it ran; nothing where that is certain.
-        skipped: rounds of a loop before it that are not looked at.
-        hooked, free, keeps: whether hooks may change what it gets or gives, whether it takes any shape and gives that back, and whether
-            it gives back the shape that it takes.
+        module: the module called; None for a function.
+        taken, given: the numbers of its first input and of its output, in `ForwardSource.shapes`.
+        perhaps: the condition under which it ran; empty if it certainly ran.
+        skipped: loop rounds before it that were not examined.
+        hooked, free, keeps: whether hooks may change its input or output, whether it takes any shape and returns the same, and
+            whether it returns the shape of its input.
     """
 
     name: str
@@ -86,12 +86,12 @@ class Ran:
 
 
 def hooked(module: Module | None) -> bool:
-    """Whether a module has hooks that may change what it gets or gives."""
+    """Whether a module has hooks that may change its input or output."""
     return module is not None and bool(stores.contents(module).get("_forward_hooks") or stores.contents(module).get("_forward_pre_hooks"))
 
 
 def through(module: Module, taken: _Shape) -> _Shape | None:
-    """What a layer makes of a shape, as far as its kind or its code says so."""
+    """The shape that a layer returns for an input shape, if its class or its code determines it; otherwise None."""
     made = _MADE.get(type(module))
     if made is not None:
         return made(stores.contents(module), taken)
@@ -106,7 +106,7 @@ def through(module: Module, taken: _Shape) -> _Shape | None:
 
 
 def _windowed(held: dict[str, Any], taken: _Shape, dimensions: int) -> _Shape | None:
-    """What a convolution or a pooling makes of a batch."""
+    """The output shape of a convolution or pooling for a batch."""
     windows = [held.get(name, 1) for name in ("kernel_size", "stride", "padding", "dilation")]
     pairs = [(one,) * dimensions if type(one) is int else one for one in windows]
     if len(taken) != dimensions + 2 or held.get("ceil_mode") or held.get("return_indices") or any(type(one) is not tuple for one in pairs):
@@ -137,7 +137,7 @@ _MADE: dict[type, _Making] = {
 
 
 def is_linear(module: Module) -> bool:
-    """Whether the code of a user's class is a product of its input with its weight, with or without its bias, and nothing else."""
+    """Whether a user's ``forward`` is the product of its input with its weight, with or without a bias, and nothing else."""
     code = getattr(getattr(type(module), "forward", None), "__code__", None)
     body = source_code.of_code(code) if code is not None else None
     if body is None or len(body.tree.args.args) != 2:
@@ -164,7 +164,7 @@ def _is_own(node: ast.expr, itself: str, module: Module, dimensions: int) -> boo
 
 @cache
 def _kept(cls: type) -> tuple[bool, bool]:
-    """Whether modules of a class of torch's take any shape and give it back, if they have no weights; and whether they keep what fits."""
+    """For a torch class: whether modules without weights take any shape and return it, and whether any shape that fits is kept."""
     if cls is nn.Identity or cls.__name__ in ("MultiheadAttention", "GLU"):
         return cls is nn.Identity, cls is nn.Identity
     category = marks.category(cls)
@@ -172,5 +172,5 @@ def _kept(cls: type) -> tuple[bool, bool]:
 
 
 def back(module: Module, given: _Shape) -> _Shape | None:
-    """What a layer must have got to give a shape."""
+    """The input shape that a layer needs to return a given shape, or None."""
     return (*given[:-1], shape[1]) if type(module) is nn.Linear and (shape := shape_of(own(module, "weight"))) and given else None

@@ -1,4 +1,4 @@
-"""A module or a weight that a model has in more than one place: what replaces it in one place must hold in the others."""
+"""Modules and weights that a model has in more than one place: a replacement in one place must suit the others."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from modlab.explaining import calls
 from modlab.explaining.failure import Failure
 from modlab.inspection import stores
 
-_MODELS = 4  # of the names around that are models, looked through
+_MODELS = 4  # models in local names that are searched
 
 
 class SharedModules(NamedTuple):
-    """What else in the models there is the same thing.
+    """What else in the models there is the same object.
 
     Attributes:
         places: other dotted names of a module.
-        tensors: names of its own parameters, each with a dotted name that is the same tensor.
-        around: whether it is a module above it that has several places.
+        tensors: names of its own parameters, each with the dotted name of the same tensor elsewhere.
+        around: whether a module above it has several places.
     """
 
     places: tuple[str, ...] = ()
@@ -27,11 +27,11 @@ class SharedModules(NamedTuple):
     around: bool = False
 
 
-_Found = tuple[str, Any, Module]  # the name, what has it, and the module that holds it so
+_Found = tuple[str, Any, Module]  # the name, the object, and the module that holds it under that name
 
 
 def of(failure: Failure, path: str, module: Module) -> SharedModules:
-    """The other places of a module and of its parameters, and whether one above it has several."""
+    """The other places of a module and of its parameters, and whether a module above it has several."""
     known = failure.ties.get(id(module))
     if known is None:
         known = failure.ties[id(module)] = _looked(failure, module)
@@ -58,14 +58,14 @@ def _looked(failure: Failure, module: Module) -> SharedModules:
 
 
 def modules(failure: Failure) -> list[Module]:
-    """All modules of the models there."""
+    """All modules of the model."""
     if not failure.inside and failure.root is not None:
         failure.inside = list(stores.modules(failure.root.module))
     return failure.inside
 
 
 def _is_alone(failure: Failure, roots: list[Module], modules: set[int], tensors: dict[int, str]) -> bool:
-    """Whether each of these is held once: asked of every model, so that it is one quick walk without names, for all that ask."""
+    """Whether each of these is held only once: checked on every model, so it is a single fast walk without names, shared by all checks."""
     if failure.held is None:
         failure.held = _held(failure, roots)
     found, owned = failure.held
@@ -77,7 +77,7 @@ def _is_alone(failure: Failure, roots: list[Module], modules: set[int], tensors:
 
 
 def _held(failure: Failure, roots: list[Module]) -> tuple[list[int], list[int]]:
-    """Each place of a module in the models there, and each of a parameter; none where there are too many."""
+    """All places of modules in the models there, and all places of parameters; empty if there are too many."""
     contents, inside, owned, known, places = stores.contents, list[Module](), list[Any](), set[int](), list[int]()
     for root in roots:
         if id(root) in known:
@@ -87,7 +87,7 @@ def _held(failure: Failure, roots: list[Module]) -> tuple[list[int], list[int]]:
             held = contents(holder)
             if children := held.get("_modules"):
                 line += [child for child in children.values() if child is not None]
-                if len(line) > calls.SEARCHED:  # or it holds itself
+                if len(line) > calls.SEARCHED:  # or the model contains itself
                     return [], []
             if parameters := held.get("_parameters"):
                 owned += parameters.values()
@@ -100,7 +100,7 @@ def _held(failure: Failure, roots: list[Module]) -> tuple[list[int], list[int]]:
 
 
 def _found(roots: list[Module], modules: set[int], tensors: dict[int, str]) -> list[_Found]:
-    """Who holds one of these modules or tensors, in one walk."""
+    """Where these modules or tensors are held, found in one walk."""
     found: list[_Found] = []
     todo, seen = [*roots], {id(root) for root in roots}
     contents, wanted = stores.contents, frozenset(tensors)
@@ -124,7 +124,7 @@ def _found(roots: list[Module], modules: set[int], tensors: dict[int, str]) -> l
 
 
 def _named(roots: list[Module], known: dict[int, str], found: _Found) -> str:
-    """The dotted name from the model; of another model with the name that the user's code has for it."""
+    """The dotted name in the model; in a different model, prefixed with the user's name for it."""
     name, _, holder = found
     for place, root in enumerate(roots):
         path = calls.path_to(root, holder)
@@ -134,7 +134,7 @@ def _named(roots: list[Module], known: dict[int, str], found: _Found) -> str:
 
 
 def told(failure: Failure) -> tuple[str, ...]:
-    """What to know about the module that failed, where it has several places or its weight has."""
+    """What to know about the failed module if it, or its weight, has several places."""
     call = failure.failing
     if call is None or (id(call.module) not in failure.ties and len(call.places) < 2):
         return ()

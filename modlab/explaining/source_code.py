@@ -1,4 +1,4 @@
-"""A function's code → its source as a tree, and where in it something stands."""
+"""A function's code → its source as a tree, and positions in it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 from modlab.explaining.frames import Frame, Position
 
-_LONG = 400  # lines of a function that is read
-_CLOSING = 6  # lines below the last one that runs, where its brackets may be closed
+_LONG = 400  # maximum lines of a function that is read
+_CLOSING = 6  # lines below the last one that runs, where brackets may be closed
 
 
 Extent = tuple[tuple[int, int], tuple[int, int]]
@@ -26,14 +26,14 @@ class Body(NamedTuple):
     """One function, parsed.
 
     Attributes:
-        tree: its definition; lines are counted from the first one of its source, columns from its own indentation.
+        tree: its definition; lines are counted from the first line of its source, columns from its own indentation.
         line: the number of that first line in the file.
         column: the indentation.
-        written: how often each name is given something, arguments once.
-        read: where names are read.
+        written: how often each name is assigned; arguments count once.
+        read: the places where names are read.
         assigned: the assignments.
-        looped: the names that a loop, or what is run later, gives something.
-        touched: the names, and the attributes, of what may be changed without being given anew: ``x.append(1)``, ``self.n += 1``.
+        looped: the names assigned in loops, comprehensions and lambdas.
+        touched: names and attributes that may be changed without being reassigned: ``x.append(1)``, ``self.n += 1``.
     """
 
     tree: ast.FunctionDef
@@ -46,24 +46,24 @@ class Body(NamedTuple):
     touched: frozenset[str] = frozenset()
 
     def extent(self, place: Position | None) -> Extent | None:
-        """A place in the file, as the nodes tell theirs: begin and end, each as line and column."""
+        """A position in the file, converted to the tree's own: start and end, each as line and column."""
         if place is None:
             return None
         first, last, start, end = place
         return (first - self.line + 1, start - self.column), (last - self.line + 1, end - self.column)
 
     def place(self, node: ast.expr | ast.stmt) -> Position:
-        """Where a node stands in the file, as `Frame.position` tells it."""
+        """The position of a node in the file, as in `Frame.position`."""
         first, last = node.lineno, node.end_lineno or node.lineno
         end = node.end_col_offset or node.col_offset
         return first + self.line - 1, last + self.line - 1, node.col_offset + self.column, end + self.column
 
 
-_known: WeakKeyDictionary[CodeType, tuple[str, Body | None]] = WeakKeyDictionary()  # equal code may stand in two files
+_known: WeakKeyDictionary[CodeType, tuple[str, Body | None]] = WeakKeyDictionary()  # equal code objects may come from two files
 
 
 def of_code(code: CodeType) -> Body | None:
-    """The source of a function, if it can be had; looked for once."""
+    """The source of a function, or None if it is unavailable; cached."""
     file, body = _known.get(code, ("", None))
     if file != code.co_filename:
         file, body = _known[code] = code.co_filename, _read(code)
@@ -111,7 +111,7 @@ def _is_written(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def _touched(node: ast.AST) -> Iterator[str]:
-    """What a node may change, without giving its name something else."""
+    """The names that a node may change without reassigning them."""
     if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
         yield node.attr
     elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
@@ -138,18 +138,18 @@ def _last(node: ast.expr) -> Iterator[str]:
 
 
 def extent_of(node: ast.stmt | ast.expr) -> Extent:
-    """Where a node begins and ends in its tree."""
+    """The start and end of a node in its tree."""
     return (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
 
 
 def is_within(outer: ast.stmt, inner: ast.expr) -> bool:
-    """Whether a node stands in another one."""
+    """Whether a node is inside another one."""
     (first, last), (begin, end) = extent_of(outer), extent_of(inner)
     return first <= begin and end <= last
 
 
 def stored(node: ast.AST) -> frozenset[str]:
-    """The names that are given something in a node; found once."""
+    """The names assigned in a node; cached."""
     known: frozenset[str] | None = getattr(node, "_stored", None)
     if known is None:
         known = frozenset(inner.id for inner in ast.walk(node) if _is_written(inner))
@@ -158,13 +158,13 @@ def stored(node: ast.AST) -> frozenset[str]:
 
 
 def statement_of(frame: Frame) -> ast.stmt | None:
-    """The innermost statement at which a frame stopped, of one line or of several."""
+    """The innermost statement at which a frame stopped, on one or several lines; or None."""
     found = located(frame)
     return found[1] if found is not None else None
 
 
 def located(frame: Frame) -> tuple[Body, ast.stmt] | None:
-    """The same with what tells where its parts stand in the file."""
+    """The same statement, with the `Body` that gives the positions of its parts in the file."""
     position = frame.position()
     if position is None:
         return None
@@ -184,7 +184,7 @@ def located(frame: Frame) -> tuple[Body, ast.stmt] | None:
 
 
 def last_given(frame: Frame, name: str) -> ast.expr | None:
-    """What a name was given last before the place of the error, if every way there leads through that assignment."""
+    """The last value assigned to a name before the error, if every path there goes through that assignment; otherwise None."""
     position, body = frame.position(), of_code(frame.code) if frame.is_function else _of_file(frame.code.co_filename)
     if position is None or body is None or not name:
         return None
@@ -203,7 +203,7 @@ def last_given(frame: Frame, name: str) -> ast.expr | None:
 
 
 def _may_give(around: ast.stmt, name: str) -> bool:
-    """Whether a name may be given something else on the way into a statement: by a loop's earlier round, ``with``, or ``:=``."""
+    """Whether a name may be reassigned on entering a statement: by an earlier round of a loop, ``with``, or ``:=``."""
     own: ast.AST | None = around
     if isinstance(around, (ast.Assign, ast.AnnAssign)):
         own = around.value
@@ -223,18 +223,18 @@ def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
 
 
 def _of_module(parsed: ast.Module, line: int, column: int) -> Body:
-    """Lines outside of functions, as the body of one."""
+    """Lines outside functions, as the body of one."""
     return Body(ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), parsed.body, []), line, column)
 
 
 def _of_file(file: str) -> Body | None:
-    """A cell, or a file."""
+    """The body of a cell or a file."""
     parsed = _parsed("".join(linecache.getlines(file)))
     return None if parsed is None else _of_module(parsed, 1, 0)
 
 
 def _parsed(text: str) -> ast.Module | None:
-    """Some lines; the head of an ``if`` or a loop without what is inside, too."""
+    """Parse some lines, including the head of an ``if`` or a loop without its body."""
     for whole in (text, f"{text.rstrip()} pass"):
         with suppress(SyntaxError, ValueError):
             return ast.parse(whole)
@@ -242,17 +242,17 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def rewritten(frame: Frame, old: ast.AST, new: ast.expr) -> str:
-    """The statement that failed with one part written in another way; the part alone where the statement is a long one."""
+    """The failed statement with one part rewritten; only that part if the statement is long."""
     statement = statement_of(frame)
     text = ast.unparse(new)
     if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr, ast.AugAssign, ast.AnnAssign)):
         return text
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Tuple):  # a line within a list or a dict: ``f(x),``
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Tuple):  # a line within a list or dict: ``f(x),``
         return text
     wanted = ast.dump(old)
     found = [node for node in ast.walk(statement) if ast.dump(node) == wanted]
     later = (part for node in ast.walk(statement) if isinstance(node, ast.Lambda) for part in ast.walk(node))
-    if len(found) != 1 or any(part is found[0] for part in later):  # a statement that holds a function does not run it
+    if len(found) != 1 or any(part is found[0] for part in later):  # a statement that defines a function does not run it
         return text
     changed = _Exchange(found[0], new).visit(copy.copy(statement))
     whole = ast.unparse(ast.fix_missing_locations(changed))
@@ -260,7 +260,7 @@ def rewritten(frame: Frame, old: ast.AST, new: ast.expr) -> str:
 
 
 class _Exchange(ast.NodeTransformer):
-    """Puts one node in place of another one, in a copy."""
+    """Replaces a node with another one, in a copy."""
 
     def __init__(self, old: ast.AST, new: ast.AST) -> None:
         self.old, self.new = old, new

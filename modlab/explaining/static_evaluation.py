@@ -1,7 +1,7 @@
-"""Static evaluation: what an expression in the code of a ``forward`` certainly stood for when it ran, and nothing is called for it.
+"""Static evaluation: the certain value of an expression in a ``forward`` when it ran, found without calling anything.
 
-Names that were given something once, plain attributes that nothing writes, sizes that are known; comparisons of plain values.
-Everything else is not known.
+It covers names assigned once, plain attributes that nothing writes, known sizes, and comparisons of plain values. Everything else
+is unknown.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from modlab.inspection import stores
 UNKNOWN: Any = operands.MISSING
 _PLAIN = (bool, int, float, str, type(None))
 _LISTS = (list, tuple, dict, set, frozenset, range)
-_LARGE = 2**40  # numbers beyond are nobody's sizes
+_LARGE = 2**40  # larger numbers are never sizes
 _MEMBERS = 1_000
 
 
 @dataclass(slots=True)
 class Scope:
-    """One function that runs, or ran: what its names stand for at the place that is looked at.
+    """One function that is running, or has run: the values of its names at the point examined.
 
     Attributes:
         body: its source.
         code: its code.
         module: the module whose method it is; None for a plain function.
-        globals: the names around it.
-        frame: where it stopped; None for one that came to its end.
-        stop: the place in the source where it stopped.
-        values: the numbers of the values that its names stand for.
-        known: what its names certainly stand for.
-        shapes: of each value, its shape where that is known.
+        globals: its global names.
+        frame: the frame in which it stopped; None if it completed.
+        stop: the position in the source where it stopped.
+        values: the numbers of its names' values.
+        known: what its names certainly hold.
+        shapes: the shape of each value, or None if unknown.
     """
 
     body: Body
@@ -60,11 +60,11 @@ class Scope:
             self.known[arguments[0].arg] = self.module
 
     def shape(self, node: ast.expr) -> tuple[int, ...] | None:
-        """The shape of what a name stands for."""
+        """The shape of a name's value, or None."""
         return self.shapes[self.values[node.id]] if isinstance(node, ast.Name) and node.id in self.values else None
 
     def stopped_at(self, node: ast.stmt | ast.expr) -> bool:
-        """Whether it stopped in a node (where the place is not known: on its lines)."""
+        """Whether it stopped in a node (on its lines, if the exact position is unknown)."""
         if self.frame is None:
             return False
         line = self.frame.line - self.body.line + 1 if self.stop is None else self.stop[0][0]
@@ -75,19 +75,19 @@ class Scope:
 
 
 def module_at(scope: Scope | None, node: ast.expr) -> Module | None:
-    """The module that an expression stands for."""
+    """The module that an expression evaluates to, or None."""
     found = known(scope, node) if scope is not None else None
     return found if stores.is_module(found) else None
 
 
 def known(scope: Scope, node: ast.AST) -> Any:
-    """What an expression stands for, or `UNKNOWN`."""
+    """The value of an expression, or `UNKNOWN`."""
     ask = _ASKED.get(type(node))
     return ask(scope, node) if ask is not None else UNKNOWN
 
 
 def truth(scope: Scope, node: ast.expr) -> bool | None:
-    """Whether a condition held; None where that is not certain."""
+    """Whether a condition held; None if uncertain."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = truth(scope, node.operand)
         return None if inner is None else not inner
@@ -134,7 +134,7 @@ def _named(scope: Scope, node: ast.Name) -> Any:
 
 
 def _untouched(scope: Scope, name: str, thing: Any) -> Any:
-    """A list or dict may have held something else."""
+    """The value, or `UNKNOWN` for a list, dict or set whose contents may have changed."""
     return UNKNOWN if type(thing) in (list, dict, set) and name in scope.body.touched else thing
 
 
@@ -157,7 +157,7 @@ def _attribute(scope: Scope, node: ast.Attribute) -> Any:
 
 
 def _computed(cls: type, name: str) -> bool:
-    """Whether an attribute of a class's objects is what some code says: a property, or a ``__getattribute__``."""
+    """Whether reading an attribute of a class's objects runs code: a property, or a ``__getattribute__``."""
     how: Any = cls.__getattribute__
     if how not in (object.__getattribute__, Module.__getattribute__):
         return True
@@ -171,7 +171,7 @@ def _is_given(scope: Scope, name: str) -> bool:
 
 
 def _is_written(scope: Scope, name: str) -> bool:
-    """Whether the function, or a method of the module whose name stands in it, writes an attribute of that name."""
+    """Whether the function, or a method of the module that it names, writes an attribute of that name."""
     touched = scope.body.touched
     if name in touched or "*" in touched:
         return True
@@ -185,7 +185,7 @@ def _is_written(scope: Scope, name: str) -> bool:
 
 
 def method_of(cls: type, name: str) -> FunctionType | None:
-    """A plain method of a user's class, as it stands there."""
+    """A plain method of a user's class, as defined there; or None."""
     found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
     return found if type(found) is FunctionType and not str(found.__module__).startswith("torch.") else None
 
@@ -209,7 +209,7 @@ def _subscript(scope: Scope, node: ast.Subscript) -> Any:
 
 
 def members(thing: Any) -> list[Any] | None:
-    """What a loop over a thing goes through, for lists and the lists of torch; None for anything else."""
+    """The items that a loop iterates over, for lists, ranges, dicts and torch's containers; None for anything else."""
     if type(thing) in (list, tuple, range):
         return list(thing[:_MEMBERS])
     if stores.is_module(thing):
@@ -282,7 +282,7 @@ def _negated(scope: Scope, node: ast.UnaryOp) -> Any:
 
 
 def _either(scope: Scope, node: ast.BoolOp) -> Any:
-    """The part of ``a or b`` that it is, where each part before that is certain."""
+    """The part of ``a or b`` that is its value, if each part before it is certain."""
     for part in node.values[:-1]:
         found = known(scope, part)
         held = _truthy(found)
@@ -308,7 +308,7 @@ def _text(scope: Scope, node: ast.JoinedStr) -> Any:
 
 
 def _asked(scope: Scope, node: ast.Call) -> Any:
-    """The few functions that tell something without running anything."""
+    """The result of one of the few functions that can be evaluated without running anything."""
     if isinstance(node.func, ast.Attribute):
         return _measured(scope, node.func, node.args)
     name = node.func.id if isinstance(node.func, ast.Name) and not node.keywords else ""
@@ -321,7 +321,7 @@ def _asked(scope: Scope, node: ast.Call) -> Any:
 
 
 def _sure(thing: Any) -> Any:
-    """`UNKNOWN` alone: things of the user's are not compared."""
+    """Replaces anything but `UNKNOWN` with None, so that the user's objects are never compared."""
     return UNKNOWN if thing is UNKNOWN else None
 
 

@@ -1,4 +1,4 @@
-"""Where a constructor calls that of a base class: read from its code, which is there without its source, too."""
+"""Where a constructor calls that of a base class, read from its bytecode, which is available even without the source."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import CodeType
 from typing import Any
 
 _NAMES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_ATTR", "LOAD_METHOD")
-_FAR = 8  # instructions between the name super and what is asked of it
+_FAR = 8  # instructions between the name super and the attribute read from it
 
 
 def sites(code: CodeType, cls: type, known: Mapping[str, Any]) -> list[int]:
-    """The places in the code, as in a traceback, of ``super().__init__``, ``Base.__init__`` and ``nn.Module.__init__``.
+    """The positions in the code, as in a traceback, of ``super().__init__``, ``Base.__init__`` and ``nn.Module.__init__``.
 
     Args:
         code: of a method.

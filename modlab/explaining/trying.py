@@ -1,4 +1,4 @@
-"""Trying an expression of a repair: does it run on the operands of the error? On stand-ins for them; no code of the user's is called."""
+"""Try an expression of a fix: does it run on the operands of the error? It runs on stand-ins, and calls none of the user's code."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from modlab.inspection.entries import PLAIN
 from modlab.running import randomness
 from modlab.statistics.memory import is_there
 
-SMALL = 10_000  # elements of all tensors together, with which it is run as it is, on copies
-LARGE = 1_000_000  # elements of a new layer that is not made for a trial
+SMALL = 10_000  # elements of all tensors together, up to which it runs on copies
+LARGE = 1_000_000  # elements of a new layer beyond which it is not made for a trial
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _MODULES = frozenset({torch, nn, nn.functional, torch.special, torch.linalg})
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.Size, slice, type(...))
@@ -46,14 +46,14 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg,
 
 
 class NotTriedError(Exception):
-    """What stands there is not known to be free of the user's code, or of effects."""
+    """The expression may call the user's code or have side effects."""
 
 
 def runs(work: Callable[[Trial], Any]) -> bool | None:
-    """Whether some work runs with stand-ins; None where that cannot be tried.
+    """Whether some work runs with stand-ins; None if it cannot be tried.
 
-    On copies where all is small and lies on the CPU. Else on the meta device, which knows shapes; and where dtypes differ, which it
-    lets pass, again with one element of each on the CPU.
+    It runs on copies if everything is small and on the CPU. Otherwise it runs on the meta device, which checks shapes; if dtypes
+    differ, which meta does not check, it runs again with one element per tensor on the CPU.
     """
     put_back = randomness.states()
     try:
@@ -73,15 +73,15 @@ def _all_run(work: Callable[[Trial], Any]) -> bool | None:
     found = _once(work, shapes)
     if not found or len(shapes.dtypes) < 2:
         return found
-    return _once(work, Trial(_one_element)) or None  # a size that is written there does not suit one element
+    return _once(work, Trial(_one_element)) or None  # a size written in the code does not suit one element
 
 
 def _once(work: Callable[[Trial], Any], trial: Trial) -> bool | None:
     try:
         work(trial)
-    except (NotTriedError, NotImplementedError):  # meta has no values to look at
+    except (NotTriedError, NotImplementedError):  # meta has no values to read
         return None
-    except Exception:  # noqa: BLE001 - that is what was to be known
+    except Exception:  # noqa: BLE001 - this is the answer
         return False
     return True
 
@@ -98,23 +98,23 @@ class Trial:
     """One run with stand-ins for the tensors.
 
     Attributes:
-        dtypes: those of the tensors that took part.
+        dtypes: those of the tensors used.
         devices: the types of their devices.
-        size: how many elements they have.
-        present: whether the memory of all of them is there.
+        size: the number of their elements.
+        present: whether the memory of all of them exists.
     """
 
     def __init__(self, stand_in: Callable[[Tensor], Tensor], most: int | None = None) -> None:
         self._stand_in, self._most = stand_in, most
         self._known: dict[int, Any] = {}
-        self._kept: list[Any] = []  # so that no id comes twice
+        self._kept: list[Any] = []  # keeps ids unique
         self.dtypes: set[torch.dtype] = set()
         self.devices: set[str] = set()
         self.size, self.present = 0, True
 
     @property
     def is_small(self) -> bool:
-        """Whether it can be run with copies of the values."""
+        """Whether it can run with copies of the values."""
         return self.size <= SMALL and self.devices <= {"cpu"} and self.present
 
     def _admit(self) -> None:
@@ -122,14 +122,14 @@ class Trial:
             raise NotTriedError
 
     def tensor(self, given: Tensor) -> Tensor:
-        """The stand-in of a tensor, the same each time."""
+        """The stand-in for a tensor, always the same one."""
         if type(given) not in PLAIN or given.layout is not torch.strided or given.is_quantized or given.is_nested:
             raise NotTriedError
         if id(given) not in self._known:
             self.dtypes.add(given.dtype)
             self.devices.add(given.device.type)
             if len(self.devices) > 1:
-                raise NotTriedError  # a stand-in has another device
+                raise NotTriedError  # a stand-in is on a different device
             self.size += given.numel()
             self.present = self.present and is_there(given)
             self._admit()
@@ -140,7 +140,7 @@ class Trial:
         return found
 
     def module(self, given: Module) -> Module:
-        """A copy of a module that holds stand-ins; of layers of torch's own alone, on which no hook stands."""
+        """A copy of a module with stand-ins; only for torch's own layers without hooks."""
         parts = [module for _, module in suspects.walk(given)]
         if any(isinstance(one, nn.RNNBase) for one in parts):  # the first call of a new one takes 0.1 s
             raise NotTriedError
@@ -150,7 +150,7 @@ class Trial:
         return copy.deepcopy(given, known)
 
     def thing(self, given: Any) -> Any:
-        """What stands in for any value: a tensor, a module, a plain value, or a list or tuple of these."""
+        """The stand-in for any value: a tensor, a module, a plain value, or a list, tuple or dict of these."""
         if issubclass(type(given), Tensor):
             return self.tensor(given)
         if type(given) in (list, tuple):
@@ -162,7 +162,7 @@ class Trial:
         raise NotTriedError
 
     def made(self, node: ast.expr, frame: Frame) -> Module:
-        """A layer that an expression makes, with stand-ins for its parameters."""
+        """The layer that an expression makes, with stand-ins for its parameters."""
         made = self._layer(node, frame)
         for module in made.modules():
             for name, parameter in module.named_parameters(recurse=False):
@@ -186,12 +186,12 @@ class Trial:
         return cls(*args, **kwargs)
 
     def value(self, node: ast.expr, frame: Frame, more: Mapping[str, Any] = {}) -> Any:
-        """What an expression gives with stand-ins for what its names stand for in a frame.
+        """The value of an expression, with stand-ins for the values of its names in a frame.
 
         Args:
             node: the expression.
-            frame: where its names are known.
-            more: names that stand for something else, as it is.
+            frame: where its names are defined.
+            more: names with other values, which are used as they are.
         """
         if isinstance(node, ast.Constant):
             return node.value
@@ -267,7 +267,7 @@ def _plain(thing: Any) -> Any:
 
 
 def _of_torch(owner: ModuleType, name: str) -> Any:
-    """A function of torch's that computes: what builds, saves, or sets something is none."""
+    """A torch function that computes something; not one that builds, saves or sets anything."""
     found: Any = vars(owner).get(name)
     computes = owner is not torch or hasattr(torch._C._VariableFunctions, name) or name in ("einsum", "split", "norm", "stft", "cdist")
     if isinstance(found, (type, ModuleType)) or not callable(found) or not computes or name.startswith("_"):
@@ -281,7 +281,7 @@ def _is_hooked(module: Module) -> bool:
 
 
 def _elements(args: list[Any]) -> int:
-    """No layer is made that would be larger than this says: the product of the sizes that it is made with."""
+    """The product of the sizes that a layer is made with: no tensor of the layer has more elements."""
     found = 1
     for one in args:
         found *= max(one, 1) if type(one) is int else 1

@@ -1,4 +1,4 @@
-"""What hangs on a module unregistered, on the way to where an error came up: a change of the whole model does not reach it."""
+"""Unregistered parts of the modules on the way to an error: changes to the whole model do not reach them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modlab.records.structure import Ghost
 
 
 class UnregisteredPart(NamedTuple):
-    """An attribute with modules or tensors that PyTorch does not see: its place, the class that has it, and what is known of it."""
+    """An attribute with modules or tensors that PyTorch does not see: its place, the class that has it, and what is known about it."""
 
     place: str
     owner: str
@@ -25,13 +25,13 @@ class UnregisteredPart(NamedTuple):
         return f"{self.place} ({self.ghost.what})"
 
     def fix(self, said: str) -> Fix:
-        """The line that registers it; `said` stands before."""
+        """The line that registers it, introduced by `said`."""
         where = f", at the end of {self.owner}'s constructor"
         return Fix(f"{said}{where}:", self.ghost.fix) if self.ghost.fix else Fix(f"{said}{where}: {self.ghost.advice}.")
 
 
 def of_module(failure: Failure) -> UnregisteredPart | None:
-    """Where the innermost module hangs, or one that it is in."""
+    """Where the innermost module, or one that contains it, is held unregistered; or None."""
     for above, inner in pairwise(failure.calls):
         if inner.path is None and inner.module is not above.module:
             return _holding(failure, above.module, above.place, inner.module)
@@ -39,7 +39,7 @@ def of_module(failure: Failure) -> UnregisteredPart | None:
 
 
 def of_tensor(failure: Failure, tensor: Any) -> UnregisteredPart | None:
-    """Where a tensor hangs on the innermost module."""
+    """Where the innermost module holds a tensor unregistered; or None."""
     call = failure.failing
     return None if call is None else _holding(failure, call.module, call.place, tensor)
 

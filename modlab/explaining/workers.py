@@ -1,4 +1,4 @@
-"""An error of a DataLoader's worker: another process, of which only a text arrives. What stands in it is read back."""
+"""An error in a DataLoader worker: it arrives from another process as text only, and is parsed from that."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NEXT = re.compile(
     r"\n(?:During handling of the above exception, another exception occurred"
     r"|The above exception was the direct cause of the following exception):\n\n" + re.escape(_HEAD)
 )
-_LONG = 1_000_000  # characters of a text that is read
+_LONG = 1_000_000  # maximum characters of a text that is read
 
 
 class ToldFrame(NamedTuple):
-    """One level of a traceback that was told: its file, line and function, and the line itself."""
+    """One level of a traceback that arrived as text: its file, line and function, and the line itself."""
 
     file: str
     line: int
@@ -41,12 +41,12 @@ class ToldFrame(NamedTuple):
 
 
 class Told(NamedTuple):
-    """An exception of another process, as its traceback was written down.
+    """An exception of another process, as its traceback was written.
 
     Attributes:
-        error: one of the same class with the same words; a plain Exception where the class is not known here.
+        error: an exception of the same class with the same message; a plain Exception if the class is unknown here.
         name: the class.
-        message: its words.
+        message: its message.
         place: "DataLoader worker process 0".
         frames: of the last traceback, outermost first.
     """
@@ -59,12 +59,12 @@ class Told(NamedTuple):
 
     @property
     def own(self) -> ToldFrame | None:
-        """The innermost place in the user's own code; None where it happened between torch's own lines."""
+        """The innermost frame in the user's own code; None if no frame is the user's."""
         return next((frame for frame in reversed(self.frames) if frame.is_own), None)
 
 
 def told(error: BaseException, message: str) -> Told | None:
-    """What a message tells of another process; None for the message of any other error."""
+    """The error of another process that a message contains; None for any other message."""
     match = _CAUGHT.match(message)
     if match is None or len(message) > _LONG:
         return None
@@ -77,7 +77,7 @@ def told(error: BaseException, message: str) -> Told | None:
         found.append(ToldFrame(level["file"], int(level["line"]), level["function"], source))
         start = level.end()
     named, _, words = rest[start:].partition(": ")
-    if "\n" in named.strip() or not named.strip():  # nothing behind the name, or no name
+    if "\n" in named.strip() or not named.strip():  # nothing after the name, or no name
         named, words = (named.split("\n")[0], "")
     made = _made(named.strip(), match["name"], type(error), words.rstrip("\n"))
     return Told(made, match["name"], words.rstrip("\n"), match["place"], tuple(found))
@@ -99,6 +99,6 @@ def _made(dotted: str, name: str, raised: type[BaseException], words: str) -> Ba
     try:
         made: BaseException = cls.__new__(cls, given)
         made.args = (given,)
-    except Exception:  # noqa: BLE001 - a class with a constructor of its own
+    except Exception:  # noqa: BLE001 - the class has its own constructor
         made = Exception(words)
     return made

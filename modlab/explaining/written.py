@@ -1,4 +1,4 @@
-"""What is written above the line that failed, by the user: the call that made a thing, and that call with another argument."""
+"""What the user wrote above the line that failed: the call that made an object, and that call with a changed argument."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Written(NamedTuple):
     call: ast.Call
 
     def rewritten(self, new: ast.expr) -> str:
-        """The statement with another call in its place; nothing where that is long."""
+        """The statement with a different call in its place; empty if that is long."""
         return exchanged(self.statement, self.call, new)
 
 
 def exchanged(statement: ast.AST, old: ast.AST, new: ast.AST) -> str:
-    """A statement with one of its own nodes in another way; nothing where it is long, or a block."""
+    """A statement with one of its nodes replaced; empty if it is long, or a block."""
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.For, ast.While, ast.If, ast.With, ast.Try)):
         return ""
     nodes = [*ast.walk(statement)]
-    if not any(node is old for node in nodes):  # of another reading of the same lines
+    if not any(node is old for node in nodes):  # from a different parse of the same lines
         wanted = ast.dump(old)
         alike = [node for node in nodes if type(node) is type(old) and ast.dump(node) == wanted]
         if len(alike) != 1:
@@ -44,7 +44,7 @@ def exchanged(statement: ast.AST, old: ast.AST, new: ast.AST) -> str:
 
 
 def statements(frame: Frame) -> list[ast.stmt]:
-    """The statements of a frame's function, cell or file that stand above the line that failed, and that one; the last one last."""
+    """The statements of a frame's function, cell or file up to and including the line that failed, in order."""
     lines = frame.lines()
     if not lines or len(lines) > _LINES:
         return []
@@ -63,7 +63,7 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def calls(frame: Frame, *names: str) -> list[Written]:
-    """The calls of functions of these names (the last part of a dotted one), the last one last, each in its innermost statement."""
+    """The calls of functions with these names (the last part of a dotted one), in order, each with its innermost statement."""
     found: dict[int, Written] = {}
     for statement in statements(frame):
         for node in ast.walk(statement):
@@ -73,12 +73,12 @@ def calls(frame: Frame, *names: str) -> list[Written]:
 
 
 def name_of(node: ast.expr) -> str:
-    """``compile`` of ``torch.compile``."""
+    """``compile`` for ``torch.compile``."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def value_of(frame: Frame, name: str) -> tuple[ast.stmt, ast.expr] | None:
-    """The assignment that gave a name what it had when the line failed, and its right side."""
+    """The assignment that gave a name its value when the line failed, and its right side; or None."""
     for statement in reversed(statements(frame)):
         if isinstance(statement, ast.Assign) and statement.lineno != _own_line(frame):
             targets = statement.targets
@@ -93,7 +93,7 @@ def _own_line(frame: Frame) -> int:
 
 
 def with_word(call: ast.Call, name: str, value: ast.expr | None) -> ast.Call:
-    """The call with one keyword given another value; added where it is not there, left out for None."""
+    """The call with one keyword set to a different value; added if it is missing, removed if the value is None."""
     words = [
         ast.keyword(word.arg, value) if word.arg == name and value is not None else word
         for word in call.keywords
@@ -105,24 +105,24 @@ def with_word(call: ast.Call, name: str, value: ast.expr | None) -> ast.Call:
 
 
 def word(call: ast.Call, name: str) -> ast.expr | None:
-    """What a keyword is given in a call."""
+    """The value of a keyword in a call, or None."""
     return next((one.value for one in call.keywords if one.arg == name), None)
 
 
 def expression(frame: Frame | None) -> ast.expr | None:
-    """The expression that failed, of a frame."""
+    """The expression that failed in a frame, or None."""
     node = frame.expression() if frame is not None else None
     return node if isinstance(node, ast.expr) else getattr(node, "value", None) if isinstance(node, ast.stmt) else None
 
 
 def named(frame: Frame, thing: Any) -> str:
-    """The name that the user's frame has for a thing; the shortest, and none that begins with an underscore."""
+    """The user's name for an object in a frame: the shortest that does not start with an underscore; empty if there is none."""
     names = [name for name, one in [*frame.names.items()] if one is thing and name.isidentifier() and not name.startswith("_")]
     return min(names, key=lambda name: (len(name), name), default="")
 
 
 def modules(node: ast.AST, frame: Frame) -> Iterator[tuple[ast.Call, Any]]:
-    """The calls within an expression, inner ones too, with what is called, where that is at hand."""
+    """The calls within an expression, including inner ones, with the object called, where it is available."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Call):
             thing = operands.follow(inner.func, frame)
