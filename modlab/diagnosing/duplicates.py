@@ -1,4 +1,4 @@
-"""Copies of a model and their outputs: a copy that loads the state_dict."""
+"""Duplicates of a model and their outputs: a copy that loads the state_dict."""
 
 from __future__ import annotations
 

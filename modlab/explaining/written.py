@@ -1,4 +1,4 @@
-"""What the user wrote above the line that failed: the call that made an object, and that call with a changed argument."""
+"""What is written above the line that failed, by the user: the call that made an object, and that call with a changed argument."""
 
 from __future__ import annotations
 
