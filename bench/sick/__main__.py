@@ -1,0 +1,80 @@
+"""``python -m bench.sick [score|prove] [--side working] [--each] [--only WORDS]``: who names the cause?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+
+import torch
+
+from bench import report
+from bench.sick import case, cases_of, modlab_tools, proof, score, tools
+from bench.sick.cases import SEEDS, SIDES, Case, Side
+from bench.sick.tools import Tool
+
+TOOLS: dict[str, Tool] = {
+    "watch": modlab_tools.watch,
+    "diagnose": modlab_tools.diagnose,
+    "both": modlab_tools.both,
+    "plain rules": tools.plain_rules,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.sick", description="Ask tools for the causes of sick trainings.")
+    parser.add_argument("what", nargs="?", choices=("score", "prove"), default="score")
+    parser.add_argument("--side", choices=SIDES, help="one half; all if none is named")
+    parser.add_argument("--only", default="", help="cases whose name or cause has these words")
+    parser.add_argument("--each", action="store_true", help="print what became of each case")
+    arguments = parser.parse_args()
+    found = [
+        one
+        for side in ((arguments.side,) if arguments.side else SIDES)
+        for one in cases_of(side)
+        if arguments.only in one.name or arguments.only == one.cause
+    ]
+    print(f"{sum(bool(one.cause) for one in found)} sick, {sum(not one.cause for one in found)} healthy\n")
+    with ProcessPoolExecutor(os.cpu_count(), get_context("fork"), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        if arguments.what == "prove":
+            objections = [line for lines in pool.map(_objections, *_named(found)) for line in lines]
+            print("\n".join(objections) or "Each sick one is sick, each healthy one learns.")
+            raise SystemExit(bool(objections))
+        for side in SIDES:
+            some = [one for one in found if one.side == side]
+            if some:
+                report.heading(f"The {side} half")
+                _print(side, some, pool.map, arguments.each)
+
+
+def _print(side: str, cases: Sequence[Case], each: Callable[..., object], tell: bool) -> None:
+    rows = []
+    for name in TOOLS:
+        grades = list(each(partial(_worst, name), *_named(cases)))  # type: ignore[call-overload]
+        shares = score.shares(grades)
+        rows.append((name, *(f"{100 * shares.get(one, 0):.0f} %" for one in (*score.SICK, "false alarm"))))
+        if tell:
+            for one, grade in zip(cases, grades, strict=True):
+                print(f"{name:12} {grade:12} {one.name} ({one.cause})")
+    report.table(("", *score.SICK, "false alarms"), rows)
+
+
+def _named(cases: Sequence[Case]) -> tuple[list[Side], list[str]]:
+    """By side and name, as a process can be told of them."""
+    return [one.side for one in cases], [one.name for one in cases]
+
+
+def _objections(side: Side, name: str) -> list[str]:
+    return proof.objections(case(side, name))
+
+
+def _worst(tool: str, side: Side, name: str) -> score.Grade:
+    asked = case(side, name)
+    return score.worst(score.grade(asked, TOOLS[tool](partial(asked.training, seed))) for seed in SEEDS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""How an answer is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from bench.sick.cases import Case
+from bench.sick.tools import Answer
+
+Grade = Literal["first", "in three", "hinted", "symptom", "silent", "wrong", "quiet", "false alarm"]
+
+SICK: tuple[Grade, ...] = ("first", "in three", "hinted", "symptom", "silent", "wrong")
+"""The grades of a sick case, the best first."""
+HEALTHY: tuple[Grade, ...] = ("quiet", "false alarm")
+COUNTED = 2
+"""So many causes of one finding count, and the second only with what settles it."""
+
+
+def grade(case: Case, answer: Answer) -> Grade:
+    """One answer to one case.
+
+    - *first*: the first thing named has the cause among its two; *in three*: one of the first three has it.
+    - *hinted*: the cause is named later, or among the notes.
+    - *symptom*: something is said to be wrong, without any cause.
+    - *silent*: nothing is said to be wrong.
+    - *wrong*: causes are named, and none of them is right.
+    """
+    if not case.cause:
+        return "false alarm" if answer.alarm or answer.named else "quiet"
+    named = [set(one.causes[: COUNTED if one.settle else 1]) for one in answer.named]
+    right = [bool(causes & set(case.causes)) for causes in named]
+    if right[:1] == [True]:
+        return "first"
+    if any(right[1:3]):
+        return "in three"
+    if any(right) or set(answer.hints) & set(case.causes):
+        return "hinted"
+    if any(named):
+        return "wrong"
+    return "symptom" if answer.alarm else "silent"
+
+
+def is_false(case: Case, answer: Answer) -> bool:
+    """Whether a right cause is put into a wrong place."""
+    return any(set(one.causes) & set(case.causes) and one.path and case.where and one.path not in case.where for one in answer.named)
+
+
+def worst(grades: Iterable[Grade]) -> Grade:
+    """Of all seeds."""
+    return max(grades, key=(*SICK, *HEALTHY).index)
+
+
+def shares(grades: Sequence[Grade]) -> dict[Grade, float]:
+    """Of each grade, how many there are, as a part of the sick or of the healthy."""
+    counts = Counter(grades)
+    return {grade: counts[grade] / total for of in (SICK, HEALTHY) if (total := sum(counts[one] for one in of)) for grade in of}
