@@ -16,8 +16,8 @@ Net = Callable[[], Training]
 Change = Callable[[Training], None]
 Side = Literal["working", "reported"]
 
-SIDES: tuple[Side, ...] = ("working",)
-"""Those that are written. The reported half comes before any detector is tuned."""
+SIDES: tuple[Side, ...] = ("working", "reported")
+"""Detectors may be tuned to the first, and are judged on the second."""
 
 SEEDS = (0, 1, 2)
 
