@@ -1,6 +1,20 @@
 """The half that is reported: no detector is tuned to it."""
 
-from bench.sick.reported import data, further_nets, generative, graph, loop, loss, model, nets, numbers, optimizer, sequence, strange, strange_too  # noqa: F401
+from bench.sick.reported import (
+    data,
+    further_nets,
+    generative,
+    graph,
+    loop,
+    loss,
+    model,
+    nets,
+    numbers,
+    optimizer,
+    sequence,
+    strange,
+    strange_too,
+)  # noqa: F401
 from bench.sick.reported.half import HALF
 
 __all__ = ["HALF"]
