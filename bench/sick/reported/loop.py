@@ -140,14 +140,14 @@ def epochs_are_shorter_than_the_accumulation(training: Training) -> None:
 
 
 def _accumulated(divided_by: int) -> Any:
-    """Steps of sixteen small batches each."""
+    """Steps of thirty-two small batches each."""
 
     def change(training: Training) -> None:
-        training.steps *= 4
+        training.steps *= 8
 
         def step(inputs: Any, target: Tensor, number: int) -> None:
             (loss_of(training, inputs, target) / divided_by).backward()
-            if number % 16 == 15:
+            if number % 32 == 31:
                 training.optimizer.step()
                 training.optimizer.zero_grad()
 
@@ -156,8 +156,8 @@ def _accumulated(divided_by: int) -> Any:
     return change
 
 
-@HALF.fault("accumulated too loud", clusters, twin=_accumulated(16), also=("rate too high", "loss too large"))
-def sixteen_batches_are_summed(training: Training) -> None:
+@HALF.fault("accumulated too loud", clusters, twin=_accumulated(32), also=("rate too high", "loss too large"))
+def thirty_two_batches_are_summed(training: Training) -> None:
     _accumulated(1)(training)
 
 
@@ -179,7 +179,7 @@ def a_slow_average_replaces_the_weights(training: Training) -> None:
 
 
 @HALF.fault("weights put back", duration)
-def the_first_checkpoint_is_thought_the_best(training: Training) -> None:
+def the_worst_checkpoint_is_thought_the_best(training: Training) -> None:
     """It keeps the greatest score, but the score is a loss; so it goes back to where that was worst."""
     best = float("-inf"), copy.deepcopy(training.model.state_dict())
 

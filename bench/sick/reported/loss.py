@@ -297,7 +297,7 @@ def alpha_of_a_focal_loss_for_the_wrong_side(training: Training) -> None:
     training.criterion = focal
 
 
-@HALF.fault("constant loss", shapes)
+@HALF.fault("constant loss", shapes, also=("no gradient through",))
 def flooded_too_high(training: Training) -> None:
     """A floor under the loss, above what it begins with."""
     on_loss(training, lambda loss: loss.clamp(min=5.0))
@@ -310,7 +310,7 @@ def only_the_divergence_is_left(training: Training) -> None:
     training.criterion = lambda output, target: criterion(output, output[0].detach().sigmoid())
 
 
-@HALF.fault("constant loss", tides)
+@HALF.fault("constant loss", tides, also=("output cannot reach", "no gradient through"))
 def the_output_is_clamped_to_a_range_of_another_unit(training: Training) -> None:
     """All of it lies below, where a clamp is constant."""
     on_output(training, lambda output: output.clamp(min=4, max=20))

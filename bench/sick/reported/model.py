@@ -14,7 +14,6 @@ from bench.sick.reported.nets import (
     Houses,
     Ranks,
     Reviews,
-    Shapes,
     Tides,
     arm,
     churn,
@@ -43,7 +42,7 @@ def one_divided_by_the_width(training: Training) -> None:
     training.model.apply(begin)
 
 
-@HALF.fault("all weights equal", refrain)
+@HALF.fault("all weights equal", refrain, also=("weights begin too small",))
 def everything_begins_at_zero(training: Training) -> None:
     """Norms, too."""
     with torch.no_grad():
@@ -217,7 +216,7 @@ def momentum_as_in_another_framework(training: Training) -> None:
 
 
 @HALF.fault("batch norm statistics", pulses, twin=_raw, where=("bn1", "bn2"))
-def statistics_reset_in_each_epoch(training: Training) -> None:
+def statistics_reset_after_each_step(training: Training) -> None:
     _raw(training)
 
     def reset(number: int) -> None:
@@ -243,7 +242,7 @@ def norms_left_out(training: Training) -> None:
 # ---- what is done with activations -----------------------------------------------------------------
 
 
-@HALF.fault("overwritten activation", tides)
+@HALF.fault("overwritten activation", tides, also=("state not kept",))
 def all_states_become_the_first(training: Training) -> None:
     """A line in place, meant for a copy."""
 
@@ -257,7 +256,7 @@ def all_states_become_the_first(training: Training) -> None:
     training.model.__class__ = Net
 
 
-@HALF.fault("overwritten activation", houses, where=("stem", "district"))
+@HALF.fault("overwritten activation", houses, also=("no gradient through", "detached"), where=("stem", "district"))
 def a_mask_in_place_of_the_numbers(training: Training) -> None:
     class Net(Houses):
         def forward(self, numbers: Tensor, district: Tensor) -> Tensor:
@@ -270,17 +269,15 @@ def a_mask_in_place_of_the_numbers(training: Training) -> None:
     training.model.__class__ = Net
 
 
-@HALF.fault("overwritten activation", shapes)
-def a_buffer_begun_anew_in_the_loop(training: Training) -> None:
-    """The sum over the pieces keeps only the last one, a row at the edge."""
+@HALF.fault("overwritten activation", ranks)
+def the_mean_in_place_of_all_states(training: Training) -> None:
+    """Made for a classifier, and left in a tagger."""
 
-    class Net(Shapes):
-        def forward(self, x: Tensor) -> Tensor:
-            x = F.silu(self.norm(self.block(F.silu(self.stem(x)))))
-            for row in x.unbind(2):
-                seen = torch.zeros(x.shape[:2])
-                seen = seen + row.amax(2)
-            return self.head(seen)
+    class Net(Ranks):
+        def forward(self, tokens: Tensor) -> Tensor:
+            states, _ = self.lstm(self.embed(tokens))
+            states = states.mean(1, keepdim=True).expand_as(states)
+            return self.tag(states).transpose(1, 2)
 
     training.model.__class__ = Net
 

@@ -6,12 +6,12 @@ import pickle
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, AdamW, RMSprop
 from torch.optim.lr_scheduler import ExponentialLR, LinearLR, MultiStepLR, PolynomialLR, ReduceLROnPlateau
 
-from bench.sick.changes import on_loss, on_options
-from bench.sick.reported.further_nets import kin, refrain, signs, topics
+from bench.sick.changes import looped, loss_of, on_loss, on_options
+from bench.sick.reported.further_nets import kin, refrain, signs
 from bench.sick.reported.half import HALF
 from bench.sick.reported.nets import (
     Duration,
@@ -75,7 +75,15 @@ def a_polynomial_of_ten_batches(training: Training) -> None:
 def reduced_whenever_a_batch_is_worse(training: Training) -> None:
     """A plateau, as seen by batches with no patience."""
     plateau = ReduceLROnPlateau(training.optimizer, patience=0)
-    on_loss(training, lambda loss: plateau.step(loss.item()) or loss)
+
+    def step(inputs: Tensor, target: Tensor, _: int) -> None:
+        training.optimizer.zero_grad()
+        loss = loss_of(training, inputs, target)
+        loss.backward()
+        training.optimizer.step()
+        plateau.step(loss.item())
+
+    looped(training, step)
 
 
 @HALF.fault("warmup never ends", duration, also=("rate too low",))
@@ -169,9 +177,9 @@ def a_second_optimizer_that_decays(training: Training) -> None:
     _both_step(training, AdamW(training.model.parameters(), lr=5e-3, weight_decay=40.0))
 
 
-@HALF.fault("two optimizers", topics, also=("rate too high",))
+@HALF.fault("two optimizers", arm, also=("rate too high",))
 def one_for_each_part_but_both_hold_all(training: Training) -> None:
-    _both_step(training, RMSprop(training.model.parameters(), lr=1.0))
+    _both_step(training, SGD(training.model.parameters(), lr=2.0))
 
 
 def _in_groups(training: Training, rate: float, *prefixes: str) -> None:
