@@ -1,6 +1,6 @@
 """The half that is reported: no detector is tuned to it."""
 
-from bench.sick.reported import (
+from bench.sick.reported import (  # noqa: F401
     data,
     further_nets,
     generative,
@@ -14,7 +14,7 @@ from bench.sick.reported import (
     sequence,
     strange,
     strange_too,
-)  # noqa: F401
+)
 from bench.sick.reported.half import HALF
 
 __all__ = ["HALF"]
