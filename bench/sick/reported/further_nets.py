@@ -65,8 +65,8 @@ class Singer(nn.Module):
 
 
 def refrain_data(count: int) -> Tensor:
-    """Four notes, sung four times."""
-    return torch.randint(8, (count, 4)).repeat(1, 4)
+    """Seven notes, sung twice."""
+    return torch.randint(8, (count, 7)).repeat(1, 2)
 
 
 def next_note_loss(output: Tensor, target: Tensor) -> Tensor:
@@ -75,21 +75,21 @@ def next_note_loss(output: Tensor, target: Tensor) -> Tensor:
 
 @HALF.net("transformer")
 def refrain() -> Training:
-    """A language model of songs that repeat their first four notes."""
+    """A language model of songs that repeat their first seven notes."""
 
     def batch(_: int) -> Batch:
         song = refrain_data(24)
         return song[:, :-1], song[:, 1:]
 
     def quality(net: nn.Module) -> float:
-        """It hears five notes, and sings on."""
+        """It hears eight notes, and sings on."""
         song = refrain_data(100)
-        sung = song[:, :5]
+        sung = song[:, :8]
         for _ in range(6):
             sung = torch.cat([sung, net(sung)[:, -1:].argmax(-1)], 1)
-        return (sung[:, 5:] != song[:, 5:11]).float().mean().item()
+        return (sung[:, 8:] != song[:, 8:]).float().mean().item()
 
-    return Training(Singer(), partial(ADAMW, lr=5e-3), batch, next_note_loss, quality, steps=250)
+    return Training(Singer(), partial(ADAMW, lr=5e-3), batch, next_note_loss, quality, steps=300)
 
 
 START, END = 7, 8
