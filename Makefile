@@ -15,7 +15,7 @@ INSTALL := $(PY) -m pip install --quiet --constraint constraints.txt
 STOP = { echo "modlab: $(1)" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-long test-device lint bundle notebooks pages bench bench-gpu clean node chromium
+.PHONY: help lab test test-long test-device lint bundle notebooks pages bench bench-gpu sick clean node chromium
 
 help: ## say what the targets do
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -48,6 +48,9 @@ pages: $(VENV)/.dev-stamp ## make the tour's page and the map of nn.Module, in d
 
 bench: $(VENV)/.dev-stamp ## measure modlab beside the alternatives that are installed
 	@$(PY) -m bench
+
+sick: $(VENV)/.dev-stamp ## ask modlab, and plain rules, for the causes of sick trainings (an hour)
+	@$(PY) -m bench.sick score
 
 bench-gpu: $(VENV)/.dev-stamp ## measure a watch and a trace on this machine's accelerator, and write the tables into docs/benchmarks.md
 	@$(PY) -m bench.accelerators

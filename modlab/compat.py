@@ -445,3 +445,13 @@ def own_class(cls: type) -> type:
     bases = cls.__bases__
     made = len(bases) == 2 and cls.__module__.startswith("torch.distributed.") and bases[0].__module__.startswith("torch.distributed.")
     return bases[1] if made and cls.__name__.endswith(bases[1].__name__) else cls
+
+
+def is_still_scaled(scaler: Any, optimizers: list[Any]) -> bool:
+    """Whether the gradients of optimizers are still multiplied by what a scaler has multiplied the loss by."""
+    states = getattr(scaler, "_per_optimizer_states", None)
+    if not isinstance(states, dict):
+        return False
+    mine = [one for one in optimizers if vars(one).get("grad_scale") is None]
+    stages = [states[id(one)].get("stage") if id(one) in states else None for one in mine]
+    return bool(stages) and all(stage is None or getattr(stage, "name", "") == "READY" for stage in stages)

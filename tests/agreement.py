@@ -68,7 +68,8 @@ def _known(record: WatchRecord) -> Iterator[float]:
         yield from np.concatenate([scalar.first, scalar.last, scalar.mean, scalar.low, scalar.high]).tolist()
     for facts in (*(check.facts for check in record.verdict.checks), *(one.facts for one in record.verdict.findings)):
         for fact in facts.values():
-            yield from (one for one in (fact if isinstance(fact, tuple) else (fact,)) if isinstance(one, (int, float)))
+            some = [one for one in (fact if isinstance(fact, tuple) else (fact,)) if isinstance(one, (int, float))]
+            yield from (*some, *(100 * one for one in some))
     for alert in record.alerts:
         yield from (alert.step, alert.inputs, alert.steps, alert.last, *alert.units, *([] if alert.unit is None else [alert.unit]))
     for units in record.units:

@@ -106,7 +106,8 @@ def test_an_alarm_on_a_healthy_training_is_false():
 
 
 def test_the_worst_seed_counts():
-    assert score.worst(["first", "silent", "in three"]) == "silent"
+    results = [score.Result(grade, "", false=False) for grade in ("first", "silent", "in three")]
+    assert score.worst(results).grade == "silent"
 
 
 def test_the_watch_is_asked():

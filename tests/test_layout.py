@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 PLAIN = {"errors", "files", "format", "frozen", "records", "version"}  # know no torch
 BASE = PLAIN | {"compat"}
 WORK = BASE | {"statistics", "inspection", "running"}
-BELOW_RESULTS = WORK | {"explaining", "tracing", "comparing", "diagnosing", "watching", "wording", "views"}
+BELOW_RESULTS = WORK | {"explaining", "tracing", "comparing", "diagnosing", "watching", "wording", "views", "causes"}
 ALL = BELOW_RESULTS | {"results", "lessons", "runs", "modlab"}
 # layer: what it may import besides itself; "modlab" is the package's own __init__, the public names
 ALLOWED = {
@@ -33,11 +33,12 @@ ALLOWED = {
     "statistics": BASE,
     "inspection": BASE | {"statistics"},
     "running": BASE | {"statistics", "inspection"},
+    "causes": PLAIN,
     "explaining": WORK | {"wording"},  # for what is said of a value
     "tracing": WORK | {"explaining", "wording"},
     "comparing": WORK | {"tracing", "wording"},
-    "diagnosing": WORK | {"explaining", "tracing", "comparing"},
-    "watching": WORK | {"tracing", "comparing", "wording"},  # wording: for its alerts and verdict
+    "diagnosing": WORK | {"explaining", "tracing", "comparing", "watching", "causes", "wording"},
+    "watching": WORK | {"tracing", "comparing", "wording", "causes"},  # wording: for its alerts and verdict
     "wording": PLAIN,
     "views": PLAIN | {"wording"},
     "results": BELOW_RESULTS,
@@ -46,7 +47,7 @@ ALLOWED = {
     "__main__": ALL,
     "modlab": ALL,
 }
-NO_TORCH = {"errors", "files", "format", "frozen", "records", "version", "views", "wording"}
+NO_TORCH = {"causes", "errors", "files", "format", "frozen", "records", "version", "views", "wording"}
 HEAVY = ("anywidget", "ipywidgets", "matplotlib", "IPython", "pandas", "pyarrow")
 DRAWERS = {"utils", "util", "helpers", "misc", "common"}
 

@@ -16,12 +16,7 @@ from bench.sick import case, cases_of, modlab_tools, proof, score, tools
 from bench.sick.cases import SEEDS, SIDES, Case, Side
 from bench.sick.tools import Tool
 
-TOOLS: dict[str, Tool] = {
-    "watch": modlab_tools.watch,
-    "diagnose": modlab_tools.diagnose,
-    "both": modlab_tools.both,
-    "plain rules": tools.plain_rules,
-}
+TOOLS: tuple[Tool, ...] = (modlab_tools.modlab_answers, tools.plain_rules)
 
 
 def main() -> None:
@@ -51,15 +46,20 @@ def main() -> None:
 
 
 def _print(side: str, cases: Sequence[Case], each: Callable[..., object], tell: bool) -> None:
-    rows = []
-    for name in TOOLS:
-        grades = list(each(partial(_worst, name), *_named(cases)))  # type: ignore[call-overload]
-        shares = score.shares(grades)
-        rows.append((name, *(f"{100 * shares.get(one, 0):.0f} %" for one in (*score.SICK, "false alarm"))))
-        if tell:
-            for one, grade in zip(cases, grades, strict=True):
-                print(f"{name:12} {grade:12} {one.name} ({one.cause})")
-    report.table(("", *score.SICK, "false alarms"), rows)
+    rows: dict[str, list[score.Result]] = {}
+    for found in each(_asked, *_named(cases)):  # type: ignore[attr-defined]
+        for name, result in found.items():
+            rows.setdefault(name, []).append(result)
+    shares = {name: score.shares([one.grade for one in results]) for name, results in rows.items()}
+    if tell:
+        for name, results in rows.items():
+            for one, result in zip(cases, results, strict=True):
+                print(f"{name:12} {result.grade:12} {one.name} ({one.cause}): {result.said}")
+    table = [
+        (name, *(f"{100 * shares[name].get(one, 0):.0f} %" for one in (*score.SICK, "false alarm")), str(sum(one.false for one in results)))
+        for name, results in rows.items()
+    ]
+    report.table(("", *score.SICK, "false alarms", "false"), table)
 
 
 def _named(cases: Sequence[Case]) -> tuple[list[Side], list[str]]:
@@ -71,9 +71,15 @@ def _objections(side: Side, name: str) -> list[str]:
     return proof.objections(case(side, name))
 
 
-def _worst(tool: str, side: Side, name: str) -> score.Grade:
-    asked = case(side, name)
-    return score.worst(score.grade(asked, TOOLS[tool](partial(asked.training, seed))) for seed in SEEDS)
+def _asked(side: Side, name: str) -> dict[str, score.Result]:
+    """What each tool is worth here: the worst of all seeds."""
+    one = case(side, name)
+    found: dict[str, list[score.Result]] = {}
+    for seed in SEEDS:
+        for tool in TOOLS:
+            for way, answer in tool(partial(one.training, seed)).items():
+                found.setdefault(way, []).append(score.result(one, answer))
+    return {way: score.worst(results) for way, results in found.items()}
 
 
 if __name__ == "__main__":

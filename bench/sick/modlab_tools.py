@@ -8,7 +8,9 @@ import warnings
 from typing import Any
 
 import modlab
+from bench.sick.causes import CAUSES
 from bench.sick.tools import Answer, Make, Named
+from bench.sick.training import Training
 
 Found = dict[str, Any]
 
@@ -80,37 +82,66 @@ BIRTHS: dict[str, tuple[str, ...]] = {
 
 def watch(make: Make) -> Answer:
     """`modlab.watch` at its defaults, around the run."""
-    return _watched(make)[0]
+    return _watched(make())[0]
 
 
 def diagnose(make: Make) -> Answer:
     """`modlab.diagnose` on the training before its first step, with its first batch and its loss."""
     training = make()
     with _quiet():
-        data = modlab.diagnose(training.model, training.optimizers, batch=training.batch(0), loss=training.criterion).to_dict()
-    named, hints, alarm = [], [], False
-    for found in data["records"]:
-        known = EXPERIMENTS if "outcome" in found else MISTAKES
-        is_wrong = found.get("outcome") == "failed" or (found["severity"] == "broken" and "outcome" not in found)
+        return _diagnosed(modlab.diagnose(training.model, training.optimizers, batch=training.batch(0), loss=training.criterion))
+
+
+def modlab_answers(make: Make) -> dict[str, Answer]:
+    """`modlab.watch` at its defaults around the run, `modlab.diagnose` before it, and both: `w.diagnose()` after it.
+
+    The latter gets the batch and loss that the watch kept, or the first ones where it could keep none.
+    """
+    training = make()
+    first, w = _watched(training)
+    with _quiet():
+        try:
+            second = _diagnosed(w.diagnose())
+        except modlab.ModlabError:
+            second = _diagnosed(w.diagnose(batch=training.batch(0), loss=training.criterion))
+    text = f"{first.text}\n{second.text}"
+    named = [*second.named]
+    for one in first.named:
+        _add(one, named)
+    together = Answer(named, [*first.hints, *second.hints], first.alarm or second.alarm, text)
+    return {"watch": first, "diagnose": diagnose(make), "both": together}
+
+
+def _diagnosed(found: Any) -> Answer:
+    named: list[Named] = []
+    hints: list[Named] = []
+    data, alarm = found.to_dict(), False
+    for one in data["records"]:
+        is_wrong = one.get("outcome") == "failed" or (one["severity"] == "broken" and "outcome" not in one)
         alarm |= is_wrong
-        _count(found, known, named if is_wrong else hints)
+        if one["kind"] in CAUSES:
+            _add(_cause(one), named if is_wrong else hints)
+        else:
+            _count(one, EXPERIMENTS if "outcome" in one else MISTAKES, named if is_wrong else hints)
     return Answer(named, [cause for one in hints for cause in one.causes], alarm, str(data.get("headline", "")))
 
 
-def both(make: Make) -> Answer:
-    """The watch's answer, then the diagnosis's."""
-    first, second = watch(make), diagnose(make)
-    return Answer([*first.named, *second.named], [*first.hints, *second.hints], first.alarm or second.alarm, f"{first.text}\n{second.text}")
+def _cause(found: Found) -> Named:
+    facts = found["facts"]
+    rival = (facts["rival"],) if facts.get("rival") else ()
+    return Named((found["kind"], *rival), str(facts.get("settle", "")), found.get("path", ""))
 
 
-def _watched(make: Make) -> tuple[Answer, modlab.Watch]:
-    training = make()
+def _watched(training: Training) -> tuple[Answer, Any]:
     with _quiet(), modlab.watch(training.model, training.optimizers) as w:
         training.run()
     data = w.to_dict()
     named: list[Named] = []
     hints: list[Named] = []
     alarm = False
+    for found in data["verdict"]["findings"]:
+        if found["kind"] in CAUSES and found["severity"] == "broken":
+            _add(_cause(found), named)
     for check in data["verdict"]["checks"]:
         is_wrong = check["state"] == "broken"
         alarm |= is_wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bench.sick.cases import Case
 from bench.sick.tools import Answer
@@ -47,9 +47,29 @@ def is_false(case: Case, answer: Answer) -> bool:
     return any(set(one.causes) & set(case.causes) and one.path and case.where and one.path not in case.where for one in answer.named)
 
 
-def worst(grades: Iterable[Grade]) -> Grade:
+class Result(NamedTuple):
+    """What an answer is worth.
+
+    Attributes:
+        said: the causes that it names, in order.
+        false: whether something in it is not so.
+    """
+
+    grade: Grade
+    said: str
+    false: bool
+
+
+def result(case: Case, answer: Answer) -> Result:
+    """An answer, counted."""
+    said = "; ".join(" or ".join(one.causes) for one in answer.named)
+    return Result(grade(case, answer), said, is_false(case, answer))
+
+
+def worst(results: Iterable[Result]) -> Result:
     """Of all seeds."""
-    return max(grades, key=(*SICK, *HEALTHY).index)
+    some = [*results]
+    return max(some, key=lambda one: (*SICK, *HEALTHY).index(one.grade))._replace(false=any(one.false for one in some))
 
 
 def shares(grades: Sequence[Grade]) -> dict[Grade, float]:

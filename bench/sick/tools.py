@@ -46,10 +46,16 @@ class Answer:
     text: str = ""
 
 
-Tool = Callable[[Make], Answer]
+Tool = Callable[[Make], "dict[str, Answer]"]
+"""Answers, each under the name of the way in which the tool was asked: a tool that runs the training once may answer in several ways."""
 
 
-def plain_rules(make: Make) -> Answer:
+def plain_rules(make: Make) -> dict[str, Answer]:
+    """Three of them."""
+    return {"plain rules": _plain(make)}
+
+
+def _plain(make: Make) -> Answer:
     """What everybody looks at first: is the loss a number, does each parameter get a gradient, does the loss fall?"""
     training = make()
     losses: list[float] = []

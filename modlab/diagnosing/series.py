@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from modlab.diagnosing import (
     initial_loss,
     overfit_one_batch,
     repeated_passes,
+    short_training,
     traced_pass,
 )
 from modlab.diagnosing.loss_arguments import A_PASS, Comparisons
@@ -68,6 +69,12 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
         else:
             found.append(_made(bench, name, check))
     return Results(tuple(found), first.findings, (*first.notes, *_notes(bench)))
+
+
+def causes_of(subject: Subject, optimizers: Sequence[Any], inputs: Any, target: Any, loss: Any) -> tuple[Finding, ...]:
+    """Why it will not learn, as a short training of a copy shows."""
+    bench = Bench(subject, inputs, target, loss)
+    return () if _unfit(subject, bench.model) is not None else short_training.short_training(bench, optimizers)
 
 
 def _notes(bench: Bench) -> tuple[Finding, ...]:

@@ -126,7 +126,8 @@ class HistoryRecord:
     def norm(self, row: int) -> Floats:
         """The Euclidean norm of a series over time, from mean and variance: shape ``(slots,)``."""
         mean, var = self.columns["mean"][:, row], self.columns["var"][:, row]
-        norms: Floats = np.sqrt((var + mean * mean) * self.series[row].count)
+        with np.errstate(over="ignore"):  # beyond the greatest number it is infinite
+            norms: Floats = np.sqrt((var + mean * mean) * self.series[row].count)
         return norms
 
 

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from modlab.frozen import frozen
+from modlab.records.clues import Clues
 from modlab.records.finding import Finding
 
 
@@ -97,6 +98,7 @@ class Watched:
         unregistered: weights that PyTorch does not see, and that have a gradient.
         is_stage: whether a pipeline calls it, whose last stage alone has the loss.
         closed: whether the watch has ended.
+        clues: of the loop, the batches, the loss and the optimizers.
     """
 
     modules: tuple[WatchedModule, ...] = ()
@@ -118,3 +120,4 @@ class Watched:
     unregistered: tuple[Finding, ...] = ()
     is_stage: bool = False
     closed: bool = False
+    clues: Clues = Clues()

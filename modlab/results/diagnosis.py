@@ -13,12 +13,13 @@ from modlab.diagnosing import batches
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
-from modlab.records.finding import DiagnosisRecord, ExperimentRecord
+from modlab.records.finding import DiagnosisRecord, ExperimentRecord, Finding
 from modlab.results.finding import Experiment, FoundMistake
 from modlab.results.rows import RowsResult
 from modlab.views.findings import as_data
 from modlab.views.sheets import findings as view
 from modlab.views.sheets.layout import Sheet
+from modlab.wording.causes import CAUSES
 
 
 def diagnose(
@@ -57,6 +58,11 @@ def diagnose(
     >>> print(diagnose(model).headline)
     1 finding: adapters (2 Linear) are hidden in a list: they are not trained, moved or saved.
     """
+    return diagnosed(model, optimizer, batch, loss)
+
+
+def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequence[Finding] = ()) -> Diagnosis:
+    """The same, for who knows causes already that a watch has `seen`."""
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
     pair = batches.require(batch, loss)
@@ -67,7 +73,10 @@ def diagnose(
         from modlab.diagnosing import series  # what runs the model is half of what there is to load
 
         run = series.run(subject, *pair, loss)
-        experiments, found, notes = run.experiments, [*run.findings, *found], [*run.notes, *notes]
+        why = seen or (series.causes_of(subject, given, *pair, loss) if not run.findings else ())
+        if any(one.outcome == "failed" and one.kind in CAUSES for one in run.experiments):
+            why = [one for one in why if one.facts.get("weight") != LEFT]  # what is left when nothing else is
+        experiments, found, notes = run.experiments, [*why, *run.findings, *found], [*run.notes, *notes]
     record = DiagnosisRecord(
         own_class(type(model)).__name__,
         catalogue.checks(subject),
@@ -84,6 +93,9 @@ def diagnose(
     code = "modlab.diagnose(model, optimizer" if given else "modlab.diagnose(model"
     return Diagnosis(record, model, code + (", batch=batch, loss=loss)" if pair is not None else ")"))
 
+
+LEFT = 2
+"""Weight of causes that are named where nothing else shows one."""
 
 SCHEMA = 2
 """Of `Diagnosis.to_dict`: in 1 a finding was its sentences."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from weakref import WeakSet
+from weakref import ReferenceType, WeakSet, ref
 
 import torch
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from modlab import format
+from modlab import format, wording
 from modlab.errors import NotInitializedError, PathNotFoundError, QuestionError, Stopped, names_near
 from modlab.inspection import checks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
@@ -32,6 +32,7 @@ from modlab.running.guarded import failed, line_of, tell, tried
 from modlab.running.optimizer_hooks import sweep
 from modlab.version import __version__
 from modlab.views.watch import headline
+from modlab.watching.clues import KeptBatch
 from modlab.watching.knobs import Knobs, moves_of
 from modlab.watching.selection import Selection
 from modlab.watching.watcher import Unseen, Watcher, watchers
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from modlab.results.diagnosis import Diagnosis
     from modlab.results.runs import Runs
     from modlab.results.widget import View
 
@@ -127,6 +129,7 @@ def watch(
         watcher = Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow", patterns)
         watcher.held = held
         made = Watch(watcher, before)
+        made._optimizers = [ref(one) for one in optimizers]
     except Exception as error:  # noqa: BLE001 - the training begins all the same
         unseen = Unseen(model, float(budget))
         failed(unseen, error)
@@ -205,6 +208,8 @@ class Watch(Result):
         self._knobs: Knobs | None = watcher.knobs
         self._grad = True  # as it was when the block began
         self._final: WatchRecord | None = None
+        self._kept: KeptBatch | None = None  # a batch and its loss
+        self._optimizers: list[ReferenceType[Optimizer]] = []
         if before:
             watcher.remarks.append("an earlier watch of this model was closed when this one started")
 
@@ -293,6 +298,38 @@ class Watch(Result):
     def running(self) -> bool:
         """Whether it still watches."""
         return self._watcher is not None and not self._watcher.closed
+
+    def diagnose(self, *, batch: tuple[Any, Any] | None = None, loss: Callable[[Any, Any], Any] | None = None) -> Diagnosis:
+        """Run the checks of `modlab.diagnose` on the model as it is now, with a batch and the loss that the watch kept.
+
+        The watch keeps one of the batches that it looked at. The loss it reads from autograd's graph, and keeps it only if it gives the
+        very value that the loop had; of a loss that it cannot read, give the function.
+
+        Args:
+            batch: inputs and target, instead of those kept.
+            loss: called as ``loss(output, target)``, instead of the one kept.
+
+        Returns:
+            The `Diagnosis`; the causes that the watch has seen are among its findings.
+
+        Raises:
+            QuestionError: the model is gone, or neither kept nor given is what it takes.
+        """
+        from modlab.results import diagnosis  # with what runs the model
+
+        record, model = self.record, self._alive("w.diagnose()")
+        watcher = self._watcher
+        kept = watcher.clues.kept if watcher is not None else self._kept
+        if kept is None and (batch is None or loss is None):
+            raise QuestionError(
+                "w.diagnose(): the watch kept no batch with its loss: it looked at no step, or cannot read the loss from its graph.\n"
+                "  Write: w.diagnose(batch=(inputs, target), loss=loss_function)"
+            )
+        if kept is not None:
+            batch, loss = batch or (kept.inputs, kept.target), loss or kept.loss
+        optimizers = [one for one in (held() for held in self._optimizers) if one is not None]
+        seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
+        return diagnosis.diagnosed(model, optimizers, batch, loss, seen)
 
     def log(self, **scalars: Any) -> None:
         """Add a point to a curve for each name, at the latest step.
@@ -397,7 +434,7 @@ class Watch(Result):
             return self._final
         closed, record = watcher.closed, watcher.record()
         if closed:  # first kept, then the rest is let go
-            self._final = record
+            self._final, self._kept = record, watcher.clues.kept
             self._watcher = None
         return record
 
@@ -501,6 +538,7 @@ class Watch(Result):
         made = cls.__new__(cls)
         super(Watch, made).__init__()
         made._watcher, made._stage, made._final, made._knobs = None, None, record, None
+        made._kept, made._optimizers = None, []
         return made
 
     # ---- faces
@@ -541,7 +579,15 @@ class Watch(Result):
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickled watch is what it has seen."""
-        return {**super().__getstate__(), "_watcher": None, "_stage": None, "_knobs": None, "_final": self.record}
+        return {
+            **super().__getstate__(),
+            "_watcher": None,
+            "_stage": None,
+            "_knobs": None,
+            "_kept": None,
+            "_optimizers": [],
+            "_final": self.record,
+        }
 
     # ---- what its live views need
 

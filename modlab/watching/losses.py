@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.compat import graph_task, without_autograd
+from modlab.compat import graph_task, is_still_scaled, without_autograd
 from modlab.inspection.entries import PLAIN
 from modlab.records.watch import ScalarRecord
 from modlab.running.guarded import Look, timed
@@ -101,6 +101,11 @@ class LossSite:
         self.step = 0
         self.values = self.points = 0
 
+    @property
+    def label(self) -> str:
+        """Name and line."""
+        return f"{self.name} (line {self.line})"
+
     def add(self, value: Any, epoch: int, step: int, call: int, *, anew: bool) -> None:
         """Take in a value.
 
@@ -144,6 +149,12 @@ class LossWatch(Look, Protocol):
     def looks(self) -> bool:
         """Whether this step is looked at."""
 
+    def see_loss(self, name: str, tensor: Tensor, scale: Tensor | None) -> None:
+        """``backward()`` is about to be called on a loss."""
+
+    def wants_loss(self) -> bool:
+        """Whether the loss of this step is read."""
+
     @property
     def stands_by(self) -> bool:
         """Whether the gradients of this step are looked at."""
@@ -181,6 +192,8 @@ class Losses:
         self._pairs: dict[tuple[str, int], list[tuple[Any, Any, Any]]] = {}
         self._same: dict[tuple[str, int], bool] = {}
         self.told: set[str] = set()
+        self._bad_looks = 0  # at losses that are no numbers
+        self.scaled_steps = self.scaled_clips = 0  # with gradients that a scaler has multiplied
         self._every, self._each, self._taken = 1, EACH, 0
         self._opener = get_ident()
 
@@ -188,7 +201,7 @@ class Losses:
 
     def due(self) -> bool:
         """Whether this step is taken in."""
-        return self._every == 1 or self._steps.made % self._every == 0 or self._watch.looks
+        return self._every == 1 or self._steps.made % self._every == 0 or 0 < self._bad_looks < LEARNT or self._watch.wants_loss()
 
     def settle(self) -> None:
         """Decide in which steps, by how long one takes."""
@@ -229,6 +242,7 @@ class Losses:
         if any(self._index.knows(one) for one in some):
             value = _value(norm, None)
             if value is not None:
+                self.scaled_clips += self._is_scaled()
                 self._norm.bound = float(bound)
                 self._norm.add(self._steps.made, value)
 
@@ -248,6 +262,9 @@ class Losses:
                 value = _value(tensor, scale)
             anew = self._is_thrown_away(site, epoch)
             states = self._states(site)
+            if self._watch.wants_loss() or (not is_far(tensor) and not math.isfinite(value) and self._bad_looks < LEARNT):
+                self._bad_looks += not math.isfinite(value)
+                self._watch.see_loss(site.label, tensor, scale)
             if states is not None:
                 self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watch.tap.arrived, steps.call, anew))
 
@@ -373,6 +390,7 @@ class Losses:
         place = next((i for i, one in enumerate(known) if one is optimizer), -1)
         if place < 0:
             return
+        self.scaled_steps += self._is_scaled()
         first = known[0].param_groups[0].get("lr")
         for number, group in enumerate(optimizer.param_groups):
             rate, curve = group.get("lr"), self._rates.get((place, number))
@@ -383,6 +401,11 @@ class Losses:
                     continue  # all as the first one, so far
                 curve = self._rates[place, number] = Scalar(RATE)
             curve.add(max(steps.made - 1, 0), _rate(rate))
+
+    def _is_scaled(self) -> bool:
+        """Whether the gradients are still those of a loss that a scaler has multiplied."""
+        scalers = [scaler for site in self.sites if site.scaler is not None and (scaler := site.scaler()) is not None]
+        return any(is_still_scaled(scaler, self._steps.optimizers) for scaler in scalers)
 
     # ---- what the user logs of it
 
@@ -462,6 +485,14 @@ class Losses:
             names.append(f"{RATE}{whose}{group}")
         return names
 
+    def accepted(self) -> dict[str, int]:
+        """The names of the losses of this model, and how many values each had."""
+        found: dict[str, int] = {}
+        for site in self.sites:
+            if site.values:
+                found[site.label] = found.get(site.label, 0) + site.values
+        return found
+
     def _losses(self, scalars: Scalars) -> tuple[list[ScalarRecord], set[str]]:
         """Those found, under the user's names where these are known, and which names these are."""
         groups = self._groups()
@@ -495,7 +526,7 @@ class Losses:
         some = [site for site in some if 2 * site.repeats < site.points] or some
         groups: dict[str, list[LossSite]] = {}
         for site in some:
-            groups.setdefault(f"{site.name} (line {site.line})" if site.name in self._apart else site.name, []).append(site)
+            groups.setdefault(site.label if site.name in self._apart else site.name, []).append(site)
         return [*groups.items()]
 
 
@@ -582,11 +613,14 @@ def _scaler(tensor: Tensor) -> ReferenceType[Any] | None:
     factor = getattr(function, "_saved_other", None)
     if not isinstance(factor, Tensor) or factor.numel() != 1:
         return None
+    alike = None
     for thing in gc.get_objects():
         scale = _scale_of(thing)
-        if scale is not None and scale.item() == factor.item():
+        if scale is not None and scale.data_ptr() == factor.data_ptr():
             return ref(thing)
-    return None
+        if scale is not None and scale.item() == factor.item():
+            alike = thing  # what was copied to another device
+    return None if alike is None else ref(alike)
 
 
 def _scale_of(scaler: Any) -> Tensor | None:

@@ -11,7 +11,7 @@ from torch.nn import Module
 from modlab.running.listener import GlobalHooks
 
 Enter = Callable[[Module, tuple[Any, ...]], None]
-Leave = Callable[[Module, tuple[Any, ...], Any], None]
+Leave = Callable[[Module, tuple[Any, ...], dict[str, Any], Any], None]
 
 
 class ModuleHooks(GlobalHooks):
@@ -19,7 +19,7 @@ class ModuleHooks(GlobalHooks):
 
     Args:
         enter: gets the module and its positional arguments.
-        leave: gets these and what ``forward`` returned.
+        leave: gets these, its keyword arguments and what ``forward`` returned.
         steady: never switch off, until it is closed.
     """
 
@@ -32,12 +32,12 @@ class ModuleHooks(GlobalHooks):
                 return
             enter(module, args)
 
-        def after(module: Module, args: tuple[Any, ...], output: Any) -> None:
+        def after(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             if compiling():
                 return
-            leave(module, args, output)
+            leave(module, args, kwargs, output)
 
-        super().__init__(before, after)
+        super().__init__(before, after, with_kwargs=True)
 
     def open(self) -> None:
         """Register them, switched off unless they should stay on."""

@@ -25,6 +25,7 @@ from modlab.running.values import leaves
 from modlab.statistics.memory import local, part_of
 from modlab.watching import axes
 from modlab.watching.batched_statistics import JOINED, LARGE, BatchedStatistics, Readings, ScratchBuffer, evenly, has_numbers
+from modlab.watching.clues import ClueCollector
 from modlab.watching.last_step import LastPass, run_aside
 from modlab.watching.light_samples import LightSamples
 from modlab.watching.module_hooks import ModuleHooks
@@ -73,6 +74,7 @@ class Shared:
         scratch: memory in which numbers are joined.
         light: samples that count these units too.
         elsewhere: what moves parameters, besides the optimizers.
+        clues: of the batch, the loss and the loop.
     """
 
     index: WatchIndex
@@ -85,6 +87,7 @@ class Shared:
     scratch: ScratchBuffer
     light: LightSamples
     elsewhere: MovedElsewhere
+    clues: ClueCollector
 
 
 class Sample:
@@ -131,6 +134,7 @@ class Sample:
         self._theirs: set[int] = set()  # the parameters that only these hold
         self._read_parameters = self._read_gradients = self._by_hand = False
         self._also = number % RARELY == 0 or alone or self.index.parts > 1
+        shared.clues.begin(self.step)
         shared.modules.on()
         self.seconds = self._opened = clock.now() - start
         self.counted = 0.0  # seconds of them that it took to count units
@@ -155,13 +159,15 @@ class Sample:
         if id(module) in self.shared.roots:
             if not self._inside and not self._begins_pass(module):
                 return
+            if not self._inside:
+                self.shared.clues.takes(args)
             self._inside += 1
         elif id(module) in self.index.members and args and isinstance(args[0], Tensor) and torch.is_grad_enabled():
             with without_torch_function():
                 self._see_activation(module, args[0])
 
     @timed
-    def leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+    def leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Its forward has returned."""
         member, is_root = self.index.members.get(id(module)), id(module) in self.shared.roots
         if (member is None and not is_root) or run_aside():
@@ -171,9 +177,12 @@ class Sample:
         if trains and member is not None:
             with without_torch_function():
                 self._take(member, module, args, output, again=again)
+                if not again:
+                    self.shared.clues.gave(member, module, args, kwargs, output)
         if is_root and self._inside:
             self._inside -= 1
             if not self._inside:
+                self.shared.clues.took(kwargs)
                 self._makers.clear()
                 self._functions.clear()
                 self._told.clear()
@@ -182,6 +191,7 @@ class Sample:
     def step_begins(self, closure: bool) -> None:
         """The optimizer is about to make its step; with a closure the gradients are computed in it."""
         without_autograd(self.read_parameters, gradients=not closure)
+        without_autograd(self.shared.clues.step_begins)
 
     @timed
     def inner_step_begins(self) -> None:
@@ -223,6 +233,7 @@ class Sample:
                 if units is not None and units.feels():
                     units.feel(local(gradient), self.back)
                 self._note(GRADIENT, member.path, gradient)
+                self.shared.clues.graded(member, local(gradient))
 
     def _ask_zeroed(self) -> None:
         """Whether a parameter that had a gradient has none now: those of several models are zeroed at different times."""
@@ -518,6 +529,7 @@ class Sample:
         self.closing = True
         self.detach()
         self.stepped = stepped
+        self.shared.clues.step_ended()
         if stepped and not self._read_gradients and self._read_parameters:
             self.read_gradients()
         if (stepped or self._by_hand) and self._read_parameters:
@@ -558,6 +570,7 @@ class Sample:
         self.shared.modules.off()
         self.hooks.close()
         self._measured, self._makers, self._functions, self._told = {}, {}, {}, set()
+        self.shared.clues.end()
 
     def _read_moves(self, moves: Updates) -> None:
         """After the step."""

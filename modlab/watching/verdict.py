@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from modlab.causes.table import causes
 from modlab.records.finding import Fact, Finding, Remedy, Severity
 from modlab.records.loss import losses
 from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Check, ScalarRecord, Verdict, WatchRecord
@@ -68,7 +69,9 @@ def verdict(record: WatchRecord) -> Verdict:
     )
     broken = [alert.kind for alert in record.alerts if alert.severity == "broken" and not alert.over]
     others = tuple(dict.fromkeys(kind for kind in broken if kind != "dead"))  # of dead units a finding tells how many
-    return Verdict(checks, find(record, loss), others)
+    why = causes(record)
+    told = {(one.kind, one.path) for one in why}
+    return Verdict(checks, (*why, *(one for one in find(record, loss) if (one.kind, one.path) not in told)), others)
 
 
 def judged(record: WatchRecord) -> WatchRecord:

@@ -27,6 +27,7 @@ from modlab.running.guarded import apart, guarded, line_of, surely, tell, tried
 from modlab.watching import engine_calls
 from modlab.watching.alerts import Alerts
 from modlab.watching.batched_statistics import BatchedStatistics, ScratchBuffer
+from modlab.watching.clues import ClueCollector
 from modlab.watching.controls import Controls
 from modlab.watching.history import History
 from modlab.watching.knobs import Knobs
@@ -112,6 +113,7 @@ class Watcher:
         self.steps = Steps(self.index, optimizers)
         self.knobs = Knobs(self, lambda: self.steps.optimizers, self.say, lambda: not self.index.distribution.communicates)
         self.elsewhere = MovedElsewhere(self.index, self.steps)
+        self.clues = ClueCollector(self.index, self.steps)
         self.alerts = Alerts(self.index, self.steps, self.elsewhere, self.units)
         self.losses = Losses(self, self.index, self.steps, self.schedule)
         self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.index.opaque))
@@ -132,6 +134,7 @@ class Watcher:
             ScratchBuffer(),
             self.light,
             self.elsewhere,
+            self.clues,
         )
         self.shadows = shadows and bool(self.index.opaque)
         self.lock = threading.RLock()
@@ -332,6 +335,14 @@ class Watcher:
         """Whether this step is looked at."""
         return self._sample is not None
 
+    def see_loss(self, name: str, tensor: Any, scale: Any) -> None:
+        """``backward()`` is about to be called on a loss."""
+        self.clues.loss(name, tensor, self.step, scale, whole=self.looks)
+
+    def wants_loss(self) -> bool:
+        """Whether the loss of this step is read."""
+        return self.looks or self.clues.wants_loss(self.step)
+
     @property
     def stands_by(self) -> bool:
         """Whether the gradients of this step are looked at."""
@@ -400,9 +411,9 @@ class Watcher:
             self.light.enter(module, args)
 
     @guarded
-    def _leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+    def _leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if self._sample is not None:
-            self._sample.leave(module, args, output)
+            self._sample.leave(module, args, kwargs, output)
         elif self.light.on:
             self.light.leave(module, output)
 
@@ -657,6 +668,9 @@ class Watcher:
             stepped=self.stepped,
             is_stage=self.tap.is_stage,
             closed=self.closed,
+            clues=self.clues.record(
+                self.losses.accepted(), (self.losses.scaled_steps, self.losses.scaled_clips), closed=self.closed or self._closing
+            ),
         )
 
 

@@ -10,6 +10,7 @@ from modlab.records.trace import Reason
 from modlab.records.watch import Alert, Check
 from modlab.wording import differences, experiments, mistakes, reasons
 from modlab.wording.alerts import ROLES
+from modlab.wording.causes import CAUSES
 from modlab.wording.findings import said
 from modlab.wording.names import named
 
@@ -36,6 +37,7 @@ _SHIFT = "Whatever is added here is subtracted again before the loss: the gradie
 _UNSEEN = "What was not seen is not judged: it may or may not be fine."
 
 REASONS = {
+    **{kind: words.why for kind, words in CAUSES.items()},
     # alerts
     "nan": _NAN,
     "inf": f"Infinity minus infinity, and infinity times 0, are NaN. {_NAN}",

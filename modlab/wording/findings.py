@@ -8,6 +8,7 @@ from modlab import format
 from modlab.records.finding import ExperimentRecord, Finding
 from modlab.records.trace import Reason
 from modlab.records.watch import Alert
+from modlab.wording import causes
 from modlab.wording.alerts import ALERTS, halves
 from modlab.wording.checks import CHECKS
 from modlab.wording.fixes import FIXES
@@ -21,6 +22,8 @@ def said(finding: Finding) -> str:
     >>> said(Finding("loss not finite", "loss", {"nan": 41, "inf": 0, "count": 300, "last": "finite"}, "broken", 12))
     '41 of 300 values of loss were NaN, first at step 12; the last one is finite'
     """
+    if isinstance(finding, ExperimentRecord):
+        return format.clean(_elsewhere(finding))
     if finding.kind in CHECKS:
         return format.clean(CHECKS[finding.kind](finding.facts))
     if finding.kind and finding.kind not in ALERTS and finding.kind not in KINDS:
@@ -78,7 +81,17 @@ def fix_parts(finding: Finding) -> tuple[str, str]:
 
 def fixes(finding: Finding) -> list[tuple[str, str]]:
     """The same of each fix."""
-    return [(one.code, one.advice or (filled(FIXES[one.kind], finding) if one.kind else "")) for one in finding.fixes]
+    return [
+        causes.advice(finding)
+        if one.kind == finding.kind in causes.CAUSES
+        else (one.code, one.advice or (filled(FIXES[one.kind], finding) if one.kind else ""))
+        for one in finding.fixes
+    ]
+
+
+def is_cause(finding: Finding) -> bool:
+    """Whether it says why a training does not learn."""
+    return finding.kind in causes.CAUSES or finding.facts.get("is_cause") is True
 
 
 def rank(finding: Finding) -> tuple[int, int]:

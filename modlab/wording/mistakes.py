@@ -9,6 +9,7 @@ from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
+from modlab.wording import causes
 from modlab.wording.names import FEW, Words, filled
 
 Facts = Mapping[str, Any]
@@ -37,17 +38,17 @@ class MistakeKind:
 
 def label(finding: Finding) -> str:
     """What a view calls it."""
-    return filled(MISTAKES[finding.kind].label, finding) or finding.kind
+    return (filled(MISTAKES[finding.kind].label, finding) if finding.kind in MISTAKES else "") or finding.kind
 
 
 def sentence(finding: Finding) -> str:
     """What is wrong, in one clause."""
-    return f"{subject(finding)} {what(finding)}"
+    return f"{subject(finding)} {what(finding)}" if finding.kind in MISTAKES else what(finding)
 
 
 def beside(finding: Finding) -> str:
     """The same for a row that shows the path: "is old (2 Linear)" for "a (2 Linear) is old"."""
-    inside = extent(finding.path, finding.facts)
+    inside = extent(finding.path, finding.facts) if finding.kind in MISTAKES else ""
     if inside:
         return f"{what(finding)} ({inside})"
     return what(finding) if subject(finding) == (finding.path or ROOT) else sentence(finding)
@@ -60,19 +61,22 @@ def next_to(path: str, facts: Facts, said: str) -> str:
 
 
 def what(finding: Finding) -> str:
-    """What is wrong with the subject."""
+    """What is wrong with the subject; of a cause, all of it."""
+    if finding.kind not in MISTAKES:
+        return ": ".join(causes.halves(finding))
     more = f"; and {format.plural(finding.facts['more'], 'more place')} like it" if "more" in finding.facts else ""  # type: ignore[arg-type]
     return filled(MISTAKES[finding.kind].what, finding) + more
 
 
 def reason(finding: Finding) -> str:
     """Why PyTorch allows it, and what follows; empty where that is not known."""
-    return filled(MISTAKES[finding.kind].reason, finding)
+    return filled(MISTAKES[finding.kind].reason, finding) if finding.kind in MISTAKES else causes.CAUSES[finding.kind].why
 
 
 def subject(finding: Finding) -> str:
     """What the sentence is about, with numbers."""
-    said = filled(MISTAKES[finding.kind].subject, finding) or place(finding.path, finding.facts)
+    said = filled(MISTAKES[finding.kind].subject, finding) if finding.kind in MISTAKES else ""
+    said = said or place(finding.path, finding.facts)
     return f"{said} in {finding.facts['alike']:,} places" if "alike" in finding.facts else said
 
 
@@ -445,11 +449,5 @@ MISTAKES: dict[str, MistakeKind] = {
         "loss fails",
     ),
     "shapes differ in the loss": MistakeKind(_spread, _why_spread, "the loss"),
-    "sigmoid twice": MistakeKind(
-        "has already been through a sigmoid, and binary cross entropy with logits applies it again",
-        "The sigmoid of a number between 0 and 1 is between 0.5 and 0.73: predictions cannot differ by more than that, so the loss "
-        "cannot get close to 0.",
-        "the output",
-    ),
 }
 """By the `kind` of a finding of `modlab.diagnose`."""

@@ -16,6 +16,7 @@ from modlab import wording
 from modlab.records.finding import Finding
 from modlab.results.watch import Watch
 from modlab.watching import axes
+from modlab.wording.causes import CAUSES
 from modlab.wording.kinds import UNCOUNTED
 from tests import agreement, watches
 
@@ -672,9 +673,14 @@ def a_rate_that_explodes() -> Watch:
 
 CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     (rewards_that_grow, True, r"^The loss rises:", "BROKEN|does not fall"),
-    (ascent, False, r"^The loss does not fall:", "No problem"),
+    (ascent, False, r"^The loss is turned around: the optimizer was made with maximize=True", "No problem"),
     (scaler_skips, True, r"^No problem found: each of the 37 steps .* at least 2 steps were skipped", "NaN (from|at)|Inf (from|at)"),
-    (parameter_replaced, False, r"^2\.weight gets a gradient, but Adam does not hold it", "No problem|left out by"),
+    (
+        parameter_replaced,
+        False,
+        r"^The optimizer does not hold all parameters: 2\.weight has a gradient, and Adam does not hold it",
+        "No problem|left out by",
+    ),
     (module_replaced, False, r"^2\.weight is not owned by the optimizer: .* joined the model during the watch.*", "No problem"),
     (train_forgotten, True, r"in 30 of 40 looks the model was called only in evaluation mode", "No problem"),
     (some_layers_alone, True, r"units of 0 were not counted", "BROKEN"),
@@ -684,7 +690,7 @@ CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     (
         a_rate_that_explodes,
         False,
-        r"^(Inf|NaN) from step \d+ on, first in .* Before that, at step \d+, the loss was not finite\.",
+        r"^The steps are so large that the loss stops being a number: at 5, ",
         "No problem",
     ),
     (a_group_at_rest, False, r"2\.weight and 2\.bias did not move .*: the learning rate of their group is 0", "greater learning rate"),
@@ -789,7 +795,7 @@ def test_channels_are_followed_through_modules(between: nn.Module) -> None:
 
 
 def test_every_kind_has_its_own_rank_and_words() -> None:
-    ranks = [kind.rank for kind in wording.KINDS.values()]
+    ranks = [kind.rank for name, kind in wording.KINDS.items() if name not in CAUSES]  # causes come in the order of their table
     assert len(set(ranks)) == len(ranks)
     assert all(kind.title and kind.severity in ("broken", "careful", "note") for kind in wording.KINDS.values())
 

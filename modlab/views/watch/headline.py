@@ -19,6 +19,10 @@ _NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came 
 
 def of_watch(record: WatchRecord) -> tuple[str, str]:
     """The sentence in two halves; the first is printed bold."""
+    causes = [one for one in record.verdict.findings if one.severity == "broken" and wording.is_cause(one)]
+    if causes and (not record.error or record.state != "failed"):
+        strong, more = _of_finding(causes)
+        return strong, " ".join(filter(None, (*more, loss(record), _ending(record), _spread(record))))
     if not record.steps:
         return _nothing(record)
     if record.error and not record.alerts and record.verdict.broken is None:

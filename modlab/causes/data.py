@@ -1,0 +1,178 @@
+"""Causes in the data: what comes in, and what is asked for."""
+
+from __future__ import annotations
+
+import math
+
+from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.symptoms import Symptoms
+from modlab.records.clues import InputClues
+
+FAR, NEAR = 15.0, 1e-2
+"""Standard deviations, and means, of inputs beyond which they are far from unit scale, and below which they vanish."""
+
+ODD = 300.0
+"""Times that the spread of one feature may be that of another."""
+
+SOME = 0.12
+"""Part of the targets that is told by the inputs: below that perhaps nothing is."""
+
+BIG = 50.0
+"""Targets of a regression beyond which their scale is one."""
+
+
+def _not_a_number(s: Symptoms) -> Facts | None:
+    born = next((one for one in s.record.alerts if one.kind in ("nan", "inf") and one.facts.get("where") == "the batch"), None)
+    if born is not None:
+        return {"path": born.path, "step": born.step}
+    return {"path": ""} if "not a number in data" in s.loss.risks else None
+
+
+def _constant_targets(s: Symptoms) -> Facts | None:
+    loss = s.loss
+    if len(s.clues.losses) > 1 or sum(bool(one.criterion) for one in loss.terms) > 1:  # a discriminator's are
+        return None
+    if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0:
+        return {"value": float(loss.shares.index(1.0)), "class": True}
+    return {"value": s.target.mean, "class": False} if s.target.std == 0 and loss.looks > 2 and loss.term.criterion else None
+
+
+def _ordered(s: Symptoms) -> Facts | None:
+    if max(s.loss.shares, default=0.0) > 0.9:
+        return None
+    if s.loss.within < 0.3:
+        return {"how": "alike", "share": s.loss.within}
+    return {"how": "sorted", "share": s.loss.ordered} if s.loss.ordered > 0.6 else None
+
+
+def _imbalance(s: Symptoms) -> Facts | None:
+    loss = s.loss
+    most = max(loss.shares, default=0.0)
+    if loss.classes > 1 and (0.97 if not s.progress < 0.2 else 0.93) < most < 1:
+        return {"class": loss.shares.index(most), "share": most}
+    target = s.target
+    if loss.term.criterion.startswith("binary") and target.whole and (0 < target.mean < 0.04 or 0.96 < target.mean < 1):
+        return {"class": int(target.mean > 0.5), "share": max(target.mean, 1 - target.mean)}
+    return None
+
+
+def _batch(s: Symptoms) -> InputClues | None:
+    return next((one for one in s.clues.inputs if one.shape), None)
+
+
+def _same_batch(s: Symptoms) -> Facts | None:
+    one = _batch(s)
+    if one is None or len(one.shape) < 2 or one.repeated < 0.9 or one.same > 0.5 or one.distinct > 64 or s.record.steps < 20:
+        return None
+    return {"samples": one.distinct}
+
+
+def _few(s: Symptoms) -> Facts | None:
+    one = _batch(s)
+    if one is None or len(one.shape) < 2 or one.repeated > 0.5 or one.same > 0.5 or one.common > 0.8 or one.rows < 3 * one.distinct:
+        return None
+    few = 48 if one.dtype.startswith("float") and not one.numbers.whole else 12  # of tokens there may be no more
+    return {"samples": one.distinct, "seen": one.rows} if one.distinct <= few else None
+
+
+def _constant_inputs(s: Symptoms) -> Facts | None:
+    one = _batch(s)
+    return {"path": one.name, "value": one.numbers.mean} if one is not None and one.same > 0.9 and not one.common > 0.8 else None
+
+
+def _normalized(s: Symptoms) -> bool:
+    """Whether a normalization comes first, or a recurrent layer, whose gates squash."""
+    first = min(
+        (one for one in s.watched.modules if one.called and not one.container and one.path), key=lambda one: one.order, default=None
+    )
+    return first is not None and first.category == "norm"
+
+
+def _huge(s: Symptoms) -> Facts | None:
+    for one in s.inputs:
+        low, high = one.features
+        if one.shape[-1] > 1 and high > ODD * max(low, 1e-3) and high > 10 and not s.progress > 0.9 and not _normalized(s):
+            return {"low": low, "high": high}
+    return None
+
+
+def _not_scaled(s: Symptoms) -> Facts | None:
+    for one in s.inputs:
+        numbers = one.numbers
+        if (numbers.std > FAR or abs(numbers.mean) > FAR) and not s.progress > 0.9 and not _normalized(s):
+            rival = "too much noise" if abs(numbers.mean) < numbers.std / 3 else "one huge feature"
+            return {"mean": numbers.mean, "std": numbers.std, "rival": rival, "settle": "scale"}
+    return None
+
+
+def _vanish(s: Symptoms) -> Facts | None:
+    for one in s.inputs:
+        numbers = one.numbers
+        if 0 < numbers.std < NEAR and abs(numbers.mean) < NEAR and not s.progress > 0.8 and not _normalized(s):
+            return {"mean": numbers.mean, "std": numbers.std}
+    return None
+
+
+def _targets(s: Symptoms) -> Facts | None:
+    target = s.target
+    if not s.loss.term.criterion.endswith("error") or not (target.std > BIG or abs(target.mean) > BIG) or s.progress > 0.8:
+        return None
+    return {"mean": target.mean, "std": target.std}
+
+
+def _leak(s: Symptoms) -> Facts | None:
+    pairs = s.pairs
+    return {"feature": pairs.feature, "features": pairs.features, "told": pairs.told} if pairs.told > 0.97 and pairs.features >= 8 else None
+
+
+def _noise(s: Symptoms) -> Facts | None:
+    for one in s.inputs:
+        if _drowned(s) and one.numbers.std > 5 and abs(one.numbers.mean) < one.numbers.std / 3:
+            return {"std": one.numbers.std}
+    return None
+
+
+def _drowned(s: Symptoms) -> bool:
+    """Whether the loss stays at what a constant answer gives though the weights move."""
+    return s.has_baseline and s.is_finite and s.progress < 0.12 and s.last < 1.6 * s.baseline and s.pace > 1e-4 and math.isfinite(s.last)
+
+
+def _shifted(s: Symptoms) -> Facts | None:
+    told = s.clues.relations
+    moved = max(told.before, told.after)
+    if not _drowned(s) or moved < SOME or told.together > moved / 2:
+        return None
+    return {"by": -1 if told.before > told.after else 1, "told": moved, "together": told.together}
+
+
+def _axes(s: Symptoms) -> Facts | None:
+    told = s.clues.relations
+    moved = max(told.axes, told.swapped)
+    return {"told": moved, "together": told.together} if _drowned(s) and moved > SOME and told.together < moved / 2 else None
+
+
+def _shuffled(s: Symptoms) -> Facts | None:
+    told = s.clues.relations
+    if not _drowned(s) or told.together > SOME:
+        return None
+    return {"loss": s.last, "baseline": s.baseline}
+
+
+ROWS = (
+    CauseRow("not a number in data", _not_a_number, "division by zero", "batch"),
+    CauseRow("constant targets", _constant_targets),
+    CauseRow("constant inputs", _constant_inputs),
+    CauseRow("ordered batches", _ordered),
+    CauseRow("imbalance", _imbalance),
+    CauseRow("leak", _leak),
+    CauseRow("same batch", _same_batch, "few samples", "batches"),
+    CauseRow("few samples", _few, "same batch", "batches"),
+    CauseRow("one huge feature", _huge, "inputs not scaled", "scale", weight=1),
+    CauseRow("inputs not scaled", _not_scaled, "one huge feature", "scale", weight=1),
+    CauseRow("inputs vanish", _vanish, weight=1),
+    CauseRow("targets not scaled", _targets, "rate too high", "scale the targets", weight=1),
+    CauseRow("targets shifted", _shifted, weight=1),
+    CauseRow("wrong axes", _axes, weight=1),
+    CauseRow("too much noise", _noise, "targets shuffled", "pairs", weight=2),
+    CauseRow("targets shuffled", _shuffled, "too much noise", "pairs", weight=2),
+)

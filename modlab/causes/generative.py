@@ -1,0 +1,71 @@
+"""Causes in generative models and embeddings."""
+
+from __future__ import annotations
+
+import math
+
+from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.symptoms import Symptoms
+
+
+def _collapse(s: Symptoms) -> Facts | None:
+    loss = s.loss
+    if loss.term.criterion in ("cross-entropy", "likelihood") or s.target.std >= 0 or loss.looks < 3:
+        return None
+    shrunk = loss.outputs.std < 0.15 * loss.first_outputs.std
+    compares = loss.term.criterion.endswith("error") or any(one.name in ("Div", "Mm", "Bmm") for one in loss.term.functions)
+    if not compares or not (loss.spread < 0.1 or shrunk) or s.target.std == 0 or not s.fallen > 0.9:
+        return None
+    return {"spread": loss.outputs.std / loss.first_outputs.std if shrunk else loss.spread}
+
+
+def _ignored(s: Symptoms) -> Facts | None:
+    if not s.loss.away < 0.05 or s.progress > 0.5:
+        return None
+    return {"away": s.loss.away}
+
+
+def _temperature(s: Symptoms) -> Facts | None:
+    loss = s.loss
+    if loss.term.criterion != "cross-entropy":
+        return None
+    scales = [
+        one.number if one.name == "Mul" else 1 / one.number for one in loss.term.functions if one.name in ("Mul", "Div") and one.number > 0
+    ]
+    if not scales:
+        return None
+    scale = math.prod(scales)
+    return {"temperature": 1 / scale} if (scale < 0.05 or scale > 300) and not loss.value < 0.5 * loss.baseline else None
+
+
+def _discriminator(s: Symptoms) -> Facts | None:
+    """Two losses, one of which is near zero while the other one grows."""
+    some = [one for one in s.record.scalars if one.kind == "loss" and one.count > 4]
+    if len(some) < 2 or len(s.groups) < 2:
+        return None
+    if any(abs(one.value) < 0.02 and one.term.factor < 0 for one in s.clues.losses):  # the generator's, where it is flat
+        return {"path": "", "low": min(abs(one.value) for one in s.clues.losses), "high": max(one.value for one in s.clues.losses)}
+    low, high = min(some, key=lambda one: one.ends()[1]), max(some, key=lambda one: one.ends()[1])
+    if 0 <= low.ends()[1] < 0.1 and (high.ends()[1] > 3 or high.ends()[1] < 0):
+        return {"path": low.name, "low": low.ends()[1], "high": high.ends()[1]}
+    return None
+
+
+def _itself(s: Symptoms) -> Facts | None:
+    loss = s.loss
+    if (
+        loss.term.criterion != "cross-entropy"
+        or not loss.term.squared
+        or any(one.name in ("MaskedFill", "Where", "Sub", "Add") for one in loss.term.functions)
+    ):
+        return None
+    return {"path": loss.term.source or ""}
+
+
+ROWS = (
+    CauseRow("wrong negatives", _itself, "collapse", "negatives"),
+    CauseRow("collapse", _collapse, "wrong negatives", "negatives", weight=1),
+    CauseRow("latent ignored", _ignored),
+    CauseRow("temperature", _temperature, weight=1),
+    CauseRow("discriminator wins", _discriminator, weight=1),
+)

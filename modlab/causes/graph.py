@@ -1,0 +1,84 @@
+"""Causes in the graph: where no gradient comes, and why."""
+
+from __future__ import annotations
+
+from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.symptoms import Symptoms
+
+
+def _hidden(s: Symptoms) -> Facts | None:
+    some = s.watched.unregistered
+    return {**some[0].facts, "path": some[0].path} if some else None
+
+
+def _lost(s: Symptoms) -> tuple[str, ...]:
+    """Parameters that should be trained, and never got a gradient."""
+    return tuple(s.ungraded) if s.record.samples >= 3 and not s.progress > 0.9 else ()
+
+
+def _without_grad(s: Symptoms) -> Facts | None:
+    shut = {one.path for one in s.modules("ungraded")}
+    lost = [path for path in _lost(s) if any(_inside(path, above) for above in shut)]
+    return {"path": lost[0], "places": tuple(lost)} if lost else None
+
+
+def _inside(path: str, module: str) -> bool:
+    return not module or path == module or path.startswith(f"{module}.")
+
+
+def _through(s: Symptoms) -> Facts | None:
+    """A function without a gradient: its values are whole numbers."""
+    lost = _lost(s)
+    cut = next((one for one in s.modules("cut") if one.facts.get("whole")), None)
+    if lost and cut is not None:
+        return {"path": cut.path, "places": lost}
+    step = next(iter(s.modules("steplike")), None)
+    if step is not None and (lost or s.flat):
+        return {"path": step.path, "places": tuple(lost or s.flat), "function": step.facts["function"]}
+    return None
+
+
+def _detached(s: Symptoms) -> Facts | None:
+    lost = _lost(s)
+    cut = s.modules("cut")
+    if not lost or (not cut and not all(_was_called(s, path) for path in lost)):
+        return None
+    return {"path": lost[0], "places": lost, "before": cut[0].path if cut else ""}
+
+
+def _was_called(s: Symptoms, path: str) -> bool:
+    owner = next((one.module for one in s.watched.parameters if one.path == path), None)
+    return any(one.path == owner and one.called for one in s.watched.modules)
+
+
+def _unused(s: Symptoms) -> Facts | None:
+    lost = _lost(s)
+    return {"path": lost[0], "places": lost} if lost and not s.modules("cut") else None
+
+
+def _frozen(s: Symptoms) -> Facts | None:
+    share = s.clues.frozen / max(s.clues.parameters, 1)
+    held = any(not one.trainable and one.owned for one in s.watched.parameters)
+    alone = held and s.clues.fresh > 0.5 * s.clues.frozen and _is_in_front(s)
+    return {"share": share, "held": held} if share >= 0.3 and not (s.progress > 0.85 if alone else s.fallen > 0.1) else None
+
+
+def _is_in_front(s: Symptoms) -> bool:
+    """Whether what is frozen comes before all that is trained, and no adapter beside it."""
+    order = {one.path: one.order for one in s.watched.modules if one.called}
+    frozen = [order[one.module] for one in s.watched.parameters if not one.trainable and one.module in order]
+    trained = [order[one.module] for one in s.watched.parameters if one.trainable and one.module in order]
+    layers = s.modules("linear")
+    rest = {one.path for one in s.watched.modules if any(two.module == one.path and two.trainable for two in s.watched.parameters)}
+    beside = {one.facts["after"] for one in layers if one.path in rest} & {one.facts["after"] for one in layers if one.path not in rest}
+    return bool(frozen) and bool(trained) and max(frozen) < min(trained) and not beside
+
+
+ROWS = (
+    CauseRow("hidden layers", _hidden),
+    CauseRow("without grad", _without_grad),
+    CauseRow("no gradient through", _through, "detached", "why"),
+    CauseRow("detached", _detached, "unused layers", "why"),
+    CauseRow("unused layers", _unused, "detached", "why"),
+    CauseRow("frozen", _frozen, weight=1),
+)

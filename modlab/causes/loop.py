@@ -1,0 +1,110 @@
+"""Causes in the loop: what is called when, and what happens to the gradients on their way to the step."""
+
+from __future__ import annotations
+
+from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.symptoms import Symptoms
+
+SEVERAL = 5
+"""Backward passes, or looks, that it takes to say that something never happens."""
+
+EPSILON = 1e-4
+"""Part of a weight's norm that a step adds: below that it hardly moves."""
+
+
+def _no_step(s: Symptoms) -> Facts | None:
+    if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried > s.loop.looks / 2:
+        return None
+    return {"backwards": s.loop.backwards}
+
+
+def _never_enough(s: Symptoms) -> Facts | None:
+    if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried <= s.loop.looks / 2:
+        return None
+    return {"backwards": s.loop.backwards}
+
+
+def _no_backward(s: Symptoms) -> Facts | None:
+    if s.loop.backwards or s.record.steps < SEVERAL or s.watched.passes < SEVERAL:
+        return None
+    return None if any(one.felt for one in s.watched.parameters) else {"steps": s.record.steps, "passes": s.watched.passes}
+
+
+def _no_zero_grad(s: Symptoms) -> Facts | None:
+    stepwise = s.curve is None or s.curve.passes < 1.5
+    if not s.record.steps or not stepwise or s.loop.looks < SEVERAL or s.loop.carried < 0.8 * (s.loop.looks - 1):
+        return None
+    return None if s.learns else {"looks": s.loop.looks}
+
+
+def _zeroed(s: Symptoms) -> Facts | None:
+    felt = [one for one in s.watched.parameters if one.trainable and one.felt]
+    turned, true, zeroed = s.loop.edited
+    if s.loop.hooked or not felt or (any(one.graded for one in felt) and zeroed < SEVERAL) or turned or true:
+        return None
+    return {"path": felt[0].path, "parameters": len(felt)} if any(_flows(s, one.module) for one in felt) else None
+
+
+def _flows(s: Symptoms, module: str | None) -> bool:
+    """Whether the gradient of a module's output was other than zero."""
+    some = s.output_gradients.get(module or "", None)
+    return some is not None and bool((some[some == some] > 0).any())
+
+
+def _overwritten(s: Symptoms) -> Facts | None:
+    turned, true, _ = s.loop.edited
+    if s.progress > 0.9 or (not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true)):
+        return None
+    return {"path": s.loop.hooked[0] if s.loop.hooked else "", "places": s.loop.hooked, "looks": turned}
+
+
+def _put_back(s: Symptoms) -> Facts | None:
+    return {"looks": s.loop.put_back} if s.loop.put_back >= 2 and s.loop.put_back > s.loop.kept and not s.loop.shared else None
+
+
+def _in_evaluation(s: Symptoms) -> Facts | None:
+    norms = [one.path for one in s.watched.modules if one.category == "norm"]
+    minded = norms or ([one.path for one in s.watched.modules if one.category == "dropout"] if not s.fallen > 0.2 else [])
+    alone = s.watched.evaluated and not s.watched.passes
+    if not minded or s.learns or not (alone or s.loop.in_eval >= max(3, 0.3 * s.loop.looks)):
+        return None
+    return {"looks": s.loop.in_eval or s.watched.evaluated, "places": tuple(minded[:8])}
+
+
+def _clipped(s: Symptoms) -> Facts | None:
+    norm = s.norm
+    if norm is None or not norm.beyond or norm.beyond < 0.9 * norm.count or s.learns:
+        return None
+    typical = norm.ends()[0]
+    if norm.bound > 1e-2 * typical or not (s.pace < EPSILON or norm.bound < 1e-4 * typical):
+        return None
+    return {"bound": norm.bound, "norm": typical, "pace": s.pace}
+
+
+def _scaler(s: Symptoms) -> Facts | None:
+    if s.loop.scaled_clips < 3 and s.loop.scaled_steps < 3:
+        return None
+    return {"clips": s.loop.scaled_clips, "steps": s.loop.scaled_steps}
+
+
+def _too_loud(s: Symptoms) -> Facts | None:
+    if s.curve is None or s.curve.passes < 2 or not s.is_stuck:
+        return None
+    term = s.loss.term
+    divided = abs(term.factor) * s.curve.passes < 1.5
+    return None if divided else {"passes": s.curve.passes}
+
+
+ROWS = (
+    CauseRow("no step", _no_step),
+    CauseRow("never enough to step", _never_enough),
+    CauseRow("no backward", _no_backward),
+    CauseRow("scaler misused", _scaler),
+    CauseRow("gradients overwritten", _overwritten),
+    CauseRow("zeroed before step", _zeroed),
+    CauseRow("weights put back", _put_back),
+    CauseRow("no zero grad", _no_zero_grad),
+    CauseRow("eval while training", _in_evaluation),
+    CauseRow("clipped to nothing", _clipped, weight=1),
+    CauseRow("accumulated too loud", _too_loud, "rate too high", "divide", weight=1),
+)

@@ -1,0 +1,170 @@
+"""Causes in the loss: what it compares, and whether that can become small."""
+
+from __future__ import annotations
+
+import math
+
+from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.symptoms import Symptoms
+from modlab.records.clues import Term
+
+RANGES = {
+    "Relu": (0.0, math.inf),
+    "Softplus": (0.0, math.inf),
+    "Exp": (0.0, math.inf),
+    "Abs": (0.0, math.inf),
+    "Sigmoid": (0.0, 1.0),
+    "Softmax": (0.0, 1.0),
+    "Hardsigmoid": (0.0, 1.0),
+    "Tanh": (-1.0, 1.0),
+    "Hardtanh": (-1.0, 1.0),
+    "LogSoftmax": (-math.inf, 0.0),
+}
+"""Of functions that have ends."""
+
+LAYOUT = frozenset(("View", "UnsafeView", "Transpose", "Squeeze", "Unsqueeze", "Permute", "T", "Clone", "Alias", "Select", "Slice"))
+"""Functions that only lay numbers out anew."""
+
+ERRORS = ("squared error", "absolute error", "smooth error")
+CRITERIA = (*ERRORS, "cross-entropy", "likelihood", "binary cross-entropy", "binary cross-entropy with logits")
+
+
+def _names(term: Term) -> list[str]:
+    return [one.name for one in (*term.functions, *term.ending)]
+
+
+def _broadcast(s: Symptoms) -> Facts | None:
+    term = s.loss.term
+    if term.criterion not in ERRORS or not term.output or not term.compared or "Unsqueeze" in _names(term):
+        return None
+    output, compared = math.prod(term.output), math.prod(term.compared)
+    if len(term.compared) < 2 or compared < 2 * output or any(one.name in ("Stack", "Cat", "Repeat") for one in term.functions):
+        return None
+    return {"output": term.output, "compared": term.compared}
+
+
+def _softmax_twice(s: Symptoms) -> Facts | None:
+    term = s.loss.term
+    names = _names(term)
+    squashed = next((name for name in names if name in ("Softmax", "Sigmoid", "Tanh")), None)
+    if term.criterion != "cross-entropy" or squashed is None or "Log" in names[: names.index(squashed)]:
+        return None
+    if squashed != "Softmax" and any(name not in LAYOUT for name in names[1 : names.index(squashed)]):
+        return None  # scaled behind it, as logits may be
+    return {"path": term.source or "", "function": squashed}
+
+
+def _wrong_dimension(s: Symptoms) -> Facts | None:
+    loss = s.loss
+    if loss.term.criterion != "cross-entropy" or not loss.unnormalized > 1e-2 or loss.along < 0:
+        return None
+    return {"along": loss.along, "path": loss.term.source or ""}
+
+
+def _no_log(s: Symptoms) -> Facts | None:
+    loss = s.loss
+    if loss.term.criterion != "likelihood" or not loss.unnormalized > 5e-2:
+        return None
+    return {"path": loss.term.source or ""}
+
+
+def _sigmoid_twice(s: Symptoms) -> Facts | None:
+    term = s.loss.term
+    return {"path": term.source or ""} if term.criterion.endswith("with logits") and "Sigmoid" in _names(term) else None
+
+
+def _one_logit(s: Symptoms) -> Facts | None:
+    loss = s.loss
+    one = loss.term.criterion in ("cross-entropy", "likelihood") and len(loss.term.compared) > 1 and loss.term.compared[1] == 1
+    soft = any(one.name == "LogSoftmax" and one.shape and one.shape[one.dim] == 1 for one in loss.term.functions)
+    single = any(one.name == "Softmax" and one.shape and one.shape[one.dim] == 1 for one in (*loss.term.functions, *loss.term.ending))
+    return {"path": loss.term.source or ""} if one or soft or single else None
+
+
+def _wrong_sign(s: Symptoms) -> Facts | None:
+    climbing = [one for one in s.groups if one.maximize]
+    others = [one for one in s.loss.terms if one.criterion in CRITERIA and one.factor > 0]
+    turned = s.loss.term.criterion in CRITERIA and s.loss.term.factor < 0 and not others
+    if turned and s.start <= 0 and len(s.clues.losses) == 1:
+        return {"how": "negative"}
+    return {"how": "maximize"} if climbing and not turned and not s.learns and len(s.loop.optimizers) == 1 else None
+
+
+def _too_small(s: Symptoms) -> Facts | None:
+    factor = abs(s.loss.term.factor)
+    if not s.loss.term.criterion or not 0 < factor < 1e-3 or s.learns:
+        return None
+    return {"factor": factor, "pace": s.pace}
+
+
+def _summed(s: Symptoms) -> Facts | None:
+    term = s.loss.term
+    if not term.criterion or not term.compared or s.learns or not (s.is_sick or s.has_burst):
+        return None
+    summed = term.reduction == "sum" and abs(term.factor) >= 0.05
+    times = abs(term.factor) * (math.prod(term.compared) if summed else 1)
+    return {"times": times, "summed": summed} if times >= 30 else None
+
+
+def _cannot_reach(s: Symptoms) -> Facts | None:
+    term, target = s.loss.term, s.target
+    last = next((one for one in (*term.functions, *term.ending) if one.name in RANGES), None)
+    if last is None or term.criterion not in ERRORS or not target.std >= 0:
+        return None
+    before = [one.name for one in (*term.functions, *term.ending)]
+    if any(name in ("Mul", "Add", "Sub", "Div") for name in before[: before.index(last.name)]):
+        return None
+    low, high = RANGES[last.name]
+    slack = 0.3 * target.std
+    if target.low >= low - slack and target.high <= high + slack:
+        return None
+    return {"path": term.source or "", "function": last.name, "low": target.low, "high": target.high}
+
+
+def _class_numbers(s: Symptoms) -> Facts | None:
+    target, term = s.target, s.loss.term
+    if term.criterion not in ERRORS or not target.whole or not 3 <= target.distinct <= 20 or target.low < 0 or s.progress > 0.95:
+        return None
+    single = not term.compared or len(term.compared) == 1 or term.compared[-1] == 1
+    return {"classes": target.distinct} if single and target.high - target.low == target.distinct - 1 else None
+
+
+def _weights(s: Symptoms) -> Facts | None:
+    loss = s.loss
+    if loss.term.criterion.endswith("with logits") and len(loss.weights) == 1:
+        share, weight = s.target.mean, loss.weights[0]
+        felt = weight * share / (weight * share + 1 - share) if 0 < share < 1 else math.nan
+        return {"weight": weight, "share": share, "felt": felt} if 0.1 < share < 0.9 and not 0.05 < felt < 0.95 else None
+    if len(loss.weights) != len(loss.shares) or len(loss.shares) < 2:
+        return None
+    parts = [weight * share for weight, share in zip(loss.weights, loss.shares, strict=True)]
+    most, even = max(parts) / max(sum(parts), 1e-30), max(loss.shares)
+    if most < 0.9 or even > 0.8:
+        return None
+    return {"class": parts.index(max(parts)), "felt": most, "share": loss.shares[parts.index(max(parts))]}
+
+
+def _constant(s: Symptoms) -> Facts | None:
+    if len(s.values) < 5 or s.ungraded or s.record.steps == 0 or s.loop.hooked:
+        return None
+    slopes = [some[some == some] for some in s.output_gradients.values()]
+    if any((some > 0).any() for some in slopes) or not any(len(some) for some in slopes):
+        return None
+    return {"value": s.last}
+
+
+ROWS = (
+    CauseRow("one logit", _one_logit),
+    CauseRow("broadcast", _broadcast),
+    CauseRow("softmax before cross entropy", _softmax_twice),
+    CauseRow("softmax over the wrong dimension", _wrong_dimension),
+    CauseRow("no log", _no_log),
+    CauseRow("sigmoid twice", _sigmoid_twice),
+    CauseRow("output cannot reach", _cannot_reach),
+    CauseRow("wrong sign", _wrong_sign),
+    CauseRow("weights of classes", _weights),
+    CauseRow("loss too small", _too_small, "rate too low", "scale the loss", weight=1),
+    CauseRow("regression of classes", _class_numbers, weight=1),
+    CauseRow("loss too large", _summed, "rate too high", "mean", weight=1),
+    CauseRow("constant loss", _constant, weight=1),
+)

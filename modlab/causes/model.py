@@ -1,0 +1,176 @@
+"""Causes in the model: how it begins, and what it is made of."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.symptoms import Symptoms
+from modlab.records.watch import PARAMETER
+
+
+def _equal(s: Symptoms) -> Facts | None:
+    some = [one for one in s.modules("equal units") if one.facts["looks"] >= 3 and (one.facts["of"] == "layer" or one.facts["zero"])]
+    if not some or s.progress > 0.8:
+        return None
+    return {"path": some[0].path, "places": tuple(one.path for one in some), "units": some[0].facts["units"], "zero": some[0].facts["zero"]}
+
+
+def _scales(s: Symptoms) -> dict[str, float]:
+    """The standard deviations of the matrices at first, as multiples of what their inputs ask for."""
+    history, found = s.record.history, {}
+    lookups = {one.module for one in s.matrices if s.category(one.module) == "embedding"}
+    trained = {one.path: one.module for one in s.matrices}
+    for row, one in enumerate(history.series):
+        if one.role != PARAMETER or one.path not in trained or trained[one.path] in lookups or len(one.shape) < 2:
+            continue
+        var, mean = history.columns["var"][:, row], history.columns["mean"][:, row]
+        there = np.isfinite(var)
+        if there.any():
+            size = math.sqrt(float(var[there][0]) + float(mean[there][0]) ** 2)
+            found[one.path] = size * math.sqrt(math.prod(one.shape[1:]))
+    return found
+
+
+def _too_large(s: Symptoms) -> Facts | None:
+    scales = _scales(s)
+    wild = [path for path, scale in scales.items() if scale > 8]
+    huge = any(scale > 30 for scale in scales.values())
+    if not wild or (len(wild) < len(scales) / 2 and not huge) or s.progress > (0.3 if len(wild) < len(scales) / 2 else 0.8):
+        return None
+    return {"path": wild[0], "places": tuple(wild), "times": float(np.median([scales[path] for path in wild]))}
+
+
+def _too_small(s: Symptoms) -> Facts | None:
+    scales = _scales(s)
+    tiny = [path for path, scale in scales.items() if 0 < scale < 0.02]
+    if not tiny or len(tiny) < len(scales) / 2 or s.progress > 0.6:
+        return None
+    return {"path": tiny[0], "places": tuple(tiny), "times": float(np.median([scales[path] for path in tiny]))}
+
+
+def _vanishing(s: Symptoms) -> Facts | None:
+    flow = s.flow
+    if len(flow) < 4 or s.progress > 0.5 or s.has_burst or not s.is_finite:
+        return None
+    first, last = flow[0], flow[-1]
+    if not (last[1] > 0 and first[1] < 1e-3 * last[1]):
+        return None
+    return {"path": first[0], "last": last[0], "ratio": first[1] / last[1]}
+
+
+def _nothing_comes(s: Symptoms) -> Facts | None:
+    """Gradients that are zero in front of some that are not."""
+    if (
+        not s.flat
+        or not any(one.graded for one in s.watched.parameters)
+        or s.learns
+        or s.loop.hooked
+        or any("weight_hh" in path for path in s.flat)
+    ):
+        return None
+    return {"path": s.flat[0], "places": tuple(s.flat), "ratio": 0.0}
+
+
+def _dead(s: Symptoms) -> Facts | None:
+    if s.has_burst or not s.is_finite:
+        return None
+    for units in s.record.units:
+        count = units.fired.shape[1]
+        seen = int(units.inputs.sum())
+        silent = int((units.silent >= max(64, 0.4 * seen)).sum())
+        if count >= 4 and silent > 0.6 * count and s.progress < 0.8 and seen >= 64:
+            which = tuple(np.flatnonzero(units.silent >= max(64, 0.4 * seen)).tolist())
+            return {"path": units.path, "dead": silent, "units": count, "inputs": seen, "which": which, "is_cause": True}
+    return None
+
+
+def _linear(s: Symptoms) -> Facts | None:
+    some = s.modules("linear")
+    paths = {one.path for one in some}
+    after = [one for one in some if one.facts["after"] in paths and one.facts["after"] != one.path]
+    narrow = [
+        one
+        for one in after
+        if one.facts["in"] < min(one.facts["out"], next(two.facts["in"] for two in some if two.path == one.facts["after"]))
+    ]
+    if not after or s.progress > 0.9 or len(narrow) == len(after):
+        return None
+    return (
+        {"path": after[0].path, "after": after[0].facts["after"], "places": tuple(one.path for one in after)}
+        if len(after) >= len(some) - 1 or not s.learns
+        else None
+    )
+
+
+def _bottleneck(s: Symptoms) -> Facts | None:
+    some = [one for one in s.modules("linear") if one.path != s.loss.term.source]
+    if s.clues.frozen:  # adapters are narrow on purpose
+        return None
+    for one, following in pairwise([*some, *s.modules("linear")[-1:]]):
+        taken, given = one.facts.get("taken", 0), one.facts.get("given", 99)
+        if given <= 2 and taken >= 8 and following.facts.get("taken", 0) == given and following is not one and s.progress < 0.9:
+            return {"path": one.path, "in": taken, "out": given}
+    return None
+
+
+def _dropout(s: Symptoms) -> Facts | None:
+    some = [one for one in s.modules("dropout") if one.facts["p"] >= 0.8]
+    return {"path": some[0].path, "p": some[0].facts["p"]} if some and not s.progress > 0.8 else None
+
+
+def _few_values(s: Symptoms) -> Facts | None:
+    some = [one for one in s.modules("norm") if one.facts["values"] < 4]
+    return {"path": some[0].path, "values": some[0].facts["values"]} if some else None
+
+
+def _statistics(s: Symptoms) -> Facts | None:
+    some = [one for one in s.modules("norm") if 0 <= one.facts["momentum"] < 1e-3 and one.facts.get("away", 0.0) > 0.5]
+    return {"path": some[0].path, "momentum": some[0].facts["momentum"], "away": some[0].facts["away"]} if some else None
+
+
+def _no_bias(s: Symptoms) -> Facts | None:
+    some = s.modules("linear")
+    if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or s.progress > 0.95:
+        return None
+    return {"path": some[0].path, "layers": len(some)}
+
+
+def _nothing(s: Symptoms) -> Facts | None:
+    """A module that gives zeros alone, or takes nothing else."""
+    zero = [path for path, first, last in s.activation("zeros") if path and first >= 0.9999 and last >= 0.9999]
+    dead = {units.path for units in s.record.units}
+    zero = [path for path in zero if path not in dead and s.category(path) != "activation"]
+    shut = {path for path, _, last in s.activation("zeros") if last >= 0.9999}
+    if any(one.path in shut for one in s.modules("recurrent")):
+        return None
+    silent = any(units.fired.shape[1] and not units.fired[-1].any() for units in s.record.units)
+    fed = [one.path for one in s.modules("zero input") if one.facts["looks"] >= 3 and one.path != s.first_module]
+    zero += [] if silent else fed
+    return {"path": zero[0], "places": tuple(zero)} if zero and not s.learns and not s.has_burst else None
+
+
+def _twice(s: Symptoms) -> Facts | None:
+    some = s.loop.twice
+    return {"path": some[0], "places": some} if some and s.progress < 0.6 else None
+
+
+ROWS = (
+    CauseRow("all weights equal", _equal),
+    CauseRow("overwritten activation", _nothing),
+    CauseRow("batch norm of one", _few_values),
+    CauseRow("batch norm statistics", _statistics),
+    CauseRow("too much dropout", _dropout),
+    CauseRow("no nonlinearity", _linear, weight=1),
+    CauseRow("weights begin too large", _too_large, "rate too high", "scale of the weights", weight=1),
+    CauseRow("weights begin too small", _too_small, "vanishing gradient", "scale of the weights", weight=1),
+    CauseRow("vanishing gradient", _vanishing, "dead units", "gradients", weight=1),
+    CauseRow("dead units", _dead, "rate too high", "smaller rate", weight=1, fix="keep units alive"),
+    CauseRow("vanishing gradient", _nothing_comes, "detached", "why", weight=2),
+    CauseRow("shared by mistake", _twice, weight=2),
+    CauseRow("bottleneck", _bottleneck, weight=2),
+    CauseRow("no bias where needed", _no_bias, weight=2),
+)

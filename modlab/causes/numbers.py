@@ -1,0 +1,83 @@
+"""Causes in the numbers: what is not finite, and what has too few digits."""
+
+from __future__ import annotations
+
+from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.symptoms import Symptoms
+
+HALF = ("float16", "bfloat16")
+
+
+def _born(s: Symptoms, risk: str) -> Facts | None:
+    if s.is_finite and not any(one.kind in ("nan", "inf") for one in s.record.alerts):
+        return None
+    return {"in": "loss"} if risk in s.loss.risks and not _grew(s) else None
+
+
+def _grew(s: Symptoms) -> bool:
+    """Whether numbers were far too large before they were none."""
+    return s.most > 100 * s.baseline or s.quickest > 0.5
+
+
+def _cause(s: Symptoms, *kinds: str) -> Facts | None:
+    """What running the step again has shown."""
+    for one in s.record.alerts:
+        if one.kind in ("nan", "inf") and one.facts.get("cause") in kinds:
+            return {"path": one.path, "in": str(one.facts.get("where", ""))}
+    return None
+
+
+def _log(s: Symptoms) -> Facts | None:
+    return _cause(s, "log") or _born(s, "log of zero")
+
+
+def _root(s: Symptoms) -> Facts | None:
+    return _cause(s, "root", "slope at 0", "slope at the end") or _born(s, "root of zero")
+
+
+def _division(s: Symptoms) -> Facts | None:
+    return _cause(s, "division") or _born(s, "division by zero")
+
+
+def _overflow(s: Symptoms) -> Facts | None:
+    if _grew(s):
+        return None
+    half = "half" in s.loss.risks and not s.is_finite and not s.flat and s.pace > 1e-6
+    return _cause(s, "overflow") or _born(s, "overflow") or ({"in": "half"} if half else None)
+
+
+def _rate(s: Symptoms) -> Facts | None:
+    if s.is_finite or not (s.most > 5 * s.start or s.quickest > 0.5 or s.has_burst):
+        return None
+    return {"pace": s.quickest, "rate": s.group.rate, "first": s.start, "most": s.most}
+
+
+def _underflow(s: Symptoms) -> Facts | None:
+    half = "half" in s.loss.risks or any(one.dtype == "float16" for one in s.watched.parameters)
+    if not half or s.learns or not (s.flat or s.pace < 1e-6):
+        return None
+    return {"path": s.flat[0] if s.flat else "", "places": tuple(s.flat)}
+
+
+def _digits(s: Symptoms) -> Facts | None:
+    some = [one for one in s.matrices if one.dtype in HALF]
+    stuck = [one for one in some if (one.stuck or 0.0) > 0.5 or not one.moved]
+    if not some or len(stuck) < len(some) / 2 or s.progress > 0.9:
+        return None
+    return {
+        "path": stuck[0].path,
+        "places": tuple(one.path for one in stuck),
+        "dtype": stuck[0].dtype,
+        "share": max(one.stuck or 0.0 for one in stuck),
+    }
+
+
+ROWS = (
+    CauseRow("log of zero", _log),
+    CauseRow("root of zero", _root),
+    CauseRow("division by zero", _division),
+    CauseRow("overflow", _overflow, "not finite by the rate", "smaller rate"),
+    CauseRow("underflow", _underflow),
+    CauseRow("too few digits", _digits),
+    CauseRow("not finite by the rate", _rate, "rate too high", "smaller rate", weight=1),
+)

@@ -1,0 +1,131 @@
+"""Causes in the optimizer: what it holds, and how far and where its steps go."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.symptoms import Symptoms
+
+SLOW, FAST = 1e-4, 0.3
+"""Parts of a weight's norm that a step adds: below the first nothing is learnt in the steps of a usual training, beyond the second a step
+is a leap."""
+
+
+def _another_models(s: Symptoms) -> Facts | None:
+    holds = [one for one in s.groups if one.paths]
+    if not s.groups or holds or not any(one.trainable for one in s.watched.parameters):
+        return None
+    return {"optimizer": s.groups[0].optimizer}
+
+
+def _not_held(s: Symptoms) -> Facts | None:
+    some = [one for one in s.watched.parameters if one.trainable and not one.owned and not one.elsewhere]
+    if not s.groups or not any(one.paths for one in s.groups) or not some:
+        return None
+    felt = [one.path for one in some if one.felt]
+    return {"path": felt[0], "places": tuple(felt), "optimizer": s.group.optimizer} if felt else None
+
+
+def _two(s: Symptoms) -> Facts | None:
+    if not s.loop.shared or len(s.loop.optimizers) < 2 or s.learns:
+        return None
+    return {"path": s.loop.shared[0], "places": s.loop.shared, "optimizers": s.loop.optimizers}
+
+
+def _swapped(s: Symptoms) -> Facts | None:
+    some = [one for one in s.groups if one.rate > 0 and one.numbers]
+    if len(some) < 2:
+        return None
+    slow, fast = min(some, key=lambda one: one.rate), max(some, key=lambda one: one.rate)
+    if fast.rate < 100 * slow.rate or s.progress > 0.8 or slow.numbers < fast.numbers / 4:
+        return None
+    return {
+        "path": slow.paths[0] if slow.paths else "",
+        "slow": slow.rate,
+        "fast": fast.rate,
+        "share": slow.numbers / (slow.numbers + fast.numbers),
+    }
+
+
+def _runs_out(s: Symptoms) -> Facts | None:
+    rate = s.rate[np.isfinite(s.rate)]
+    if len(rate) < 4 or s.progress > 0.7:
+        return None
+    most, middle = float(rate.max()), s.rate_at(s.record.steps // 2)
+    if not (most > 0 and rate[-1] < 0.02 * most and middle < 0.2 * most):
+        return None
+    return {"most": most, "last": float(rate[-1])}
+
+
+def _never_warm(s: Symptoms) -> Facts | None:
+    rate, group = s.rate[np.isfinite(s.rate)], s.group
+    if len(rate) < 3 or s.learns or not rate[-1] > rate[0]:
+        return None
+    if not group.initial > 0 or group.rate > 0.1 * group.initial:
+        return None
+    return {"rate": group.rate, "aim": group.initial, "steps": s.record.steps}
+
+
+def _momentum(s: Symptoms) -> Facts | None:
+    if s.group.momentum < 0.99 or (s.learns if s.group.momentum < 0.998 else s.progress > 0.95):
+        return None
+    return {"momentum": s.group.momentum, "optimizer": s.group.optimizer}
+
+
+def _decay(s: Symptoms) -> Facts | None:
+    group = s.group
+    if group.decay < 1e-3 or s.progress > 0.7 or s.learns:
+        return None
+    pulls = [pull for one in s.matrices if (pull := _pull(s, one.path)) == pull]
+    stronger, shrunk = float(np.median(pulls)) if pulls else 0.0, s.shrunk()
+    return {"decay": group.decay, "shrunk": shrunk, "pull": stronger} if shrunk < 0.6 or stronger > 1 else None
+
+
+def _pull(s: Symptoms, path: str) -> float:
+    """How hard decay pulled at a parameter at first, against the gradient of the loss; decoupled, against a step of Adam."""
+    weight, gradient = (some.get(path, np.zeros(0)) for some in (s.weights, s.gradients))
+    weight, gradient = weight[np.isfinite(weight)], gradient[np.isfinite(gradient)]
+    if not len(weight) or not len(gradient):
+        return math.nan
+    if s.group.decoupled:
+        count = next((one.count for one in s.record.history.series if one.path == path), 1)
+        return s.group.decay * float(weight[0]) / math.sqrt(max(count, 1))
+    return s.group.decay * float(weight[0]) / float(gradient[0]) if gradient[0] > 0 else math.nan
+
+
+def _too_low(s: Symptoms) -> Facts | None:
+    if s.learns or not s.pace < SLOW or not s.is_finite or s.quickest > 1e-2 or s.flat:
+        return None
+    return {"pace": s.pace, "rate": s.group.rate}
+
+
+def _too_high(s: Symptoms) -> Facts | None:
+    if not s.is_finite or s.progress > 0.7 or s.flat:  # what is no number is told as that
+        return None
+    leaps = s.quickest > FAST or s.pace > FAST / 3
+    burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
+    if not (burst or (leaps and s.is_stuck) or _rose(s) or (s.pace > FAST / 3 and s.progress < 0.7)):
+        return None
+    return {"pace": s.quickest, "rate": s.group.rate, "first": s.start, "most": s.most}
+
+
+def _rose(s: Symptoms) -> bool:
+    """Whether the loss has been many times its first value, and was above it again and again."""
+    return s.most > 10 * max(s.start, s.baseline) and s.progress < 0.5
+
+
+ROWS = (
+    CauseRow("another models optimizer", _another_models),
+    CauseRow("not in the optimizer", _not_held),
+    CauseRow("two optimizers", _two),
+    CauseRow("groups swapped", _swapped, "rate too low", "one rate", weight=1),
+    CauseRow("warmup never ends", _never_warm, "rate too low", "rates", weight=1),
+    CauseRow("rate runs out", _runs_out, "rate too low", "rates", weight=1),
+    CauseRow("too much momentum", _momentum, "rate too high", "less momentum", weight=1),
+    CauseRow("too much decay", _decay, "rate too high", "no decay", weight=1),
+    CauseRow("rate too high", _too_high, "not finite by the rate", "smaller rate", weight=2),
+    CauseRow("rate too low", _too_low, "weights begin too small", "larger rate", weight=2),
+)

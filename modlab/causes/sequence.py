@@ -1,0 +1,104 @@
+"""Causes in sequences: masks, padding, order and state."""
+
+from __future__ import annotations
+
+from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.symptoms import Symptoms
+
+
+def _unmoved(s: Symptoms) -> Facts | None:
+    return {"share": s.pairs.equal} if s.pairs.equal > 0.99 and s.tokens and not s.loss.ignored else None
+
+
+def _future(s: Symptoms) -> Facts | None:
+    if s.pairs.moved < 0.95:
+        return None
+    for one in s.modules("attention"):
+        if one.facts["itself"] and one.facts.get("future", 0.0) < 0.5:
+            return {"path": one.path, "how": "attention"}
+    for one in s.modules("recurrent"):
+        if one.facts["both"]:
+            return {"path": one.path, "how": "recurrent"}
+    return None
+
+
+def _turned(s: Symptoms) -> Facts | None:
+    for one in s.modules("attention"):
+        facts = one.facts
+        if facts.get("past", 0.0) > 0.9 and facts.get("future", 1.0) < 0.1:
+            return {"path": one.path, "how": "past"}
+        if facts.get("padded", 0.0) > 0.3 and facts.get("shut", 0) >= 2 and facts["common"] > 0.5 and facts["hidden"] < 0.05:
+            return {"path": one.path, "how": "padding"}
+    return None
+
+
+def _real_token(s: Symptoms) -> Facts | None:
+    for one in s.modules("embedding"):
+        if one.facts["share"] > 0 and one.facts["inner"] > 0.3:
+            return {"path": one.path, "token": one.facts["padding"], "share": one.facts["share"]}
+    return None
+
+
+def _mixed_up(s: Symptoms) -> Facts | None:
+    output = s.loss.term.output
+    for one in (*s.modules("recurrent"), *s.modules("attention")):
+        shape = one.facts["shape"]
+        if len(shape) != 3 or len(output) != 2 or shape[0] == shape[1]:
+            continue
+        batch = 0 if one.facts["batch_first"] else 1
+        if output[0] == shape[1 - batch] != shape[batch]:
+            return {"path": one.path, "batch_first": one.facts["batch_first"], "shape": shape}
+    return None
+
+
+def _anew(s: Symptoms) -> Facts | None:
+    looks = max(s.record.samples, 1)
+    for one in s.modules("recurrent"):
+        shape = one.facts["shape"]
+        time = 1 if one.facts["batch_first"] else 0
+        if len(shape) == 3 and shape[time] == 1 and one.facts["stateless"] and one.facts["looks"] >= 3 * looks:
+            return {"path": one.path, "calls": one.facts["looks"] // looks}
+    for path in s.flat:
+        beside = path.replace("weight_hh", "weight_ih")
+        if "weight_hh" in path and any(one.path == beside and one.graded for one in s.matrices):
+            return {"path": path.rpartition(".")[0], "calls": 0}
+    return None
+
+
+def _exploding(s: Symptoms) -> Facts | None:
+    some = [one for one in s.modules("recurrent") if one.facts["mode"].startswith("RNN")]
+    if not some or not (s.has_burst or not s.is_finite or _grows(s)):
+        return None
+    return {"path": some[0].path, "mode": some[0].facts["mode"]}
+
+
+def _grows(s: Symptoms) -> bool:
+    return any(alert.kind == "exploding" for alert in s.record.alerts) or s.start > 1e4 * max(s.loss.baseline, 1e-9)
+
+
+def _unknown(s: Symptoms) -> Facts | None:
+    for one in s.tokens:
+        if one.common > 0.8 and not s.learns and len(one.shape) > 1:
+            return {"path": one.name, "token": one.token, "share": one.common}
+    for layer in s.modules("embedding rows"):
+        rows, seen, total = layer.facts["rows"], layer.facts["seen"], layer.facts["total"]
+        if rows <= 1000 and total >= 10 * rows and seen <= rows / 2 and s.progress < 0.3:
+            return {"path": layer.path, "token": -1, "share": seen / rows}
+    return None
+
+
+def _padding(s: Symptoms) -> Facts | None:
+    return {"share": s.pairs.padded} if s.pairs.padded > 0.3 and not s.loss.ignored else None
+
+
+ROWS = (
+    CauseRow("padding counts", _padding, "tokens unknown", "tokens"),
+    CauseRow("sees the future", _future),
+    CauseRow("targets not moved", _unmoved),
+    CauseRow("mask turned around", _turned),
+    CauseRow("padding idx of a token", _real_token),
+    CauseRow("batch first mixed up", _mixed_up),
+    CauseRow("state not kept", _anew),
+    CauseRow("exploding recurrence", _exploding, "rate too high", "smaller rate", weight=1),
+    CauseRow("tokens unknown", _unknown, "padding counts", "tokens"),
+)

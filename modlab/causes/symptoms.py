@@ -1,0 +1,303 @@
+"""Symptoms of a training: what its record says of the loss, the gradients and the weights, as single numbers that the table asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from modlab.records.clues import GroupClues, InputClues, LossClues, ModuleClues, Numbers
+from modlab.records.loss import losses
+from modlab.records.slots import Floats
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, ScalarRecord, WatchRecord
+from modlab.records.watched import WatchedParameter
+
+STUCK, BURST = 0.15, 1.5
+"""A loss is stuck when it has come by less than that share from the best constant answer towards 0; and it has burst beyond so many
+times where it began and what that answer gives."""
+
+FEW = 5
+"""Values of a loss that say nothing about where it goes."""
+
+
+class Symptoms:
+    """What a record says, by name.
+
+    Args:
+        record: of a watch.
+    """
+
+    def __init__(self, record: WatchRecord) -> None:
+        self.record, self.watched = record, record.watched
+        self.clues = record.watched.clues
+        self.loop, self.groups, self.pairs = self.clues.loop, self.clues.groups, self.clues.pairs
+
+    # ---- the loss
+
+    @cached_property
+    def curves(self) -> tuple[ScalarRecord, ...]:
+        """What may be the loss; none where two play against each other, for then a loss says nothing by itself."""
+        return () if self.plays else losses(self.record)
+
+    @cached_property
+    def plays(self) -> bool:
+        """Whether several losses are stepped by optimizers of their own, as those of a generator and a discriminator."""
+        return len(self.loop.optimizers) > 1 and len(self.clues.losses) > 1 and not self.loop.shared
+
+    @cached_property
+    def curve(self) -> ScalarRecord | None:
+        """The loss, if it is one."""
+        return self.curves[0] if len(self.curves) == 1 and self.curves[0].count else None
+
+    @cached_property
+    def loss(self) -> LossClues:
+        """What the graph of the loss says: of several the one with a criterion."""
+        some = sorted(self.clues.losses, key=lambda one: (not one.term.criterion, -one.looks))
+        return some[0] if some else LossClues()
+
+    @cached_property
+    def values(self) -> Floats:
+        """The finite values of the loss."""
+        some = self.curve.mean if self.curve is not None else np.zeros(0)
+        return np.asarray(some[np.isfinite(some)])
+
+    @property
+    def first(self) -> float:
+        """The first values."""
+        return self.curve.ends()[0] if self.curve is not None else math.nan
+
+    @property
+    def last(self) -> float:
+        """The last ones."""
+        return self.curve.ends()[1] if self.curve is not None else math.nan
+
+    @cached_property
+    def start(self) -> float:
+        """The very first value."""
+        return float(self.values[0]) if len(self.values) else math.nan
+
+    @cached_property
+    def least(self) -> float:
+        """The least value."""
+        return float(self.values.min()) if len(self.values) else math.nan
+
+    @cached_property
+    def most(self) -> float:
+        """The greatest value."""
+        return float(np.nanmax(self.curve.high)) if self.curve is not None and len(self.values) else math.nan
+
+    @cached_property
+    def is_finite(self) -> bool:
+        """Whether every value of the loss is a number."""
+        return all(not one.nan + one.inf for one in losses(self.record))
+
+    @cached_property
+    def baseline(self) -> float:
+        """The loss of the best answer that does not look at the input; where that is not known, the first one."""
+        return self.loss.baseline if self.has_baseline else self.start
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether it is known."""
+        return self.loss.baseline > 1e-3 * abs(self.start) if self.start == self.start else self.loss.baseline > 1e-9
+
+    @cached_property
+    def progress(self) -> float:
+        """The way from the baseline to 0 that the loss has gone; NaN where that is no way for it."""
+        if not (self.baseline > 0) or not math.isfinite(self.last) or self.least < 0:
+            return math.nan
+        return 1 - self.last / self.baseline
+
+    @cached_property
+    def fallen(self) -> float:
+        """The share of its first value by which it fell."""
+        return 1 - self.last / self.start if self.start > 0 and math.isfinite(self.last) else math.nan
+
+    @property
+    def has_burst(self) -> bool:
+        """Whether it ends as NaN or infinity, or far above where it began and what a constant answer gives."""
+        if self.curve is not None and not math.isfinite(self.curve.final):
+            return True
+        return self.last > BURST * max(self.start, self.baseline) if self.start > 0 else False
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it does not get below a constant answer."""
+        return len(self.values) >= FEW and (self.progress < STUCK or self.has_burst)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it moves by no more than its own noise, as a share of its value."""
+        return len(self.values) >= FEW and abs(self.last - self.first) < 0.1 * abs(self.first)
+
+    @property
+    def learns(self) -> bool:
+        """Whether it falls well."""
+        return self.progress > 0.5 or (math.isnan(self.progress) and self.fallen > 0.5)
+
+    @property
+    def is_sick(self) -> bool:
+        """Whether it is stuck, burst or no number."""
+        return self.is_stuck or not self.is_finite
+
+    def category(self, path: str | None) -> str:
+        """Of a module, as in its tree."""
+        return next((one.category for one in self.watched.modules if one.path == path), "")
+
+    # ---- weights
+
+    def _norms(self, role: str) -> dict[str, Floats]:
+        history = self.record.history
+        return {one.path: history.norm(row) for row, one in enumerate(history.series) if one.role == role}
+
+    @cached_property
+    def gradients(self) -> dict[str, Floats]:
+        """Norms of the gradients, by parameter."""
+        return self._norms(PARAMETER_GRADIENT)
+
+    @cached_property
+    def weights(self) -> dict[str, Floats]:
+        """Norms of the parameters."""
+        return self._norms(PARAMETER)
+
+    @cached_property
+    def updates(self) -> dict[str, Floats]:
+        """Norms of what a step adds."""
+        return self._norms(UPDATE)
+
+    @cached_property
+    def matrices(self) -> list[WatchedParameter]:
+        """Parameters with several dimensions that should be trained."""
+        return [one for one in self.watched.parameters if one.dimensions > 1 and one.trainable]
+
+    @cached_property
+    def paces(self) -> dict[str, float]:
+        """By parameter, what a step adds as a share of its norm, in the middle of the looks."""
+        found = {}
+        for one in self.matrices:
+            update, weight = self.updates.get(one.path), self.weights.get(one.path)
+            if update is None or weight is None:
+                continue
+            known = weight[np.isfinite(weight)]
+            some = update[np.isfinite(update)]
+            if len(some) and len(known) and known.max() > 0:
+                found[one.path] = float(np.median(some) / np.median(known)) if np.median(known) > 0 else math.inf
+        return found
+
+    @cached_property
+    def pace(self) -> float:
+        """The same of all: of the parameter in the middle."""
+        return float(np.median([*self.paces.values()])) if self.paces else math.nan
+
+    @cached_property
+    def quickest(self) -> float:
+        """The greatest."""
+        return max(self.paces.values(), default=math.nan)
+
+    def shrunk(self) -> float:
+        """The norm of all weights at the end, as a share of what it was at first."""
+        first = last = 0.0
+        for one in self.matrices:
+            norm = self.weights.get(one.path, np.zeros(0))
+            norm = norm[np.isfinite(norm)]
+            if len(norm) > 1:
+                first, last = first + float(norm[0]) ** 2, last + float(norm[-1]) ** 2
+        return math.sqrt(last / first) if first else math.nan
+
+    def gradient(self, path: str) -> float:
+        """The norm of a parameter's gradient, in the middle of the looks."""
+        some = self.gradients.get(path, np.zeros(0))
+        some = some[np.isfinite(some)]
+        return float(np.median(some)) if len(some) else math.nan
+
+    @cached_property
+    def flow(self) -> list[tuple[str, float]]:
+        """The norms of the matrices' gradients in the order of the modules' calls."""
+        order = {one.path: one.order for one in self.watched.modules if one.called}
+        some = [(order.get(one.module or "", 0), one.path) for one in self.matrices if one.path in self.gradients]
+        return [(path, size) for _, path in sorted(some) if not math.isnan(size := self.gradient(path))]
+
+    # ---- activations
+
+    def activation(self, column: str) -> Iterator[tuple[str, float, float]]:
+        """A column of the modules' outputs at the first and at the last look."""
+        history = self.record.history
+        for row, one in enumerate(history.series):
+            if one.role == ACTIVATION:
+                some = history.columns[column][:, row]
+                some = some[np.isfinite(some)]
+                if len(some):
+                    yield one.path, float(some[0]), float(some[-1])
+
+    @cached_property
+    def output_gradients(self) -> dict[str, Floats]:
+        """Norms of the gradients of the modules' outputs."""
+        return self._norms(GRADIENT)
+
+    # ---- optimizers
+
+    @cached_property
+    def rates(self) -> list[ScalarRecord]:
+        """The curves of the learning rates."""
+        return [one for one in self.record.scalars if one.kind == "rate" and one.count]
+
+    @property
+    def rate(self) -> Floats:
+        """The learning rate over time."""
+        return self.rates[0].mean if self.rates else np.zeros(0, np.float32)
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate at a step."""
+        curve = self.rates[0]
+        return float(curve.mean[max(int(np.searchsorted(curve.first, step, "right")) - 1, 0)])
+
+    @cached_property
+    def norm(self) -> ScalarRecord | None:
+        """The norm before clipping."""
+        return next((one for one in self.record.scalars if one.kind == "norm" and one.count), None)
+
+    @cached_property
+    def group(self) -> GroupClues:
+        """The largest group of parameters."""
+        return max(self.groups, key=lambda one: one.numbers, default=GroupClues())
+
+    # ---- batches and modules
+
+    @cached_property
+    def inputs(self) -> list[InputClues]:
+        """Floating-point inputs with several samples."""
+        return [one for one in self.clues.inputs if one.dtype.startswith(("float", "bfloat")) and one.shape]
+
+    @cached_property
+    def tokens(self) -> list[InputClues]:
+        """Inputs of whole numbers."""
+        return [one for one in self.clues.inputs if one.dtype.startswith(("int", "uint")) and one.shape]
+
+    def modules(self, kind: str) -> list[ModuleClues]:
+        """What is known about modules of a kind."""
+        return [one for one in self.clues.modules if one.kind == kind]
+
+    @cached_property
+    def first_module(self) -> str:
+        """The first module with parameters that is called."""
+        owners = {one.module for one in self.watched.parameters}
+        some = [one for one in self.watched.modules if one.called and one.path in owners]
+        return min(some, key=lambda one: one.order).path if some else ""
+
+    @property
+    def target(self) -> Numbers:
+        """The targets of the loss."""
+        return self.loss.targets
+
+    @cached_property
+    def ungraded(self) -> list[str]:
+        """Parameters that should be trained and never had a gradient."""
+        some = [one for one in self.watched.parameters if one.trainable and not one.felt and not one.elsewhere and one.owned]
+        return [one.path for one in some] if self.record.samples else []
+
+    @cached_property
+    def flat(self) -> list[str]:
+        """Parameters with several dimensions whose gradient was zero in each look."""
+        return [one.path for one in self.matrices if one.felt and not one.graded]

@@ -1,0 +1,34 @@
+"""The table: all causes, the surest first. What comes earlier in it explains what comes later."""
+
+from __future__ import annotations
+
+from modlab.causes import data, generative, graph, loop, loss, model, numbers, optimizer, sequence
+from modlab.causes.cause_row import CauseRow
+from modlab.causes.symptoms import Symptoms
+from modlab.records.finding import Finding, Remedy
+from modlab.records.watch import WatchRecord
+
+ROWS: tuple[CauseRow, ...] = tuple(
+    sorted(
+        (*loop.ROWS, *graph.ROWS, *loss.ROWS, *sequence.ROWS, *data.ROWS, *model.ROWS, *numbers.ROWS, *generative.ROWS, *optimizer.ROWS),
+        key=lambda row: row.weight,
+    )
+)
+
+MOST = 3
+"""Causes that are named: who needs more has no reason to believe the first."""
+
+
+def causes(record: WatchRecord) -> tuple[Finding, ...]:
+    """The causes of which a record shows the evidence, the likeliest first."""
+    symptoms = Symptoms(record)
+    found: list[Finding] = []
+    for row in ROWS:
+        facts = row.test(symptoms)
+        if facts is not None:
+            told = {"weight": row.weight, **{name: value for name, value in facts.items() if name != "path"}}
+            if row.rival:
+                told = {"rival": row.rival, "settle": row.settle, **told}
+            if all(row.cause != one.kind for one in found):
+                found.append(Finding(row.cause, str(facts.get("path", "")), told, row.severity, fixes=(Remedy(row.fix or row.cause),)))
+    return tuple(found[:MOST])

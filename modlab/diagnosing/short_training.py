@@ -1,0 +1,75 @@
+"""A short training: a copy of the model and of its optimizers takes some steps on the batch, watched, and the table of causes is asked."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from torch.nn import Module
+from torch.optim import Optimizer
+
+from modlab.causes.table import causes
+from modlab.diagnosing.trials import Bench
+from modlab.records.finding import Finding
+from modlab.records.watch import WatchRecord
+from modlab.watching.watcher import Watcher
+
+STEPS, SECONDS = 60, 10.0
+"""Steps that it takes at most, and seconds."""
+
+ENOUGH = 8
+"""Steps below which nothing is concluded."""
+
+OF_MANY = frozenset(
+    ("same batch", "few samples", "ordered batches", "targets shuffled", "targets shifted", "wrong axes", "too much noise", "imbalance")
+)
+"""Causes that one batch cannot show."""
+
+
+def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Finding, ...]:
+    """The causes that the training of a copy shows, the likeliest first; none where the model cannot be copied or trained.
+
+    Args:
+        bench: the model with its batch and loss.
+        optimizers: that step it; without one there is nothing to see.
+    """
+    if not optimizers:
+        return ()
+    try:
+        record = bench.kept(lambda: _trained(bench, optimizers))
+    except Exception:  # noqa: BLE001 - the other checks say what is wrong with a pass
+        return ()
+    if record is None or record.steps < ENOUGH:
+        return ()
+    return tuple(one for one in causes(record) if one.kind not in OF_MANY)
+
+
+def _trained(bench: Bench, optimizers: Sequence[Optimizer]) -> WatchRecord | None:
+    model, steppers = _copies(bench, optimizers)
+    watcher = Watcher(model, [*steppers], 1.0)
+    watcher.begin()
+    try:
+        _train(bench, model, steppers)
+    finally:
+        watcher.end("ended")
+    return None if watcher.error else watcher.record()
+
+
+def _copies(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Module, list[Any]]:
+    """The model and its optimizers, which hold the parameters of that copy."""
+    model, steppers = copy.deepcopy((bench.model, [*optimizers]))  # together, so that these hold the copy's parameters
+    return model.train(bench.model.training), steppers
+
+
+def _train(bench: Bench, model: Module, steppers: Sequence[Any]) -> None:
+    started = time.perf_counter()
+    for _ in range(STEPS):
+        for one in steppers:
+            one.zero_grad()
+        bench.value(bench.output(model)).backward()
+        for one in steppers:
+            one.step()
+        if time.perf_counter() - started > SECONDS:
+            return

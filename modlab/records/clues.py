@@ -1,0 +1,284 @@
+"""Clues: what a training shows of its loop, its batches, its loss and its optimizers beside the numbers of modules and parameters.
+
+A watch collects them in its samples. `modlab.causes` reads them; everything is plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from modlab.frozen import frozen
+
+UNKNOWN = float("nan")
+
+
+@frozen
+class Numbers:
+    """The numbers of some tensors, pooled over the looks.
+
+    Attributes:
+        mean, std, low, high: of the finite ones.
+        whole: whether all of them are whole numbers.
+        distinct: how many different values there were in the largest look, if these are whole numbers.
+    """
+
+    mean: float = UNKNOWN
+    std: float = UNKNOWN
+    low: float = UNKNOWN
+    high: float = UNKNOWN
+    whole: bool = False
+    distinct: int = 0
+
+
+@frozen
+class Function:
+    """One function between the loss and the model's output, as autograd names it without "Backward0".
+
+    Attributes:
+        dim: of a softmax, along which it normalizes; else -1.
+        number: by what a product or a quotient scales; NaN where that is not one number.
+        shape: of what it gives.
+    """
+
+    name: str
+    dim: int = -1
+    number: float = UNKNOWN
+    shape: tuple[int, ...] = ()
+
+
+@frozen
+class Term:
+    """One summand of a loss.
+
+    Attributes:
+        criterion: "cross-entropy", "likelihood" (of what should be log-probabilities), "binary cross-entropy", the same "with logits",
+            "squared error", "absolute error", "smooth error", "divergence"; "penalty" on parameters; "" for another function.
+        node: as autograd names its function.
+        reduction: "mean", "sum" or "".
+        factor: by which constant it is multiplied, with its sign.
+        functions: between it and the model's output, the nearest to the loss first.
+        ending: the last functions of the model itself, the last one first.
+        output: the shape of the model's output; `compared`: of what is compared with the target.
+        source: the path of the module that gave the output, None if it was not found.
+        squared: whether a product of something with itself is among the functions.
+    """
+
+    criterion: str = ""
+    node: str = ""
+    reduction: str = ""
+    factor: float = 1.0
+    functions: tuple[Function, ...] = ()
+    ending: tuple[Function, ...] = ()
+    output: tuple[int, ...] = ()
+    compared: tuple[int, ...] = ()
+    source: str | None = None
+    squared: bool = False
+
+
+@frozen
+class LossClues:
+    """What the graph of a loss says, in the looks at one place in the code.
+
+    Attributes:
+        name: of its curve.
+        looks: how many there were.
+        terms: of the last look, the first one being that with a criterion.
+        outputs, targets: the numbers that the criterion compares; for a cross-entropy `outputs` are logarithms.
+        spread: how far the outputs of a sample are apart from another sample's, as a share of their own size, at the last look.
+        baseline: the loss, times `factor`, of the best answer that does not look at the input.
+        classes: of a cross-entropy; `shares`: of each class among the targets.
+        within: how much of the targets' entropy, or variance, is within a batch; NaN where batches are small.
+        ordered: in which share of the looks they were sorted.
+        ignored: the share of targets that the criterion leaves out.
+        weights: of each class, as given to the criterion; of a binary one, that of the positive ones.
+        unnormalized: of a likelihood, how far the probabilities are from adding up to 1, as a logarithm; `along`: a dimension along which
+            they do, -1 if there is none.
+        value: of the loss, at the last look.
+        away: how far the variances in it are from 1 at most, as of a latent whose divergence from the prior is a part of the loss.
+        risks: what may be no number on the way to it: "log of zero", "root of zero", "division by zero", "overflow".
+    """
+
+    name: str = ""
+    looks: int = 0
+    terms: tuple[Term, ...] = ()
+    outputs: Numbers = Numbers()
+    targets: Numbers = Numbers()
+    first_outputs: Numbers = Numbers()
+    spread: float = UNKNOWN
+    baseline: float = UNKNOWN
+    classes: int = 0
+    shares: tuple[float, ...] = ()
+    within: float = UNKNOWN
+    ordered: float = 0.0
+    ignored: float = 0.0
+    weights: tuple[float, ...] = ()
+    unnormalized: float = UNKNOWN
+    along: int = -1
+    risks: tuple[str, ...] = ()
+    value: float = UNKNOWN
+    away: float = UNKNOWN
+
+    @property
+    def term(self) -> Term:
+        """The one with a criterion."""
+        return self.terms[0] if self.terms else Term()
+
+
+@frozen
+class InputClues:
+    """One tensor that goes into the model, over the looks.
+
+    Attributes:
+        name: its place in the call.
+        shape: at the last look; `dtype`.
+        numbers: pooled; `features`: the least and the greatest standard deviation of a feature (the last dimension; of images the second).
+        same: in which share of the looks all samples of the batch were the same.
+        repeated: in which share of the looks the whole batch was the one of the look before.
+        rows, distinct: how many samples were seen, and how many different ones, in the first looks.
+        common: of whole numbers the share of the most frequent one, and `token` which that is.
+        trailing: the share of the most frequent one among the last positions, `inner` among the first half.
+    """
+
+    name: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    numbers: Numbers = Numbers()
+    features: tuple[float, float] = (UNKNOWN, UNKNOWN)
+    same: float = 0.0
+    repeated: float = 0.0
+    rows: int = 0
+    distinct: int = 0
+    common: float = 0.0
+    token: int = -1
+
+
+@frozen
+class PairClues:
+    """Inputs against targets.
+
+    Attributes:
+        equal: the share of targets that are the input in the same place; `moved`: that are the next one.
+        feature: which feature of the input tells the target by itself, -1 if none does; `told`: how much of it; of how many `features`.
+        padded: the share of targets that are padding.
+    """
+
+    equal: float = 0.0
+    moved: float = 0.0
+    feature: int = -1
+    told: float = 0.0
+    features: int = 0
+    padded: float = 0.0
+
+
+@frozen
+class Relations:
+    """How much of the targets the inputs tell without the model, of half of some pairs by the other half: 0 is nothing, 1 is all.
+
+    Attributes:
+        rows: how many pairs; 0 if it was not asked.
+        together: as they came; `before`, `after`: each target that of the sample before, or after, it.
+        axes, swapped: the inputs laid out as they were, if they were reshaped where axes should have been moved.
+    """
+
+    rows: int = 0
+    together: float = 0.0
+    before: float = 0.0
+    after: float = 0.0
+    axes: float = 0.0
+    swapped: float = 0.0
+
+
+@frozen
+class GroupClues:
+    """One parameter group.
+
+    Attributes:
+        optimizer: its class.
+        rate, initial: the learning rate at the end, and the one that a scheduler began with.
+        momentum: or the first of ``betas``.
+        decay: the weight decay; `decoupled`: it is not a part of the gradient.
+        maximize: it climbs.
+        numbers: how many it holds; `paths`: of the first few parameters.
+        owned: how many of these belong to the model.
+    """
+
+    optimizer: str = ""
+    rate: float = UNKNOWN
+    initial: float = UNKNOWN
+    momentum: float = 0.0
+    decay: float = 0.0
+    decoupled: bool = False
+    maximize: bool = False
+    numbers: int = 0
+    paths: tuple[str, ...] = ()
+
+
+@frozen
+class LoopClues:
+    """What the loop does.
+
+    Attributes:
+        backwards: calls of ``backward()`` that brought gradients to the model.
+        looks: backward passes that were looked at; `carried`: of these, before how many there were gradients already.
+        put_back: looks after which the weights were again what they had been before the step; `kept`: after which they were not.
+        hooked: paths of parameters whose gradient a hook of the user's may change.
+        edited: looks in which the gradient of a bias pointed elsewhere than what backward() brought, or there, or was zero.
+        scaled_steps: steps made on gradients that a scaler has multiplied; `scaled_clips`: the same of clipping.
+        shared: parameters that several optimizers hold; `optimizers`: the classes of all.
+        in_eval: looks at a loss at which the model was in evaluation mode.
+        twice: the paths of a module that stands in several places.
+    """
+
+    backwards: int = 0
+    looks: int = 0
+    carried: int = 0
+    put_back: int = 0
+    kept: int = 0
+    hooked: tuple[str, ...] = ()
+    edited: tuple[int, int, int] = (0, 0, 0)
+    scaled_steps: int = 0
+    scaled_clips: int = 0
+    shared: tuple[str, ...] = ()
+    optimizers: tuple[str, ...] = ()
+    in_eval: int = 0
+    twice: tuple[str, ...] = ()
+
+
+@frozen
+class ModuleClues:
+    """Something about one module that the table asks for.
+
+    Attributes:
+        path: of it; `kind`: "dropout", "norm", "embedding", "attention", "recurrent", "linear", "constant", "ungraded", "cut", "flat".
+        facts: numbers and names.
+    """
+
+    path: str
+    kind: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@frozen
+class Clues:
+    """All of them.
+
+    Attributes:
+        losses: by the place in the code.
+        inputs: in the order of the call.
+        parameters, frozen: how many numbers are in the model's parameters, and in those that should not be trained; `fresh`: how many of
+            the latter are as PyTorch initializes them.
+        modules: see `ModuleClues`.
+    """
+
+    losses: tuple[LossClues, ...] = ()
+    inputs: tuple[InputClues, ...] = ()
+    pairs: PairClues = PairClues()
+    relations: Relations = Relations()
+    groups: tuple[GroupClues, ...] = ()
+    loop: LoopClues = LoopClues()
+    modules: tuple[ModuleClues, ...] = ()
+    parameters: int = 0
+    frozen: int = 0
+    fresh: int = 0

@@ -1,0 +1,92 @@
+"""The criterion of a loss as a function again, read from its graph: so that a loss that a loop computed can be computed once more.
+
+What cannot be read is not guessed: the function is kept only where it gives the very value that was seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from modlab.records.clues import Function
+from modlab.running.loss_graph import Found, saved
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
+CLOSE = 1e-5
+"""Relative difference up to which two values of a loss are one."""
+
+
+def rebuilt(found: Found, nodes: list[Any], output: Tensor, value: float) -> Loss | None:
+    """The loss as a function of the model's output and the target; None where it would not give this value.
+
+    Args:
+        found: the only term of the loss.
+        nodes: the functions between it and the output, the nearest to the loss first.
+        output: of the model.
+        value: of the loss.
+    """
+    criterion = _criterion(found)
+    if criterion is None or found.target is None:
+        return None
+    steps = [_step(node, function) for node, function in zip(nodes, found.term.functions, strict=False)][::-1]
+    if len(nodes) != len(found.term.functions) or any(step is None for step in steps):
+        return None
+    factor, target = found.term.factor, found.target
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        for step in steps:
+            output = step(output)  # type: ignore[misc]
+        return factor * criterion(output, target)
+
+    with torch.no_grad():
+        try:
+            again = float(loss(output.detach(), target))
+        except (RuntimeError, ValueError, IndexError):
+            return None
+    return loss if math.isclose(again, value, rel_tol=CLOSE, abs_tol=1e-8) else None
+
+
+def _criterion(found: Found) -> Loss | None:
+    node, name = found.node, found.term.node
+    kind = saved(node, "reduction")
+    reduction = REDUCTIONS.get(kind, "mean") if isinstance(kind, int) else found.term.reduction
+    weight = saved(node, "weight")
+    if name in ("NllLoss", "NllLoss2D"):
+        ignore = saved(node, "ignore_index")
+        return lambda output, target: F.nll_loss(output, target, weight, ignore_index=ignore, reduction=reduction)
+    if name == "BinaryCrossEntropyWithLogits":
+        positive = saved(node, "pos_weight")
+        return lambda output, target: F.binary_cross_entropy_with_logits(output, target, weight, reduction=reduction, pos_weight=positive)
+    if name == "SmoothL1Loss":
+        beta = saved(node, "beta")
+        return lambda output, target: F.smooth_l1_loss(output, target, reduction=reduction, beta=beta)
+    plain: Any = {"MseLoss": F.mse_loss, "L1Loss": F.l1_loss, "BinaryCrossEntropy": F.binary_cross_entropy}.get(name)
+    return None if plain is None else lambda output, target: plain(output, target, reduction=reduction)
+
+
+def _step(node: Any, function: Function) -> Callable[[Tensor], Tensor] | None:
+    """What one function does, whatever the number of samples; None for one that is not known."""
+    name, shape = function.name, function.shape
+    if name == "LogSoftmax":
+        return lambda x: x.log_softmax(function.dim)
+    if name == "Softmax":
+        return lambda x: x.softmax(function.dim)
+    if name in ("View", "UnsafeView", "ReshapeAlias") and shape:
+        return lambda x: x.reshape(-1, *shape[1:])
+    if name == "Transpose":
+        first, second = saved(node, "dim0"), saved(node, "dim1")
+        return lambda x: x.transpose(first, second)
+    if name in ("Squeeze", "Unsqueeze"):
+        dim = saved(node, "dim")
+        if not isinstance(dim, int):
+            return None
+        return (lambda x: x.squeeze(dim)) if name == "Squeeze" else (lambda x: x.unsqueeze(dim))
+    unary = {"Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Relu": torch.relu, "Clone": torch.clone, "Alias": torch.clone}.get(name)
+    return unary

@@ -1,0 +1,417 @@
+"""The graph of a loss: which criterion it is, what is multiplied, and which functions stand between it and the model's output.
+
+Only names, shapes and saved tensors of autograd's nodes are read, before ``backward()`` frees them; a saved tensor that somebody packs by
+hooks of their own (checkpoints, offloading) is left alone, for to unpack it would run these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from modlab.records.clues import Function, Term
+from modlab.statistics.memory import is_there
+
+DEEP = 96
+"""Functions that are looked at, at most."""
+
+ENDING = 8
+"""Of the model's own, those that are looked at."""
+
+CRITERIA = {
+    "NllLoss": "likelihood",
+    "NllLoss2D": "likelihood",
+    "MseLoss": "squared error",
+    "L1Loss": "absolute error",
+    "SmoothL1Loss": "smooth error",
+    "HuberLoss": "smooth error",
+    "BinaryCrossEntropy": "binary cross-entropy",
+    "BinaryCrossEntropyWithLogits": "binary cross-entropy with logits",
+    "KlDiv": "divergence",
+    "Xlogy": "divergence",
+}
+"""By the name of the function, without what autograd puts behind it."""
+
+LAYOUT = frozenset(
+    [
+        "View",
+        "UnsafeView",
+        "ReshapeAlias",
+        "Squeeze",
+        "Unsqueeze",
+        "Select",
+        "Slice",
+        "Clone",
+        "ToCopy",
+        "Transpose",
+        "T",
+        "Permute",
+        "Alias",
+        "Expand",
+        "Index",
+        "IndexSelect",
+        "MaskedSelect",
+        "Gather",
+        "Split",
+        "SplitWithSizes",
+        "Unbind",
+        "Stack",
+        "Cat",
+        "Narrow",
+        "Flatten",
+        "Repeat",
+        "AsStrided",
+        "Unfold",
+    ]
+)
+"""Functions that only lay numbers out anew."""
+
+ACTIVATIONS = frozenset(
+    [
+        "Softmax",
+        "LogSoftmax",
+        "Sigmoid",
+        "Tanh",
+        "Relu",
+        "LeakyRelu",
+        "Elu",
+        "Gelu",
+        "Silu",
+        "Softplus",
+        "Hardtanh",
+        "Clamp",
+        "ClampMin",
+        "ClampMax",
+        "Exp",
+        "Abs",
+        "Threshold",
+        "Hardsigmoid",
+        "LogSigmoid",
+        "Norm",
+        "LinalgVectorNorm",
+        "Sign",
+        "Round",
+        "Floor",
+        "Ceil",
+    ]
+)
+
+
+class Found(NamedTuple):
+    """A term, its node, the tensors that its criterion compares, where autograd has saved them, and the nodes of its functions."""
+
+    term: Term
+    node: Any
+    output: Tensor | None
+    target: Tensor | None
+    way: list[Any]
+
+
+def name_of(node: Any) -> str:
+    """``MseLoss`` for ``MseLossBackward0``."""
+    return str(type(node).__name__).partition("Backward")[0]
+
+
+def saved(node: Any, name: str) -> Any:
+    """What a node has saved under a name; None where there is nothing, or where it is packed."""
+    raw = getattr(node, f"_raw_saved_{name}", None)
+    if raw is not None and getattr(raw, "unpack_hook", None) is not None:
+        return None
+    try:
+        found = getattr(node, f"_saved_{name}", None)
+    except RuntimeError:  # changed in place, or freed
+        return None
+    if isinstance(found, Tensor) and not is_there(found):
+        return None
+    return found - 2**64 if isinstance(found, int) and found >= 2**63 else found  # autograd tells negative numbers so
+
+
+def shape_of(node: Any) -> tuple[int, ...]:
+    """The shape of what a node gave."""
+    metadata = getattr(node, "_input_metadata", ())
+    try:
+        return tuple(int(size) for size in metadata[0].shape) if metadata else ()
+    except (RuntimeError, TypeError):
+        return ()
+
+
+def number_of(thing: Any) -> float:
+    """A constant factor, if it lies here and is one number."""
+    if isinstance(thing, (int, float)):
+        return float(thing)
+    if isinstance(thing, Tensor) and thing.numel() == 1 and thing.is_cpu and not thing.is_complex():
+        return float(thing.detach())
+    return math.nan
+
+
+def children(node: Any) -> list[Any]:
+    """The nodes whose results it took."""
+    return [child for child, _ in node.next_functions if child is not None]
+
+
+def read(loss: Tensor, made: Mapping[Any, str]) -> list[Found]:
+    """The summands of a loss, those with a criterion first.
+
+    Args:
+        loss: with a graph.
+        made: the nodes that gave the outputs of modules, and the paths of these.
+    """
+    found = [_term(*one, made) for one in _summands(loss.grad_fn, made)]
+    return sorted(found, key=lambda one: (one.term.criterion in ("", "penalty"), one.term.criterion == "penalty"))
+
+
+def _summands(node: Any, made: Mapping[Any, str]) -> Iterator[tuple[Any, float, str]]:
+    """What is added up in the end: each node with its factor and how it is reduced."""
+    waiting: deque[tuple[Any, float, str]] = deque([(node, 1.0, "")])
+    for _ in range(DEEP):
+        if not waiting:
+            return
+        node, factor, reduction = waiting.popleft()
+        name, below = name_of(node), children(node)
+        if node in made or not below or name in CRITERIA:
+            yield node, factor, reduction
+        elif name in ("Add", "Sub") and not _is_difference(node, reduction):
+            alpha = number_of(saved(node, "alpha"))
+            second = factor * (alpha if alpha == alpha else 1.0) * (-1 if name == "Sub" else 1)
+            sides = [child for child, _ in node.next_functions]
+            waiting += [(child, side, reduction) for child, side in zip(sides, (factor, second), strict=False) if child is not None]
+        elif name == "Rsub":
+            waiting.append((below[0], -factor, reduction))
+        elif name in ("Mul", "Div") and len(below) == 1:
+            waiting.append((below[0], _scaled(node, name, factor), reduction))
+        elif name == "Neg":
+            waiting.append((below[0], -factor, reduction))
+        elif name in ("Mean", "Sum"):
+            waiting.append((below[0], factor, name.lower() if reduction in ("", "mean") else reduction))
+        elif name in ("Stack", "Cat"):
+            waiting += [(child, factor, reduction) for child in below]
+        elif name in LAYOUT or (name == "Sqrt" and not reduction):
+            waiting.append((below[0], factor, reduction))
+        else:
+            yield node, factor, reduction
+
+
+def _scaled(node: Any, name: str, factor: float) -> float:
+    number = number_of(saved(node, "other"))
+    if number != number or not number:
+        return factor if number != number else 0.0 if name == "Mul" else factor
+    return factor * number if name == "Mul" else factor / number
+
+
+def _is_difference(node: Any, reduction: str) -> bool:
+    """Whether a difference is that of outputs and targets, before it is squared, and not one of losses."""
+    return bool(reduction) and len(shape_of(node)) > 0
+
+
+def _term(node: Any, factor: float, reduction: str, made: Mapping[Any, str]) -> Found:
+    name = name_of(node)
+    criterion, output, target = CRITERIA.get(name, ""), None, None
+    start = node
+    if criterion:
+        output, target = saved(node, "self"), saved(node, "target")
+        kind = saved(node, "reduction")
+        reduction = {1: "mean", 2: "sum"}.get(kind, reduction) if isinstance(kind, int) else reduction
+    elif name in ("Pow", "Abs", "Square", "Mul") and (below := children(node)) and name_of(below[0]) in ("Sub", "Rsub"):
+        criterion = "absolute error" if name == "Abs" else "squared error"
+        start = below[0]
+    elif name == "LogSoftmax":  # by hand, or against shares of the classes
+        criterion, factor = "cross-entropy", -factor
+    if target is not None and target.requires_grad:  # another output, and no target
+        target = None
+    path, at = _way(start, made) if name != "AccumulateGrad" else ([], None)
+    if criterion == "likelihood" and any(name_of(one) == "LogSoftmax" for one in path[:6]):
+        criterion = "cross-entropy"
+    if at is None and not criterion and _is_penalty(node):
+        criterion = "penalty"
+    way = [one for one in ([node, *path] if name == "LogSoftmax" else path) if name_of(one) != "Sub"]
+    functions = tuple(map(_function, way))
+    ending = tuple(map(_function, _ending(at))) if at is not None else ()
+    compared = tuple(output.shape) if output is not None else shape_of(start)
+    term = Term(
+        criterion,
+        name,
+        reduction,
+        factor,
+        functions,
+        ending,
+        shape_of(at) if at is not None else (),
+        compared,
+        made.get(at),
+        any(map(_is_square, path)),
+    )
+    return Found(term, node, output, target, way)
+
+
+def _is_square(node: Any) -> bool:
+    """Whether a product of matrices is that of a matrix with itself."""
+    if name_of(node) not in ("Mm", "Bmm", "Matmul"):
+        return False
+    sources = [_source(child) for child, _ in node.next_functions]
+    return len(sources) == 2 and sources[0] is not None and sources[0] is sources[1]
+
+
+def _source(node: Any) -> Any:
+    while node is not None and name_of(node) in LAYOUT and children(node):
+        node = children(node)[0]
+    return node
+
+
+def _is_penalty(node: Any) -> bool:
+    """Whether nothing but parameters come into it."""
+    waiting, leaves = deque([node]), 0
+    for _ in range(DEEP):
+        if not waiting:
+            break
+        one = waiting.popleft()
+        below = children(one)
+        leaves += not below and name_of(one) == "AccumulateGrad"
+        waiting += below
+    return leaves > 0 and not waiting
+
+
+def _way(node: Any, made: Mapping[Any, str]) -> tuple[list[Any], Any]:
+    """The functions between a node and the nearest output of a module, without both; and that output's own."""
+    if node in made:
+        return [], node
+    before: dict[Any, Any] = {node: None}
+    waiting = deque([node])
+    while waiting and len(before) < DEEP:
+        one = waiting.popleft()
+        for child in children(one):
+            if child in before:
+                continue
+            before[child] = one
+            if child in made:
+                way, step = [], one
+                while step is not None and step is not node:
+                    way.append(step)
+                    step = before[step]
+                return way[::-1] if node in made else [*way[::-1]], child
+            waiting.append(child)
+    return [], None
+
+
+def _ending(node: Any) -> list[Any]:
+    """The model's last functions: as long as they only lay out anew, and the activation, if there is one."""
+    found = []
+    for _ in range(ENDING):
+        name = name_of(node)
+        if name in ACTIVATIONS:
+            found.append(node)
+        elif name not in LAYOUT:
+            break
+        below = children(node)
+        if not below:
+            break
+        node = below[0]
+    return found
+
+
+def _function(node: Any) -> Function:
+    name = name_of(node)
+    dim = saved(node, "dim") if name in ("Softmax", "LogSoftmax") else None
+    shape = shape_of(node)
+    along = -1
+    if isinstance(dim, int):
+        along = dim % len(shape) if shape else dim
+    number = number_of(saved(node, "other")) if name in ("Mul", "Div") else math.nan
+    return Function(name, along, number, shape)
+
+
+# ---- numbers on the way
+
+
+def seen(loss: Tensor) -> Tensor | None:
+    """The nearest tensor of several samples that a function on the way to a loss has saved, where no criterion tells of one."""
+    for node in _nearest(loss.grad_fn, DEEP // 4):
+        for name in ("self", "result", "mat1", "x1"):
+            one = saved(node, name)
+            if isinstance(one, Tensor) and one.dim() > 1 and one.is_floating_point() and len(one) > 1:
+                return one.detach()
+    return None
+
+
+def risks(loss: Tensor) -> tuple[str, ...]:
+    """What makes a loss, or its gradient, no number: read where its functions have saved what they took; nothing of an accelerator."""
+    found = {risk for node in _nearest(loss.grad_fn, DEEP) if (test := RISKS.get(name_of(node))) and (risk := test(node))}
+    return tuple(sorted(found))
+
+
+def away_from_prior(loss: Tensor) -> float:
+    """How far from 1 an exponential in a loss is at most, as the variance in a divergence from a normal one; NaN without one."""
+    for node in _nearest(loss.grad_fn, DEEP // 2):
+        if name_of(node) == "Exp":
+            result = saved(node, "result")
+            if isinstance(result, Tensor) and result.is_cpu and result.dim() > 1 and result.numel() > 8:
+                return float((result.detach() - 1).abs().max())
+    return math.nan
+
+
+def _nearest(node: Any, most: int) -> Iterator[Any]:
+    met, waiting = {node}, deque([node])
+    for _ in range(most):
+        if not waiting:
+            return
+        node = waiting.popleft()
+        yield node
+        for child in children(node):
+            if child not in met:
+                met.add(child)
+                waiting.append(child)
+
+
+def _has(tensor: Any, test: Any) -> bool:
+    return isinstance(tensor, Tensor) and tensor.is_cpu and tensor.numel() > 0 and bool(test(tensor.detach()).any())
+
+
+def _log(node: Any) -> str:
+    return "log of zero" if _has(saved(node, "self"), lambda x: x <= 0) else ""
+
+
+def _root(node: Any) -> str:
+    return "root of zero" if _has(saved(node, "result"), lambda x: x == 0) else ""
+
+
+def _power(node: Any) -> str:
+    exponent = number_of(saved(node, "exponent"))
+    if exponent == exponent and 0 < exponent < 1 and _has(saved(node, "self"), lambda x: x == 0):
+        return "root of zero"
+    return "division by zero" if exponent < 0 and _has(saved(node, "self"), lambda x: x == 0) else ""
+
+
+def _deviation(node: Any) -> str:
+    return "root of zero" if _has(saved(node, "result"), lambda x: x == 0) else ""
+
+
+def _quotient(node: Any) -> str:
+    return "division by zero" if _has(saved(node, "other"), lambda x: x == 0) else ""
+
+
+def _exponential(node: Any) -> str:
+    return "overflow" if _has(saved(node, "result"), lambda x: x == math.inf) else ""
+
+
+def _cast(node: Any) -> str:
+    given: Any = getattr(node, "_input_metadata", ())
+    return "half" if given and str(given[0].dtype) == "torch.float16" else ""
+
+
+RISKS = {
+    "Log": _log,
+    "Log1P": lambda node: "log of zero" if _has(saved(node, "self"), lambda x: x <= -1) else "",
+    "Log2": _log,
+    "Log10": _log,
+    "Sqrt": _root,
+    "Rsqrt": lambda node: "division by zero" if _has(saved(node, "result"), lambda x: x.isinf()) else "",
+    "Pow": _power,
+    "Std": _deviation,
+    "Div": _quotient,
+    "Reciprocal": lambda node: "division by zero" if _has(saved(node, "result"), lambda x: x.isinf()) else "",
+    "Exp": _exponential,
+    "ToCopy": _cast,
+}
+"""By the name of a function."""

@@ -1,0 +1,756 @@
+"""Why a training does not learn, in English: for each cause what is wrong, the evidence, what it means and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from modlab import format
+from modlab.frozen import frozen
+from modlab.records.finding import Finding
+from modlab.wording.names import joined, named
+
+Facts = Mapping[str, Any]
+Words = str | Callable[[Facts], str]
+
+
+@frozen
+class CauseWords:
+    """The words of one cause. In each, names in braces are facts of the finding, or its place.
+
+    Attributes:
+        says: what is wrong with what, as the beginning of a sentence.
+        evidence: what shows it.
+        why: what it means.
+        fix: what to do; `code`: the line that does it, if one line can.
+    """
+
+    says: Words
+    evidence: Words
+    why: str
+    fix: str = ""
+    code: str = ""
+
+
+def rough(number: Any) -> str:
+    """A number in a sentence."""
+    return format.rough(float(number)) if isinstance(number, (int, float)) and math.isfinite(number) else "NaN"
+
+
+def _share(number: Any) -> str:
+    return format.share(float(number))
+
+
+def _pace(facts: Facts) -> str:
+    pace = facts.get("pace")
+    if not isinstance(pace, float) or not math.isfinite(pace):
+        return "the steps are very large"
+    return (
+        f"a step changes a weight by {pace:,.0f} times its size" if pace >= 1 else f"a step changes a weight by {_share(pace)} of its size"
+    )
+
+
+def _too_high(facts: Facts) -> str:
+    most, first = facts["most"], facts["first"]
+    rose = f", and the loss went from {rough(first)} up to {rough(most)}" if most > 1.5 * first else ""
+    return f"at {rough(facts['rate'])}, {_pace(facts)}{rose}"
+
+
+def _lost(facts: Facts) -> str:
+    places = facts.get("places", ())
+    return f"no gradient reached {joined(map(named, places))}" if places else "no gradient comes through"
+
+
+def _momentum(facts: Facts) -> str:
+    many = rough(1 / max(1 - facts["momentum"], 1e-9))
+    return f"{facts['optimizer']} has {facts['momentum']:.6g}: a step goes along the last {many} gradients together"
+
+
+def _not_held(facts: Facts) -> str:
+    have, them = ("has", "it") if len(facts["places"]) == 1 else ("have", "them")
+    return f"{joined(map(named, facts['places']))} {have} a gradient, and {facts['optimizer']} does not hold {them}"
+
+
+def _held(facts: Facts) -> str:
+    return ", although the optimizer holds them" if facts.get("held") else ""
+
+
+def _axis(shape: Any) -> str:
+    return "(" + ", ".join(f"{size:,}" for size in shape) + ("," if len(shape) == 1 else "") + ")"
+
+
+def _range(facts: Facts) -> str:
+    ends = {
+        "Sigmoid": "0 to 1",
+        "Softmax": "0 to 1",
+        "Hardsigmoid": "0 to 1",
+        "Tanh": "-1 to 1",
+        "Hardtanh": "-1 to 1",
+        "LogSoftmax": "0 or less",
+    }
+    return ends.get(facts["function"], "0 or more")
+
+
+def _weights_felt(facts: Facts) -> str:
+    what = f"class {facts['class']}" if "class" in facts else "the positive class"
+    return f"weighted, {what} counts for {_share(facts['felt'])} of the loss, though it is {_share(facts['share'])} of the targets"
+
+
+def _sign(facts: Facts) -> str:
+    return "the optimizer was made with maximize=True" if facts["how"] == "maximize" else "the criterion enters the loss with a minus sign"
+
+
+def _evaluation(facts: Facts) -> str:
+    looks = format.plural(facts["looks"], "look")
+    return f"in {looks} the model was called in evaluation mode, which changes {joined(map(named, facts['places']))}"
+
+
+def _order(facts: Facts) -> str:
+    return (
+        f"within a batch, targets differ by only {_share(facts['share'])} of what they differ by in all"
+        if facts["how"] == "alike"
+        else f"in {_share(facts['share'])} of the batches seen, the targets were sorted"
+    )
+
+
+def _scaler(facts: Facts) -> str:
+    if facts["steps"]:
+        return f"{format.plural(facts['steps'], 'step')} seen used gradients that were still multiplied by the scaler"
+    return f"gradients were clipped {facts['clips']:,} times while they were still multiplied by the scaler"
+
+
+def _decays(facts: Facts) -> str:
+    pull = facts["pull"]
+    if pull > 1:
+        return f"at {rough(facts['decay'])}, it pulls {rough(pull)} times as hard as the loss's own gradient"
+    return f"at {rough(facts['decay'])}, the weights have shrunk to {_share(facts['shrunk'])} of their size"
+
+
+def _future(facts: Facts) -> str:
+    how = "has no causal mask" if facts["how"] == "attention" else "reads in both directions"
+    return f"each target is the next token, and {{place}} {how}"
+
+
+def _mask(facts: Facts) -> str:
+    return (
+        "it hides what came before a position, not what comes after"
+        if facts["how"] == "past"
+        else "it hides the tokens and leaves the padding"
+    )
+
+
+def _born(facts: Facts) -> str:
+    return "in the loss" if facts.get("in") == "loss" else "in {place}"
+
+
+def _equal(facts: Facts) -> str:
+    what = "zero" if facts["zero"] else "equal"
+    return f"all {facts['units']:,} rows of {{place}} began {what} and stayed equal"
+
+
+def _class_or_value(facts: Facts) -> str:
+    return f"class {int(facts['value'])} in each batch seen" if facts["class"] else f"always {rough(facts['value'])}"
+
+
+CAUSES: dict[str, CauseWords] = {
+    # ---- the loop
+    "no step": CauseWords(
+        "optimizer.step() is never called",
+        lambda f: f"{format.plural(f['backwards'], 'backward pass', 'backward passes')}, and no step",
+        "backward() computes gradients; only step() changes the weights.",
+        code="optimizer.step()",
+    ),
+    "never enough to step": CauseWords(
+        "the optimizer never makes its step",
+        lambda f: f"gradients of {format.plural(f['backwards'], 'backward pass', 'backward passes')} add up, and no step follows",
+        "The loop accumulates gradients, but its condition for a step never holds.",
+        "check the condition in front of optimizer.step()",
+    ),
+    "no backward": CauseWords(
+        "backward() is never called",
+        lambda f: f"{f['steps']:,} steps after {f['passes']:,} passes, and no parameter has a gradient",
+        "Without backward() no parameter has a gradient, so a step changes nothing.",
+        code="loss.backward()",
+    ),
+    "no zero grad": CauseWords(
+        "gradients of all steps add up",
+        lambda f: f"in each of {format.plural(f['looks'], 'look')}, backward() began with the gradients of the step before",
+        "backward() adds to .grad: without zero_grad() each step goes along the sum of all gradients so far.",
+        code="optimizer.zero_grad()",
+    ),
+    "zeroed before step": CauseWords(
+        "gradients are zeroed before the step uses them",
+        lambda f: f"gradients flow through the modules, and all {f['parameters']:,} parameters have a gradient of zero at the step",
+        "zero_grad() stands between backward() and step().",
+        "call optimizer.zero_grad() before backward(), not after it",
+    ),
+    "weights put back": CauseWords(
+        "old weights are put back after each step",
+        lambda f: f"after {format.plural(f['looks'], 'step')} seen, the weights were bit for bit what they had been before it",
+        "Something loads or copies weights between two steps.",
+        "look for load_state_dict() or copy_() in the loop",
+    ),
+    "eval while training": CauseWords(
+        "the model trains in evaluation mode",
+        _evaluation,
+        "In evaluation mode dropout is off, and a batch normalization uses its running statistics, which then never change.",
+        code="model.train()",
+    ),
+    "clipped to nothing": CauseWords(
+        "gradients are clipped to almost nothing",
+        lambda f: f"their norm is about {rough(f['norm'])} and is cut to {rough(f['bound'])} in nearly every step",
+        "Clipping should touch the rare large gradient. Here it shrinks all of them, so nothing moves.",
+        "clip to about the usual norm",
+    ),
+    "gradients overwritten": CauseWords(
+        "something replaces the gradients",
+        lambda f: (
+            f"hooks stand on {joined(map(named, f['places']))}, and the loss does not fall"
+            if f["places"]
+            else f"in {format.plural(f['looks'], 'look')}, a gradient at the step pointed elsewhere than what backward() had brought"
+        ),
+        "A hook on a parameter, or a line between backward() and step(), puts something else in the gradient's place.",
+        "remove the hook or the line, or let it return the gradient",
+    ),
+    "accumulated too loud": CauseWords(
+        "accumulated gradients are not divided",
+        lambda f: f"each step adds up {rough(round(f['passes'], 1))} backward passes, and the loss is not divided by that",
+        "A sum of k losses takes steps k times as large.",
+        "divide the loss by the number of accumulated batches",
+    ),
+    "scaler misused": CauseWords(
+        "the gradient scaler is used out of order",
+        _scaler,
+        "Scaled gradients are tens of thousands of times too large until the scaler has divided them.",
+        "scaler.unscale_(optimizer) before clipping, then scaler.step(optimizer) and scaler.update()",
+    ),
+    # ---- the optimizer
+    "rate too high": CauseWords(
+        "the learning rate is too high",
+        _too_high,
+        "Steps leap over the valley instead of going down into it.",
+        "a tenth of the learning rate",
+    ),
+    "not finite by the rate": CauseWords(
+        "the steps are so large that the loss stops being a number",
+        _too_high,
+        "Each step made it larger, until numbers overflowed.",
+        "a tenth of the learning rate, or clip_grad_norm_",
+    ),
+    "rate too low": CauseWords(
+        "the learning rate is too low",
+        lambda f: f"at {rough(f['rate'])}, a step changes a weight by {rough(100 * f['pace'])} % of its size",
+        "In the steps of this run the weights hardly move.",
+        "ten times the learning rate, or more",
+    ),
+    "rate runs out": CauseWords(
+        "the learning rate runs out too soon",
+        lambda f: f"it fell from {rough(f['most'])} to {rough(f['last'])}, most of it in the first half of the run",
+        "A schedule meant for epochs that is stepped for each batch ends the training early.",
+        "step the scheduler once per epoch, or give it the number of steps",
+    ),
+    "warmup never ends": CauseWords(
+        "the warm-up of the learning rate never ends",
+        lambda f: f"after {f['steps']:,} steps it is {rough(f['rate'])} of the {rough(f['aim'])} it should reach",
+        "Until a warm-up ends, steps are far smaller than planned.",
+        "a shorter warm-up",
+    ),
+    "too much momentum": CauseWords(
+        "there is too much momentum",
+        _momentum,
+        "The weights overshoot, and swing back and forth.",
+        "a momentum of 0.9",
+    ),
+    "too much decay": CauseWords(
+        "weight decay is too strong",
+        _decays,
+        "The weights are pulled to zero faster than the loss can move them.",
+        "a weight decay of 0.01 or less",
+    ),
+    "not in the optimizer": CauseWords(
+        "the optimizer does not hold all parameters",
+        _not_held,
+        "step() moves only what the optimizer was given.",
+        code="optimizer = {optimizer}(model.parameters())",
+    ),
+    "another models optimizer": CauseWords(
+        "the optimizer belongs to another model",
+        "{optimizer} holds none of this model's parameters",
+        "It was made for an earlier model, or for a copy: its steps move that one.",
+        code="optimizer = {optimizer}(model.parameters())",
+    ),
+    "two optimizers": CauseWords(
+        "two optimizers move the same parameters",
+        lambda f: f"{' and '.join(f['optimizers'])} both hold {joined(map(named, f['places']))}",
+        "Each undoes what the other did, or both together go too far.",
+        "give each parameter to one optimizer",
+    ),
+    "groups swapped": CauseWords(
+        "a group has a far smaller learning rate than another",
+        lambda f: f"{_share(f['share'])} of the weights learn at {rough(f['slow'])}, the others at {rough(f['fast'])}",
+        "The slow group hardly moves in this run.",
+        "check which group has which learning rate",
+    ),
+    # ---- the graph
+    "hidden layers": CauseWords(
+        "layers are hidden from PyTorch",
+        "{place} is not registered, so nobody trains it",
+        "Modules in a plain list or dict are not found by parameters().",
+        "use nn.ModuleList or nn.ModuleDict",
+    ),
+    "without grad": CauseWords(
+        "a part of the model runs under no_grad",
+        _lost,
+        "Under no_grad or inference_mode no graph is built, so nothing in front of it learns.",
+        "take the part out of torch.no_grad()",
+    ),
+    "detached": CauseWords(
+        "the graph is cut",
+        _lost,
+        "detach(), .data, .item(), numpy() or a new tensor made from numbers: what comes before it gets no gradient.",
+        "keep tensors as they are between the layers and the loss",
+    ),
+    "no gradient through": CauseWords(
+        "a function without a gradient stands in the way",
+        lambda f: f"{'at ' if 'function' not in f else f['function'].lower() + '() before '}{{place}}: {_lost(f)}",
+        "Rounding, comparing, argmax and sign have a gradient of zero or none.",
+        "use a smooth function, or a straight-through estimator",
+    ),
+    "unused layers": CauseWords(
+        "layers are not used",
+        _lost,
+        "forward leaves them out, or throws their result away.",
+        "use them in forward, or remove them",
+    ),
+    "frozen": CauseWords(
+        "most of the model is frozen",
+        lambda f: f"{_share(f['share'])} of its numbers have requires_grad=False{_held(f)}",
+        "What is frozen stays as it was initialized or loaded.",
+        code="model.requires_grad_(True)",
+    ),
+    # ---- the loss
+    "one logit": CauseWords(
+        "a cross-entropy over one output is always right",
+        "the scores have a single class, whose probability is always 1",
+        "The loss is 0 whatever the model says, so nothing is learned.",
+        "use nn.BCEWithLogitsLoss(), or one output per class",
+    ),
+    "broadcast": CauseWords(
+        "output and target are broadcast against each other",
+        lambda f: f"the output has shape {_axis(f['output'])}, and {_axis(f['compared'])} is compared",
+        "Each output is compared with each target, so the best answer is the mean.",
+        "give both the same shape: output.squeeze(-1) or target.unsqueeze(-1)",
+    ),
+    "softmax before cross entropy": CauseWords(
+        "the scores are squashed before the cross-entropy",
+        lambda f: f"they have been through a {f['function'].lower()}, and it applies its own softmax",
+        "Scores between 0 and 1 can never be sure: the loss stays high and its gradients small.",
+        "give the cross-entropy the raw scores",
+    ),
+    "softmax over the wrong dimension": CauseWords(
+        "softmax normalizes over the wrong dimension",
+        lambda f: f"the probabilities add up to 1 along dimension {f['along']}, not over the classes",
+        "Samples or positions compete with each other, and the classes do not.",
+        "softmax over the dimension of the classes",
+    ),
+    "no log": CauseWords(
+        "the loss expects log-probabilities",
+        "what it gets does not add up to 1 as probabilities",
+        "nll_loss and kl_div take logarithms; without them the loss can fall below zero for ever.",
+        "F.log_softmax before it, or nn.CrossEntropyLoss()",
+    ),
+    "sigmoid twice": CauseWords(
+        "sigmoid is applied twice",
+        "the scores have been through a sigmoid, and the loss applies one more",
+        "Scores between 0 and 1 stand for chances between 50 and 73 %: the model can never be sure.",
+        "give the loss the raw scores",
+    ),
+    "output cannot reach": CauseWords(
+        "the last activation cannot reach the targets",
+        lambda f: f"{f['function'].lower()} gives {_range(f)}, and targets go from {rough(f['low'])} to {rough(f['high'])}",
+        "What lies outside of its range is never predicted.",
+        "no activation after the last layer, or scale the targets",
+    ),
+    "wrong sign": CauseWords(
+        "the loss is turned around",
+        _sign,
+        "Training makes worse what it should make better.",
+        "remove the minus sign, or maximize=True",
+    ),
+    "weights of classes": CauseWords(
+        "the class weights are far off",
+        _weights_felt,
+        "The other classes hardly count, so the model ignores them.",
+        "weights inversely proportional to the frequencies",
+    ),
+    "loss too small": CauseWords(
+        "the loss is scaled down to almost nothing",
+        lambda f: f"it is multiplied by {rough(f['factor'])}",
+        "Gradients shrink with it, and so do the steps.",
+        "remove the factor",
+    ),
+    "loss too large": CauseWords(
+        "the loss is scaled up",
+        lambda f: (
+            f"it adds up {rough(f['times'])} numbers instead of taking their mean"
+            if f["summed"]
+            else f"it is multiplied by {rough(f['times'])}"
+        ),
+        "Its gradient, and each step, grow with the batch.",
+        "reduction='mean', and no factor",
+    ),
+    "regression of classes": CauseWords(
+        "class numbers are learned as quantities",
+        lambda f: f"the targets are the {f['classes']} whole numbers from 0 on, under a regression loss",
+        "Class 2 is not twice class 1: the best answer lies between classes.",
+        "one output per class and nn.CrossEntropyLoss()",
+    ),
+    "constant loss": CauseWords(
+        "the loss does not depend on the output",
+        lambda f: f"it is {rough(f['value'])}, and its gradient is zero in each look",
+        "Something between the output and the loss throws the output away, or clamps it.",
+        "look at what the loss is computed from",
+    ),
+    # ---- the data
+    "not a number in data": CauseWords(
+        "the data holds NaN or infinity",
+        "a batch holds numbers that are not finite",
+        "One such number is enough to spoil all weights in one step.",
+        "torch.isfinite(batch).all() where the batch is made",
+    ),
+    "constant targets": CauseWords(
+        "all targets are the same",
+        _class_or_value,
+        "A constant answer is perfect, so nothing about the inputs is learned.",
+        "look at where targets are made",
+    ),
+    "constant inputs": CauseWords(
+        "all inputs are the same",
+        "in each batch seen, every sample has the same input",
+        "The model cannot tell samples apart.",
+        "look at where inputs are made: zeroed, overwritten, or indexed by one row",
+    ),
+    "ordered batches": CauseWords(
+        "batches are sorted by their target",
+        _order,
+        "Each step unlearns the class before: the model swings from one class to the next.",
+        "DataLoader(..., shuffle=True)",
+    ),
+    "imbalance": CauseWords(
+        "nearly all targets are of one class",
+        lambda f: f"{_share(f['share'])} of them are class {f['class']}",
+        "Always saying that class is almost right.",
+        "sample classes evenly, or weight them",
+    ),
+    "leak": CauseWords(
+        "an input tells the target by itself",
+        lambda f: f"feature {f['feature']} of {f['features']:,} tells {_share(f['told'])} of it",
+        "If it is not there later, the model will know nothing.",
+        "leave that feature out, and see whether the model still learns",
+    ),
+    "same batch": CauseWords(
+        "the same batch comes again and again",
+        lambda f: f"each batch seen held the same {f['samples']:,} samples",
+        "The model learns them by heart.",
+        "draw a new batch in each step",
+    ),
+    "few samples": CauseWords(
+        "there are only a few samples",
+        lambda f: f"{f['seen']:,} samples seen, {f['samples']:,} different ones",
+        "The model can learn them by heart instead of what they have in common.",
+        "more data, augmentation, or a smaller model",
+    ),
+    "one huge feature": CauseWords(
+        "one feature is far larger than the others",
+        lambda f: f"standard deviations of the inputs' features go from {rough(f['low'])} to {rough(f['high'])}",
+        "Its weights get nearly all of the gradient, and the others are drowned out.",
+        "scale each feature: (x - mean) / std",
+    ),
+    "inputs not scaled": CauseWords(
+        "the inputs are far from unit scale",
+        lambda f: f"mean {rough(f['mean'])}, standard deviation {rough(f['std'])}",
+        "Activations and gradients are as large as the inputs, and steps too large or units saturated.",
+        "(x - mean) / std",
+    ),
+    "inputs vanish": CauseWords(
+        "the inputs are almost zero",
+        lambda f: f"mean {rough(f['mean'])}, standard deviation {rough(f['std'])}",
+        "The first layer sees almost nothing: was something divided twice?",
+        "(x - mean) / std",
+    ),
+    "targets not scaled": CauseWords(
+        "the targets are far from unit scale",
+        lambda f: f"mean {rough(f['mean'])}, standard deviation {rough(f['std'])}",
+        "The last layer has to grow a long way, or the steps explode.",
+        "learn (y - mean) / std",
+    ),
+    "targets shifted": CauseWords(
+        "each target belongs to a neighbouring sample",
+        lambda f: (
+            f"the targets moved by {f['by']:+d} are told by the inputs to {_share(f['told'])}, as they are to {_share(f['together'])}"
+        ),
+        "Inputs and targets are out of step.",
+        "look at where inputs and targets are joined",
+    ),
+    "wrong axes": CauseWords(
+        "inputs were reshaped where axes should have been moved",
+        lambda f: f"laid out anew, the inputs tell {_share(f['told'])} of the targets; as they are {_share(f['together'])}",
+        "reshape() keeps the order of the numbers, so samples or channels are mixed.",
+        "x.transpose() or x.permute() instead of x.reshape()",
+    ),
+    "too much noise": CauseWords(
+        "noise drowns the inputs",
+        lambda f: f"their standard deviation is {rough(f['std'])}, and nothing seen in them tells the targets",
+        "What should be learned cannot be seen.",
+        "less augmentation",
+    ),
+    "targets shuffled": CauseWords(
+        "inputs and targets do not belong together",
+        lambda f: (
+            f"the weights move, but the loss stays at {rough(f['loss'])}, where always giving the same answer is at {rough(f['baseline'])}"
+        ),
+        "Either they were shuffled apart, or the inputs do not hold what is asked.",
+        "look at a few inputs beside their targets",
+    ),
+    # ---- the model
+    "all weights equal": CauseWords(
+        "all units of a layer are copies of each other",
+        _equal,
+        "Equal units get equal gradients: the layer stays one unit wide.",
+        "leave the initialization to PyTorch, or draw it at random",
+    ),
+    "overwritten activation": CauseWords(
+        "a value is overwritten with zeros",
+        lambda f: f"only zeros were seen at {joined(map(named, f['places']))}",
+        "Whatever the layers before compute is thrown away.",
+        "look for a product with zero, or a mask that hides everything",
+    ),
+    "batch norm of one": CauseWords(
+        "a batch normalization gets too few values",
+        lambda f: f"{{place}} sees {format.plural(f['values'], 'value')} for each channel",
+        "Mean and variance of so few values are noise.",
+        "larger batches, or nn.GroupNorm or nn.LayerNorm",
+    ),
+    "batch norm statistics": CauseWords(
+        "the running statistics of a batch normalization do not follow",
+        lambda f: f"{{place}} has momentum={f['momentum']:g}, and its running mean is {rough(f['away'])} standard deviations off",
+        "In evaluation mode it normalizes with statistics of data that it has never seen.",
+        code="{place}.momentum = 0.1",
+    ),
+    "too much dropout": CauseWords(
+        "dropout takes nearly everything",
+        lambda f: f"{{place}} drops {_share(f['p'])}",
+        "What is left is mostly noise.",
+        "p=0.1 to 0.5",
+    ),
+    "no nonlinearity": CauseWords(
+        "nothing stands between linear layers",
+        lambda f: f"{{place}} takes what {named(f['after'])} gives, as it is",
+        "Two linear layers in a row are one: the model can only learn straight lines.",
+        "nn.ReLU() or nn.GELU() between them",
+    ),
+    "weights begin too large": CauseWords(
+        "the weights began far too large",
+        lambda f: f"those of {joined(map(named, f['places']))} were {rough(f['times'])} times what keeps the size of a signal",
+        "Activations saturate or explode from the first step on.",
+        "nn.init.kaiming_normal_ or PyTorch's own initialization",
+    ),
+    "weights begin too small": CauseWords(
+        "the weights began far too small",
+        lambda f: f"those of {joined(map(named, f['places']))} were {rough(f['times'])} times what keeps the size of a signal",
+        "Signal and gradient vanish from layer to layer.",
+        "nn.init.kaiming_normal_ or PyTorch's own initialization",
+    ),
+    "vanishing gradient": CauseWords(
+        "the gradient vanishes on its way back",
+        lambda f: (
+            f"that of {{place}} is {rough(f['ratio'])} times that of {named(f['last'])}"
+            if "last" in f
+            else "that of {place} is zero in each look"
+        ),
+        "The first layers hardly learn.",
+        "residual connections, a normalization, ReLU instead of sigmoid",
+    ),
+    "shared by mistake": CauseWords(
+        "one layer stands in several places",
+        lambda f: f"{joined(map(named, f['places']))} are one module",
+        "[layer] * n repeats the same object: all places share its weights.",
+        "make a layer for each place: nn.Sequential(*(make() for _ in range(n)))",
+    ),
+    "bottleneck": CauseWords(
+        "a layer is too narrow",
+        lambda f: f"{{place}} squeezes {f['in']:,} numbers of a sample into {f['out']:,}",
+        "What does not fit through is lost.",
+        "more units there",
+    ),
+    "no bias where needed": CauseWords(
+        "no layer has a bias",
+        lambda f: f"{f['layers']} layers, none with a bias, and no normalization",
+        "Without a bias the model gives 0 for an input of 0, and cannot shift its output.",
+        "bias=True",
+    ),
+    # ---- sequences
+    "sees the future": CauseWords(
+        "the model sees the token that it should predict",
+        _future,
+        "It learns to copy: the loss is low, and what it writes by itself is nonsense.",
+        "a causal mask, or one direction",
+    ),
+    "targets not moved": CauseWords(
+        "the targets are the inputs themselves",
+        lambda f: f"{_share(f['share'])} of the targets are the token in the same place",
+        "A language model should predict the next token: it learns to repeat instead.",
+        "inputs = tokens[:, :-1]; targets = tokens[:, 1:]",
+    ),
+    "mask turned around": CauseWords(
+        "the attention mask is turned around",
+        _mask,
+        "In PyTorch, True in key_padding_mask and in a boolean attn_mask of nn.MultiheadAttention means: do not look.",
+        "invert the mask",
+    ),
+    "padding idx of a token": CauseWords(
+        "padding_idx is a real token",
+        lambda f: f"token {f['token']} is {_share(f['share'])} of what {{place}} gets, and stands between others",
+        "Its embedding stays zero and never learns.",
+        "a padding_idx of its own",
+    ),
+    "batch first mixed up": CauseWords(
+        "batch and time are mixed up",
+        lambda f: f"{{place}} has batch_first={f['batch_first']}, and gets {_axis(f['shape'])}",
+        "It reads through the batch as if it were a sequence.",
+        "set batch_first to fit the data, or transpose the first two dimensions",
+    ),
+    "state not kept": CauseWords(
+        "the recurrent state is not kept",
+        lambda f: (
+            f"{{place}} is called {f['calls']} times in a pass, with one step each and no state"
+            if f["calls"]
+            else "no gradient comes to the weights of {place} by which one step passes its state on to the next"
+        ),
+        "Each step begins anew, so nothing is remembered.",
+        "give it the state of the step before, or the whole sequence",
+    ),
+    "exploding recurrence": CauseWords(
+        "the recurrence explodes",
+        "{place} ({mode}) multiplies its state again in each step, and the loss or its gradient bursts",
+        "A factor above 1, taken to the power of the length.",
+        "clip_grad_norm_, an LSTM or GRU, or an orthogonal initialization",
+    ),
+    "padding counts": CauseWords(
+        "padding counts in the loss",
+        lambda f: f"{_share(f['share'])} of the targets are padding, and none is left out",
+        "The model is rewarded for predicting padding.",
+        "nn.CrossEntropyLoss(ignore_index=…)",
+    ),
+    "tokens unknown": CauseWords(
+        "nearly all tokens are the same",
+        lambda f: (
+            f"token {f['token']} is {_share(f['share'])} of the inputs"
+            if f["token"] >= 0
+            else f"only {_share(f['share'])} of the rows of {{place}} are ever looked up"
+        ),
+        "The vocabulary does not fit the data, or nearly all is padding.",
+        "look at what the tokenizer gives",
+    ),
+    # ---- the numbers
+    "log of zero": CauseWords("a logarithm of zero", _born, "log(0) is minus infinity.", "torch.log(x.clamp_min(1e-8)), or log_softmax"),
+    "root of zero": CauseWords(
+        "a root at zero", _born, "The slope of a square root, a norm or a standard deviation at 0 is infinite.", "torch.sqrt(x + 1e-8)"
+    ),
+    "division by zero": CauseWords("a division by zero", _born, "As in the mean of nothing.", "x / (y + 1e-8)"),
+    "overflow": CauseWords(
+        "a number overflows", _born, "exp, or a 16-bit number, has an end.", "log_softmax instead of exp, or float32 there"
+    ),
+    "underflow": CauseWords(
+        "16-bit gradients underflow to zero",
+        "a part of the loss is computed in float16, and gradients are zero",
+        "Below 6e-8 there is nothing in float16.",
+        "torch.amp.GradScaler, or bfloat16",
+    ),
+    "too few digits": CauseWords(
+        "16-bit weights do not move",
+        lambda f: f"{_share(f['share'])} of the numbers in {{place}} ({f['dtype']}) stay as they are after a step",
+        "A step smaller than the gap to the next number is rounded away.",
+        "keep the weights in float32 and use torch.autocast",
+    ),
+    # ---- generative models
+    "collapse": CauseWords(
+        "all outputs become the same",
+        lambda f: f"outputs of different samples are {_share(f['spread'])} apart, and the loss is nearly 0",
+        "The loss is small because nothing is told apart.",
+        "negatives, a stop-gradient, or a term for the variance",
+    ),
+    "latent ignored": CauseWords(
+        "the latent is ignored",
+        lambda f: f"its variance is 1 to within {_share(f['away'])} for each sample, as if nothing had been put in",
+        "The divergence weighs so much that saying nothing is the cheapest answer.",
+        "a smaller weight for the divergence, or warm it up",
+    ),
+    "wrong negatives": CauseWords(
+        "each sample is compared with itself",
+        "the scores are a product of the outputs with themselves, and the diagonal is not left out",
+        "Nothing is closer to a sample than itself: there is no other view to find.",
+        "compare two views, or mask the diagonal",
+    ),
+    "temperature": CauseWords(
+        "the temperature is far off",
+        lambda f: f"scores are divided by {rough(f['temperature'])}",
+        "All scores are alike, or one takes everything: the gradient is lost either way.",
+        "a temperature between 0.05 and 1",
+    ),
+    "discriminator wins": CauseWords(
+        "the discriminator wins",
+        lambda f: f"its loss is down to {rough(f['low'])}, while the other one is at {rough(f['high'])}",
+        "A discriminator that is sure has no gradient left for the generator.",
+        "a smaller learning rate for the discriminator, or fewer steps of it",
+    ),
+}
+"""By the kind of a finding, which is a key of the causes in bench/sick."""
+
+SETTLES: dict[str, str] = {
+    "why": "modlab.trace(model)(inputs).why({path!r})",
+    "smaller rate": "run again with a tenth of the learning rate",
+    "larger rate": "run again with ten times the learning rate",
+    "less momentum": "run again with momentum=0.9",
+    "no decay": "run again with weight_decay=0",
+    "rates": "w.figure('loss')  # beside the learning rate",
+    "one rate": "run again with one learning rate for all",
+    "divide": "run again with the loss divided",
+    "scale the loss": "run again without the factor",
+    "mean": "run again with reduction='mean'",
+    "scale": "modlab.measure(inputs)",
+    "scale the targets": "modlab.measure(target)",
+    "pairs": "modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss)",
+    "batches": "len(dataset)",
+    "batch": "torch.isfinite(inputs).all(), torch.isfinite(target).all()",
+    "tokens": "inputs.unique(return_counts=True)",
+    "scale of the weights": "modlab.state(model)",
+    "gradients": "w.figure('gradients')",
+    "negatives": "outputs.std(0)",
+}
+"""What tells a cause from its rival."""
+
+
+def filled(words: Words, finding: Finding) -> str:
+    """With the finding's facts and place in it."""
+    text = words if isinstance(words, str) else words(finding.facts)
+    return text.format_map({**finding.facts, "place": named(finding.path), "path": finding.path}) if "{" in text else text
+
+
+def halves(finding: Finding) -> tuple[str, str]:
+    """What is wrong, and the evidence."""
+    words = CAUSES[finding.kind]
+    return filled(words.says, finding), filled(words.evidence, finding)
+
+
+def advice(finding: Finding) -> tuple[str, str]:
+    """The line to copy and what to do in words."""
+    words = CAUSES[finding.kind]
+    return filled(words.code, finding), filled(words.fix, finding)
+
+
+def settling(finding: Finding) -> str:
+    """What tells it from the cause that looks most like it; empty where nothing has to."""
+    settle = finding.facts.get("settle")
+    return filled(SETTLES[str(settle)], finding) if settle else ""
