@@ -17,10 +17,14 @@ from modlab.compat import without_torch_function
 from modlab.diagnosing import (
     batch_leakage,
     batches,
+    causality,
     duplicates,
+    embeddings,
     gradient_flow,
     initial_loss,
     overfit_one_batch,
+    padding,
+    recurrence,
     repeated_passes,
     traced_pass,
 )
@@ -42,6 +46,14 @@ CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "round trip": duplicates.round_trip,
     "overfit": overfit_one_batch.overfit,
 }
+
+FURTHER: dict[str, Callable[[Bench], ExperimentRecord]] = {
+    "causality": causality.causality,
+    "recurrence": recurrence.recurrence,
+    "embeddings": embeddings.embeddings,
+    "padding": padding.padding,
+}
+"""Checks that are listed only where they can be made: not every model reads a sequence."""
 
 
 class Results(NamedTuple):
@@ -67,6 +79,8 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
             found.append(not_run(name, NotRunError("differs as it is")))
         else:
             found.append(_made(bench, name, check))
+    if first.why is None:
+        found += filter(None, (_further(bench, check) for check in FURTHER.values()))
     return Results(tuple(found), first.findings, (*first.notes, *_notes(bench)))
 
 
@@ -104,6 +118,14 @@ def _made(bench: Bench, name: str, check: Callable[[Bench], ExperimentRecord]) -
         site = bench.where(error)
         at = site.label if site is not None and site.path else ""
         return record(name, "failed", "stops", site=site, at=at, error=steady_line(error))
+
+
+def _further(bench: Bench, check: Callable[[Bench], ExperimentRecord]) -> ExperimentRecord | None:
+    """The same of a check that is left out where it cannot be made."""
+    try:
+        return bench.kept(lambda: check(bench))
+    except Exception:  # noqa: BLE001 - the user's model may raise anything for inputs that were changed here
+        return None
 
 
 class FirstPass(NamedTuple):

@@ -21,6 +21,8 @@ def said(finding: Finding) -> str:
     >>> said(Finding("loss not finite", "loss", {"nan": 41, "inf": 0, "count": 300, "last": "finite"}, "broken", 12))
     '41 of 300 values of loss were NaN, first at step 12; the last one is finite'
     """
+    if isinstance(finding, ExperimentRecord):
+        return format.clean(_elsewhere(finding))
     if finding.kind in CHECKS:
         return format.clean(CHECKS[finding.kind](finding.facts))
     if finding.kind and finding.kind not in ALERTS and finding.kind not in KINDS:
@@ -33,9 +35,9 @@ def _elsewhere(finding: Finding) -> str:
 
     if isinstance(finding, Reason):
         return reasons.said(finding)
-    if finding.kind in differences.NOTES:
-        return differences.said(finding)
-    return experiments.sentence(finding) if isinstance(finding, ExperimentRecord) else mistakes.sentence(finding)
+    if isinstance(finding, ExperimentRecord):
+        return experiments.sentence(finding)
+    return differences.said(finding) if finding.kind in differences.NOTES else mistakes.sentence(finding)
 
 
 def in_halves(finding: Finding) -> tuple[str, str]:
