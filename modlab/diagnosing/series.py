@@ -18,14 +18,21 @@ from modlab.diagnosing import (
     batch_leakage,
     batches,
     causality,
+    collapse,
     duplicates,
     embeddings,
     gradient_flow,
     initial_loss,
+    input_scale,
+    layers_in_training,
+    order,
     overfit_one_batch,
     padding,
     recurrence,
     repeated_passes,
+    right_answer,
+    softmax_dimension,
+    symmetry,
     traced_pass,
 )
 from modlab.diagnosing.loss_arguments import A_PASS, Comparisons
@@ -52,6 +59,13 @@ FURTHER: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "recurrence": recurrence.recurrence,
     "embeddings": embeddings.embeddings,
     "padding": padding.padding,
+    "order": order.order,
+    "inputs": input_scale.inputs,
+    "aim": right_answer.aim,
+    "softmax": softmax_dimension.softmax,
+    "modes": layers_in_training.modes,
+    "symmetry": symmetry.symmetry,
+    "collapse": collapse.collapse,
 }
 """Checks that are listed only where they can be made: not every model reads a sequence."""
 

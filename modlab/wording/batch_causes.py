@@ -15,6 +15,13 @@ NAMES = {
     "recurrence": ("layers read their sequence to its end", "sequences are read"),
     "embeddings": ("tokens differ, and each can learn", "tokens differ"),
     "padding": ("padding does not count", "padding does not count"),
+    "order": ("another order gives another answer", "order counts"),
+    "inputs": ("the inputs differ, and are about 1 in size", "inputs fit"),
+    "aim": ("the right answer has the lowest loss", "the loss points the right way"),
+    "softmax": ("softmax adds up over the classes", "softmax over classes"),
+    "modes": ("dropout and BatchNorm leave enough in training", "enough is left in training"),
+    "symmetry": ("no two units of a layer are copies", "units differ"),
+    "collapse": ("samples that differ get outputs that differ", "outputs differ"),
 }
 """By the `name` of a check: its full name and a short one, each true when it passes."""
 
@@ -25,6 +32,15 @@ def _sees(facts: Facts) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+def _nearly(share: float) -> str:
+    return f"{100 * share:.1f} %" if share < 0.9995 else "nearly all"
+
+
+def _bad(facts: Facts) -> str:
+    found = [f"{facts[name]:,} {word}" for name, word in (("nan", "NaN"), ("inf", "infinite")) if facts[name]]
+    return " and ".join(found)
 
 
 def _short(value: float) -> str:
@@ -122,8 +138,139 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
             "longer one."
         ),
     ),
+    # order
+    "order counts": "the same entries in another order give other outputs",
+    "order does not matter": "another order gives the same outputs, and this target does not depend on it",
+    "no positions": (
+        "another order of the positions gives the same outputs",
+        lambda facts: (
+            "Attention sees a set: without an embedding of positions it cannot tell what came first. "
+            + (
+                f"Here the token at position {facts['position']} alone tells the target of {_percent(facts['in order'])} of the samples; "
+                f"without the order it is {_percent(facts['without'])}."
+                if facts["needed"]
+                else "Fine if the order does not matter."
+            )
+        ),
+    ),
+    # inputs
+    "inputs fit": "they differ from sample to sample, and their scale is fine",
+    "not a number in data": (
+        lambda facts: f"{_bad(facts)} of the {facts['count']:,} numbers of the {facts['which']} in this batch",
+        "One such number makes the loss NaN or infinite, and one step with that ruins all weights.",
+    ),
+    "constant inputs": (
+        lambda facts: f"all {facts['samples']} samples of the batch are the same{', zeros' if facts['zeros'] else ''}",
+        lambda facts: (
+            "The targets differ, but nothing in the inputs can tell which is which."
+            if facts["apart"]
+            else "Fine if the batch is one sample, repeated on purpose."
+        ),
+    ),
+    "one huge feature": (
+        lambda facts: (
+            f"feature {facts['feature']} of the input of {facts['path'] or 'the model'} outweighs all others: it has "
+            f"{_nearly(facts['share'])} of all squares, and numbers up to {_short(facts['largest'])}"
+        ),
+        "The other features hardly change the output, and gradients of this one drown theirs.",
+    ),
+    "inputs not scaled": (
+        lambda facts: f"{facts['path'] or 'the model'} ({facts['class']}) gets numbers far from 1: {_short(facts['size'])} in size",
+        "Layers begin with weights made for inputs of about 1: outputs and gradients are as much too large, and no norm follows.",
+    ),
+    "inputs vanish": (
+        lambda facts: f"{facts['path'] or 'the model'} ({facts['class']}) gets nearly zeros: at most {_short(facts['largest'])}",
+        "Next to the biases, that is nothing: the output hardly depends on it. Most often the inputs are scaled twice.",
+    ),
+    # aim
+    "right is best": lambda facts: f"{_short(facts['right'])} for the right answer, {_short(facts['wrong'])} for a wrong one",
+    "wrong sign": (
+        lambda facts: f"the loss of the right answer is {_short(facts['right'])}, of a wrong one {_short(facts['wrong'])}: it is upside down",
+        "A step makes the loss smaller, and so the answer worse.",
+    ),
+    "one logit": (
+        "with one score for each sample, the cross entropy is the same for any output",
+        "The softmax of a single number is 1, so there is nothing to learn.",
+    ),
+    "no log": (
+        lambda facts: f"the loss of the right answer falls without end: {_short(facts['right'])}, and {_short(facts['sure'])} for scores ten "
+        "times as large",
+        "A negative log-likelihood needs log-probabilities. Of scores it can be made smaller for ever, and means nothing.",
+    ),
+    "loss too small": (
+        lambda facts: f"right and wrong answers differ in the loss by {_short(abs(facts['wrong'] - facts['right']))}",
+        "Its gradients are as small: plain SGD does not move, and Adam's eps becomes large beside them.",
+    ),
+    "constant loss": (
+        lambda facts: f"the loss is {_short(facts['right'])} for any output",
+        "It does not depend on what the model answers, so nothing is learned.",
+    ),
+    # softmax
+    "adds up over classes": "its dimension is the one that the target leaves out",
+    "softmax over the wrong dimension": (
+        lambda facts: (
+            f"{facts['function']} of the scores ({_shape(facts['shape'])}) runs over dimension {facts['dim']}, but the classes are in dimension "
+            f"{facts['right']}"
+        ),
+        lambda facts: (
+            f"{'Samples' if facts['batch'] else 'Positions'} compete with each other, and classes do not."
+        ),
+    ),
+    # modes
+    "enough is left": "no dropout is large, no batch too small",
+    "too much dropout": (
+        lambda facts: f"{facts['label'] or facts['function']} takes {_percent(facts['share'])} of its input in training",
+        "p is the fraction that is dropped, not the fraction that is kept.",
+    ),
+    "batch norm of one": (
+        lambda facts: f"{facts['path']} ({facts['class']}) has {facts['values']} values a channel in this batch",
+        "A mean and a variance of so few values are noise: of two, each becomes -1 or 1.",
+    ),
+    "batch norm statistics": (
+        lambda facts: (
+            f"the running mean of {facts['path']} is {_short(facts['apart'])} deviations from that of the batch, and follows with momentum "
+            f"{_short(facts['momentum'])}"
+        ),
+        "Evaluation uses the running statistics: with these it sees something else than training does.",
+    ),
+    # symmetry
+    "units differ": "no rows with equal weights get equal gradients",
+    "all weights equal": (
+        lambda facts: (
+            f"{facts['path']} is zero, and so is its gradient"
+            if facts["zero"]
+            else f"the {facts['units']} units of {facts['path']} have equal weights and get equal gradients"
+        ),
+        lambda facts: (
+            "Each waits for the other: a product of zeros has no slope."
+            if facts["zero"]
+            else "They stay copies of each other in every step, and do the work of one."
+        ),
+    ),
+    # collapse
+    "outputs differ": "no two samples need to get the same output",
+    "a layer of zeros": ("all samples get the same output: {path} is zero throughout", "Fine if it begins that way on purpose."),
+    **dict.fromkeys(
+        ("dead units", "overwritten activation", "vanishing gradient", "weights begin too small", "collapse"),
+        (
+            lambda facts: (
+                f"all samples of the batch get the same output: they differ up to {facts['module']}"
+                if facts["module"]
+                else "all samples of the batch get the same output: what they differ in fades from layer to layer"
+            ),
+            lambda facts: _COLLAPSES[facts["why"]],
+        ),
+    ),
 }
 """By the `kind` of an experiment."""
+
+_COLLAPSES = {
+    "dead units": "It gives zero for each of them: all its units are dead, and zero has no gradient.",
+    "overwritten activation": "Its output does not depend on its input: something in it is multiplied by zero, replaced, or never used.",
+    "vanishing gradient": "Saturating activations, one after the other, pass less and less on, and less and less gradient comes back.",
+    "weights begin too small": "Its weights are so small that the biases alone are left.",
+    "collapse": "What follows no longer knows which sample it has.",
+}
 
 FIXES: dict[str, Words] = {
     "gradients overwritten": "Remove the hooks from these parameters, or let them return the gradient that they get, changed as intended.",
@@ -137,6 +284,23 @@ FIXES: dict[str, Words] = {
     "mask turned around": (
         "Invert the mask: in nn.Transformer and nn.MultiheadAttention True means hidden, in F.scaled_dot_product_attention True means seen."
     ),
+    "no positions": "Add an embedding of positions to that of the tokens.",
+    "not a number in data": "Look for it where the data is made: torch.isfinite(x).all() of each batch.",
+    "constant inputs": "Look at the data: x.std(0) should not be 0 everywhere. Something overwrites it, or takes one sample for all.",
+    "one huge feature": "Scale each feature: (x - x.mean(0)) / x.std(0), with the numbers of the training data.",
+    "inputs not scaled": "Scale the inputs: (x - mean) / std, with the numbers of the training data; or begin with a normalization.",
+    "wrong sign": "Turn the sign of the loss.",
+    "one logit": "Give nn.CrossEntropyLoss one score for each class, or use nn.BCEWithLogitsLoss() for one score.",
+    "loss too small": "Leave out what divides the loss.",
+    "constant loss": "Look at what lies between the output and the loss: a clamp, a product with zero, another variable.",
+    "too much dropout": "A p between 0.1 and 0.5 is usual.",
+    "batch norm of one": "Larger batches, or nn.GroupNorm or nn.LayerNorm, which need no batch.",
+    "batch norm statistics": "Let it see batches in training mode: momentum=0.1, or None for the mean of all.",
+    "dead units": "Restart the layer before it, with biases of 0; nn.LeakyReLU keeps units alive.",
+    "overwritten activation": "modlab.trace(model) shows each step in it.",
+    "vanishing gradient": "Use ReLU or GELU, residual connections or a normalization.",
+    "weights begin too small": "Restart the layer: reset_parameters(), or nn.init.kaiming_uniform_.",
+    "collapse": "modlab.trace(model) shows where samples become the same.",
     "state not kept": "Give the state on: out, state = rnn(step, state), or call it once with the whole sequence.",
     "exploding recurrence": "Begin with an orthogonal matrix, or use tanh, nn.GRU or nn.LSTM, and clip the gradient.",
     "padding idx of a token": "Give padding a number of its own that no token has, or leave padding_idx out.",

@@ -1,0 +1,116 @@
+"""Collapse: samples differ on their way in, and no longer on their way out; where the difference is lost."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Module
+
+from modlab.diagnosing import batches
+from modlab.diagnosing.outcomes import NotRunError, record
+from modlab.diagnosing.trials import Bench
+from modlab.inspection.findings.layer_families import CONVOLUTIONS
+from modlab.inspection.findings.subject import ModuleSite
+from modlab.records.finding import ExperimentRecord, Remedy
+from modlab.running.listener import Listener
+
+GONE = 1e-6
+"""Samples are the same if they lie apart by less than this fraction of their size."""
+THERE = 1e-3
+"""They differ if they lie apart by more than this fraction."""
+TINY = 1e-3
+"""Weights are tiny if their spread, in units of 1 / sqrt(inputs), is below this."""
+DEEP = 6
+"""So many saturating activations make a net in which a signal vanishes."""
+_RECTIFIERS = (nn.ReLU, nn.ReLU6, nn.Threshold, nn.Hardtanh)
+_SATURATING = (nn.Sigmoid, nn.Tanh, nn.Hardsigmoid, nn.Softsign, nn.LogSigmoid)
+
+
+class Size(NamedTuple):
+    """How large the numbers of a tensor are, and how far samples lie apart."""
+
+    size: float
+    apart: float
+
+    @property
+    def share(self) -> float:
+        """How far apart, relative to the size."""
+        return self.apart / self.size if self.size else 0.0
+
+
+class Passage(NamedTuple):
+    """A call of a module."""
+
+    site: ModuleSite
+    took: Size
+    gave: Size
+
+
+def collapse(bench: Bench) -> ExperimentRecord:
+    """Where samples differ, the outputs do."""
+    bench.evaluate()
+    first = next((tensor for tensor in batches.tensors(bench.inputs) if tensor.dim()), None)
+    if first is None or first.shape[0] < 4 or not bool((first != first[:1]).any()):
+        raise NotRunError("samples equal")
+    passages, output = _passages(bench, int(first.shape[0]))
+    ends = [_size(tensor, int(first.shape[0])) for tensor in batches.tensors(output)]
+    sizes = [one for one in ends if one is not None]
+    if not sizes:
+        raise NotRunError("no entry for each sample")
+    if any(one.share > GONE for one in sizes):
+        return record("collapse", "passed", "outputs differ")
+    return _told(passages)
+
+
+def _passages(bench: Bench, samples: int) -> tuple[list[Passage], Any]:
+    found: list[Passage] = []
+
+    def note(module: Module, args: Any, kwargs: Any, output: Any) -> None:
+        site = bench.subject.by_module.get(id(module))
+        took, gave = (next(filter(None, (_size(t, samples) for t in batches.tensors(one))), None) for one in ((args, kwargs), output))
+        if site is not None and took is not None and gave is not None:
+            found.append(Passage(site, took, gave))
+
+    return found, Listener(leave=note).during(bench.steadily)
+
+
+def _size(tensor: Tensor, samples: int) -> Size | None:
+    if tensor.is_nested or tensor.layout is not torch.strided or not tensor.dim() or tensor.shape[0] != samples or not tensor.numel():
+        return None
+    rows = tensor.detach().double().flatten(1) if tensor.dim() > 1 else tensor.detach().double()[:, None]
+    return Size(float(rows.abs().max()), float((rows.amax(0) - rows.amin(0)).max()))
+
+
+def _told(passages: list[Passage]) -> ExperimentRecord:
+    """The first step at which samples stop to differ, or the many on which the difference fades."""
+    lost = next((one for one in passages if one.took.share > THERE and one.gave.share <= GONE), None)
+    faded = next((one for one in passages if one.took.size > THERE and one.gave.size < GONE * one.took.size), None)
+    at = next((one for one in passages if one in (lost, faded)), None)
+    depth = sum(issubclass(type(one.site.module), _SATURATING) for one in passages)
+    kind = _kind(at, depth)
+    if kind == "a layer of zeros":
+        return record("collapse", "unclear", kind, site=None if at is None else at.site)
+    facts: dict[str, Any] = {"module": "" if at is None else at.site.label or "(root)", "depth": depth, "why": kind}
+    if at is not None:
+        facts |= {"took": at.took.size, "gave": at.gave.size}
+    return record("collapse", "failed", kind, Remedy(kind), site=None if at is None else at.site, **facts)
+
+
+def _kind(at: Passage | None, depth: int) -> str:
+    if at is None:
+        return "vanishing gradient" if depth >= DEEP else "collapse"
+    module = at.site.module
+    if issubclass(type(module), _RECTIFIERS) and at.gave.size == 0:
+        return "dead units"
+    if issubclass(type(module), nn.RNNBase):
+        return "vanishing gradient"
+    if issubclass(type(module), (nn.Linear, *CONVOLUTIONS)):
+        weight = module.weight.detach()
+        if not bool(weight.any()):
+            return "a layer of zeros"
+        scale = float(weight.double().square().mean().sqrt()) * math.sqrt(weight[0].numel())
+        return "weights begin too small" if scale < TINY else "vanishing gradient" if depth >= DEEP else "collapse"
+    return "overwritten activation"
