@@ -62,7 +62,8 @@ def collapse(bench: Bench) -> ExperimentRecord:
         raise NotRunError("no entry for each sample")
     if any(one.share > GONE for one in sizes):
         return record("collapse", "passed", "outputs differ")
-    return _told(passages)
+    above = {id(site.parent) for site in (one.site for one in passages)}
+    return _told(passages, [one for one in passages if id(one.site) not in above])
 
 
 def _passages(bench: Bench, samples: int) -> tuple[list[Passage], Any]:
@@ -84,33 +85,48 @@ def _size(tensor: Tensor, samples: int) -> Size | None:
     return Size(float(rows.abs().max()), float((rows.amax(0) - rows.amin(0)).max()))
 
 
-def _told(passages: list[Passage]) -> ExperimentRecord:
+def _told(passages: list[Passage], inner: list[Passage]) -> ExperimentRecord:
     """The first step at which samples stop to differ, or the many on which the difference fades."""
-    lost = next((one for one in passages if one.took.share > THERE and one.gave.share <= GONE), None)
-    faded = next((one for one in passages if one.took.size > THERE and one.gave.size < GONE * one.took.size), None)
-    at = next((one for one in passages if one in (lost, faded)), None)
-    depth = sum(issubclass(type(one.site.module), _SATURATING) for one in passages)
-    kind = _kind(at, depth)
+    at, kind = _lost(passages, inner)
     if kind == "a layer of zeros":
         return record("collapse", "unclear", kind, site=None if at is None else at.site)
-    facts: dict[str, Any] = {"module": "" if at is None else at.site.label or "(root)", "depth": depth, "why": kind}
+    facts: dict[str, Any] = {"module": "" if at is None else at.site.label or "(root)", "why": kind}
     if at is not None:
         facts |= {"took": at.took.size, "gave": at.gave.size}
     return record("collapse", "failed", kind, Remedy(kind), site=None if at is None else at.site, **facts)
 
 
-def _kind(at: Passage | None, depth: int) -> str:
-    if at is None:
-        return "vanishing gradient" if depth >= DEEP else "collapse"
-    module = at.site.module
-    if issubclass(type(module), _RECTIFIERS) and at.gave.size == 0:
+def _lost(passages: list[Passage], inner: list[Passage]) -> tuple[Passage | None, str]:
+    """Where, and why: in a layer, in what is done between two layers, or bit by bit."""
+    before: Passage | None = None
+    for one in inner:
+        if one.took.share <= GONE and before is not None and before.gave.share > THERE:
+            return before, "overwritten activation" if not one.took.size else "collapse"
+        if (one.took.share > THERE and one.gave.share <= GONE) or (one.took.size > THERE and one.gave.size < GONE * one.took.size):
+            return one, _of_layer(one.site.module, one.gave)
+        before = one
+    if sum(issubclass(type(one.site.module), _SATURATING) for one in inner) >= DEEP:
+        return None, "vanishing gradient"
+    if any(_scale(one.site.module) < TINY for one in inner):
+        return None, "weights begin too small"
+    outer = next((one for one in passages if one.took.share > THERE and one.gave.share <= GONE), None)
+    return outer, "collapse"
+
+
+def _of_layer(module: Module, gave: Size) -> str:
+    if issubclass(type(module), _RECTIFIERS) and gave.size == 0:
         return "dead units"
     if issubclass(type(module), nn.RNNBase):
         return "vanishing gradient"
-    if issubclass(type(module), (nn.Linear, *CONVOLUTIONS)):
-        weight = module.weight.detach()
-        if not bool(weight.any()):
-            return "a layer of zeros"
-        scale = float(weight.double().square().mean().sqrt()) * math.sqrt(weight[0].numel())
-        return "weights begin too small" if scale < TINY else "vanishing gradient" if depth >= DEEP else "collapse"
-    return "overwritten activation"
+    scale = _scale(module)
+    if scale == math.inf:
+        return "overwritten activation"
+    return "a layer of zeros" if not scale else "weights begin too small" if scale < TINY else "collapse"
+
+
+def _scale(module: Module) -> float:
+    """How large its weights are, in units of 1 / sqrt(inputs); infinite if it has none."""
+    if not issubclass(type(module), (nn.Linear, nn.Embedding, *CONVOLUTIONS)):
+        return math.inf
+    weight = module.weight.detach().double()
+    return float(weight.square().mean().sqrt()) * math.sqrt(weight[0].numel())

@@ -58,7 +58,9 @@ def _overwritten(trained: list[Held], turned: list[Held], numbers: dict[str, flo
     """Hooks on parameters make something useless of their gradients."""
     group, kind = cover(turned, trained, "parameter")[0], "gradients overwritten"
     facts: dict[str, Any] = {"places": tuple(held.path for held in turned)} if len(turned) > 1 else {}
-    return record("gradients", "failed", kind, Remedy(kind), site=group.site, path=group.path, turned=_groups(turned, trained), **facts, **numbers)
+    return record(
+        "gradients", "failed", kind, Remedy(kind), site=group.site, path=group.path, turned=_groups(turned, trained), **facts, **numbers
+    )
 
 
 def _flattened(bench: Bench, trained: list[Held], flat: list[Held], function: str, numbers: dict[str, float]) -> ExperimentRecord:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import Module
 
+from modlab.compat import FunctionMode
 from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.random_draws import DROPOUTS
 from modlab.diagnosing.trials import Bench
-from modlab.compat import FunctionMode
 from modlab.inspection.findings.layer_families import AVERAGING, BATCH_NORMS
 from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord, Remedy
@@ -74,7 +73,9 @@ def _dropped(seen: Seen, dropped: list[tuple[float, ModuleSite]]) -> ExperimentR
         return None
     site = next((site for p, site in dropped if p == share), None)
     kind, label = "too much dropout", "" if site is None else site.label
-    return record("modes", "failed" if share >= MOST else "unclear", kind, Remedy(kind), site=site, share=share, function=function, label=label)
+    return record(
+        "modes", "failed" if share >= MOST else "unclear", kind, Remedy(kind), site=site, share=share, function=function, label=label
+    )
 
 
 def _normalized(norms: list[tuple[ModuleSite, Tensor]]) -> ExperimentRecord | None:

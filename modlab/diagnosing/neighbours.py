@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -40,7 +39,7 @@ def of_order(sequence: Sequence, target: Tensor) -> Order | None:
         return None
     chance = float(target.bincount().max()) / len(target) if int(target.min()) >= 0 else 1.0
     deviation = math.sqrt(chance * (1 - chance) / len(target)) or 1.0
-    shares = [_told_by(sequence.tensor[:, at], target) for at in range(min(sequence.length, 64))]
+    shares = [told_by(sequence.tensor[:, at], target) for at in range(min(sequence.length, 64))]
     position = max(range(len(shares)), key=shares.__getitem__)
     bag = told(counted(sequence.tensor), target)
     ordered = shares[position]
@@ -49,7 +48,7 @@ def of_order(sequence: Sequence, target: Tensor) -> Order | None:
     return Order(position, ordered, bag, ordered > bag + FAR * deviation)
 
 
-def _told_by(column: Tensor, target: Tensor) -> float:
+def told_by(column: Tensor, target: Tensor) -> float:
     """The fraction of samples whose target is the most frequent one among the others with the same token."""
     same = (column[:, None] == column).double().fill_diagonal_(0)
     votes = same @ F.one_hot(target).double()
@@ -72,7 +71,3 @@ def told(features: Tensor, target: Tensor) -> float:
         return 1 - float((guess - own).square().sum() / ((own - own.mean(0)).square().sum() + 1e-12))
     votes = F.one_hot(target)[nearest].sum(1)
     return float((votes.argmax(1) == target).double().mean())
-
-
-Relation = Callable[[Tensor], float]
-"""How well a target is told by the inputs."""

@@ -33,6 +33,7 @@ from modlab.diagnosing import (
     right_answer,
     softmax_dimension,
     symmetry,
+    target_alignment,
     traced_pass,
 )
 from modlab.diagnosing.loss_arguments import A_PASS, Comparisons
@@ -61,6 +62,7 @@ FURTHER: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "padding": padding.padding,
     "order": order.order,
     "inputs": input_scale.inputs,
+    "targets": target_alignment.targets,
     "aim": right_answer.aim,
     "softmax": softmax_dimension.softmax,
     "modes": layers_in_training.modes,

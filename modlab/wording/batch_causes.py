@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ NAMES = {
     "padding": ("padding does not count", "padding does not count"),
     "order": ("another order gives another answer", "order counts"),
     "inputs": ("the inputs differ, and are about 1 in size", "inputs fit"),
+    "targets": ("targets belong to their inputs", "targets fit"),
     "aim": ("the right answer has the lowest loss", "the loss points the right way"),
     "softmax": ("softmax adds up over the classes", "softmax over classes"),
     "modes": ("dropout and BatchNorm leave enough in training", "enough is left in training"),
@@ -32,6 +34,10 @@ def _sees(facts: Facts) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+def _range(low: float, high: float) -> str:
+    return f"nothing below {format.number(low)}" if high == math.inf else f"{format.number(low)} to {format.number(high)}"
 
 
 def _nearly(share: float) -> str:
@@ -98,10 +104,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
             f"the recurrent weight of {facts['path']} makes its state {_short(facts['factor'])} times as large in each "
             f"step, with nothing to bound it"
         ),
-        lambda facts: (
-            f"Over the {facts['length']} steps of this batch, that is a factor of {_short(facts['growth'])}, for "
-            "gradients too."
-        ),
+        lambda facts: f"Over the {facts['length']} steps of this batch, that is a factor of {_short(facts['growth'])}, for gradients too.",
     ),
     # embeddings
     "tokens differ": lambda facts: f"{format.plural(facts['layers'], 'embedding')} looked at",
@@ -182,19 +185,82 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
         lambda facts: f"{facts['path'] or 'the model'} ({facts['class']}) gets nearly zeros: at most {_short(facts['largest'])}",
         "Next to the biases, that is nothing: the output hardly depends on it. Most often the inputs are scaled twice.",
     ),
+    # targets
+    "targets fit": "they differ, and nothing speaks for others",
+    "constant targets": (
+        lambda facts: f"all {facts['samples']} targets of the batch are the same: {format.number(facts['value'])}",
+        lambda facts: (
+            "Look at another batch: if each holds one class, the data is sorted; if all hold the same one, the targets are constant."
+            if facts["classes"]
+            else "One answer for all samples is then right. Fine if the target is a bound that nothing should differ from."
+        ),
+    ),
+    "imbalance": (
+        lambda facts: f"{_percent(facts['share'])} of the targets of the batch are {format.number(facts['value'])}",
+        "A model that always answers this is nearly always right, and the loss hardly asks for more.",
+    ),
+    "leak": (
+        lambda facts: f"one of {facts['features']} input features gives the target exactly: x[:, {', '.join(map(str, facts['feature']))}]",
+        "The model needs to read nothing else. If that feature is not there later, it knows nothing.",
+    ),
+    "targets shifted": (
+        lambda facts: f"the targets fit the inputs of the sample {'before' if facts['step'] > 0 else 'after'} their own, not their own",
+        lambda facts: (
+            f"The nearest other inputs tell {_percent(max(facts['now'], 0))} of the targets (above chance); with the inputs moved by one sample "
+            f"it is {_percent(facts['then'])}."
+        ),
+    ),
+    "wrong axes": (
+        "the inputs look reshaped where they should be transposed: each row has parts of several samples",
+        lambda facts: (
+            f"The nearest other inputs tell {_percent(max(facts['now'], 0))} of the targets (above chance); with dimension 0 put back to the end "
+            f"and moved to the front it is {_percent(facts['then'])}."
+        ),
+    ),
+    "targets shuffled": (
+        lambda facts: (
+            f"inputs of {facts['features']} numbers tell nothing of the targets: near inputs have targets as different as far ones"
+        ),
+        "Targets in another order than their inputs look like that, and so does noise, or a relation too fine for this batch.",
+    ),
     # aim
     "right is best": lambda facts: f"{_short(facts['right'])} for the right answer, {_short(facts['wrong'])} for a wrong one",
     "wrong sign": (
-        lambda facts: f"the loss of the right answer is {_short(facts['right'])}, of a wrong one {_short(facts['wrong'])}: it is upside down",
+        lambda facts: (
+            f"the loss of the right answer is {_short(facts['right'])}, of a wrong one {_short(facts['wrong'])}: it is upside down"
+        ),
         "A step makes the loss smaller, and so the answer worse.",
     ),
     "one logit": (
         "with one score for each sample, the cross entropy is the same for any output",
         "The softmax of a single number is 1, so there is nothing to learn.",
     ),
+    "one answer is best": (
+        lambda facts: f"the loss is {_short(facts['alike'])} if both views of all samples are the same, and {_short(facts['loss'])} now",
+        "Nothing keeps samples apart: the embeddings will collapse to one point.",
+    ),
+    "output cannot reach": (
+        lambda facts: (
+            f"the model ends in {facts['function']}, which gives {_range(facts['low'], facts['high'])}, but {_percent(facts['share'])} of the "
+            "targets lie outside"
+        ),
+        "The loss stops where the activation ends, and units at its end have no gradient.",
+    ),
+    "targets not scaled": (
+        lambda facts: f"the targets are {_short(facts['target'])} in size, the outputs {_short(facts['output'])}",
+        "The last layer must grow that much before anything else is learned, and a squared error makes gradients as much too large.",
+    ),
+    "weights of classes": (
+        lambda facts: (
+            f"{_percent(facts['gain'])} of what the loss can fall is class {facts['label']}, which {_percent(facts['share'])} of the targets are"
+        ),
+        "The others hardly count: class weights or pos_weight are turned around, or far too uneven.",
+    ),
     "no log": (
-        lambda facts: f"the loss of the right answer falls without end: {_short(facts['right'])}, and {_short(facts['sure'])} for scores ten "
-        "times as large",
+        lambda facts: (
+            f"the loss of the right answer falls without end: {_short(facts['right'])}, and {_short(facts['sure'])} for scores ten "
+            "times as large"
+        ),
         "A negative log-likelihood needs log-probabilities. Of scores it can be made smaller for ever, and means nothing.",
     ),
     "loss too small": (
@@ -202,7 +268,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
         "Its gradients are as small: plain SGD does not move, and Adam's eps becomes large beside them.",
     ),
     "constant loss": (
-        lambda facts: f"the loss is {_short(facts['right'])} for any output",
+        lambda facts: f"the loss is {_short(facts['loss'])} for any output, and has no slope",
         "It does not depend on what the model answers, so nothing is learned.",
     ),
     # softmax
@@ -212,9 +278,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
             f"{facts['function']} of the scores ({_shape(facts['shape'])}) runs over dimension {facts['dim']}, but the classes are in dimension "
             f"{facts['right']}"
         ),
-        lambda facts: (
-            f"{'Samples' if facts['batch'] else 'Positions'} compete with each other, and classes do not."
-        ),
+        lambda facts: f"{'Samples' if facts['batch'] else 'Positions'} compete with each other, and classes do not.",
     ),
     # modes
     "enough is left": "no dropout is large, no batch too small",
@@ -289,6 +353,16 @@ FIXES: dict[str, Words] = {
     "constant inputs": "Look at the data: x.std(0) should not be 0 everywhere. Something overwrites it, or takes one sample for all.",
     "one huge feature": "Scale each feature: (x - x.mean(0)) / x.std(0), with the numbers of the training data.",
     "inputs not scaled": "Scale the inputs: (x - mean) / std, with the numbers of the training data; or begin with a normalization.",
+    "constant targets": "Look at several batches: [y.unique() for x, y in loader].",
+    "imbalance": "Draw rare classes more often (WeightedRandomSampler), or weigh them more in the loss.",
+    "leak": "Take this feature out of the inputs, or ask where it comes from.",
+    "targets shifted": "Look at where inputs and targets are paired: one of them is moved by one.",
+    "wrong axes": "Use x.permute(...) or x.transpose(...) where x.reshape(...) or x.view(...) moves a dimension.",
+    "targets shuffled": "Look at some samples beside their targets, where the batch is made.",
+    "one answer is best": "Add negatives, or a term that keeps the variance of the embeddings (VICReg, a stop-gradient).",
+    "output cannot reach": "End with a linear layer, or scale the targets into the range of the activation.",
+    "targets not scaled": "Scale the targets: (y - mean) / std, and scale predictions back.",
+    "weights of classes": "Give rare classes the larger weight: len(y) / (classes * y.bincount()); pos_weight is negatives / positives.",
     "wrong sign": "Turn the sign of the loss.",
     "one logit": "Give nn.CrossEntropyLoss one score for each class, or use nn.BCEWithLogitsLoss() for one score.",
     "loss too small": "Leave out what divides the loss.",
