@@ -56,4 +56,4 @@ def _moves(bench: Bench, sequence: Sequence, before: Tensor, at: int) -> list[in
     if after is None or after.shape != before.shape:
         raise NotRunError("nothing is predicted")
     apart = (after - before).abs().transpose(0, 1).flatten(1).amax(1)
-    return (apart > TOLERANCE * float(before.abs().max())).nonzero().flatten().tolist()  # type: ignore[no-any-return]
+    return (apart > TOLERANCE * float(before.abs().max())).nonzero().flatten().tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -128,5 +128,5 @@ def _scale(module: Module) -> float:
     """How large its weights are, in units of 1 / sqrt(inputs); infinite if it has none."""
     if not issubclass(type(module), (nn.Linear, nn.Embedding, *CONVOLUTIONS)):
         return math.inf
-    weight = module.weight.detach().double()
+    weight = cast(Tensor, module.weight).detach().double()
     return float(weight.square().mean().sqrt()) * math.sqrt(weight[0].numel())

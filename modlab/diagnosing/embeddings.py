@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +51,7 @@ def _given(bench: Bench) -> list[tuple[ModuleSite, Tensor]]:
 
 def _padded(site: ModuleSite, ids: Tensor) -> ExperimentRecord | None:
     """``padding_idx`` stands where a token does: between others, or alone for a sample."""
-    padding = site.module.padding_idx
+    padding = cast(nn.Embedding, site.module).padding_idx
     if padding is None or ids.dim() not in (1, 2) or not bool((ids == padding).any()):
         return None
     rows = ids if ids.dim() == 2 else ids[:, None]
@@ -59,7 +59,7 @@ def _padded(site: ModuleSite, ids: Tensor) -> ExperimentRecord | None:
     if ids.dim() == 2 and samples < max(2, INSIDE * len(ids)):
         return None
     kind, single = "padding idx of a token", int(ids.dim() == 1)
-    facts = {"padding": int(padding), "samples": samples, "of": len(ids), "times": count, "single": single}
+    facts: dict[str, Any] = {"padding": int(padding), "samples": samples, "of": len(ids), "times": count, "single": single}
     return record("embeddings", "unclear" if single else "failed", kind, Remedy(kind), site=site, **facts)
 
 
@@ -74,20 +74,24 @@ def _unknown(site: ModuleSite, ids: Tensor) -> ExperimentRecord | None:
     """Nearly all tokens, but for the padding at the ends, are one and the same."""
     rows = ids if ids.dim() == 2 else ids.reshape(1, -1)
     real = rows[~ends(rows)] if ids.dim() == 2 else rows.flatten()
-    if len(real) < ENOUGH or site.module.num_embeddings < FEW:
+    if len(real) < ENOUGH or cast(nn.Embedding, site.module).num_embeddings < FEW:
         return None
-    tokens, counts = real.unique(return_counts=True)
+    tokens, counts = torch.unique(real, return_counts=True)
     share = float(counts.max()) / len(real)
     if share < NEARLY or _is_position(ids):
         return None
     kind = "tokens unknown"
-    facts = {"token": int(tokens[counts.argmax()]), "share": share, "rows": int(site.module.num_embeddings)}
+    facts: dict[str, Any] = {
+        "token": int(tokens[int(counts.argmax())]),
+        "share": share,
+        "rows": cast(nn.Embedding, site.module).num_embeddings,
+    }
     return record("embeddings", "failed" if share >= SURELY else "unclear", kind, Remedy(kind), site=site, **facts)
 
 
 def _is_position(ids: Tensor) -> bool:
     """Whether it is no sequence of tokens, but one number a sample (a time, a kind) or the same row for all."""
-    return ids.dim() != 2 or (len(ids) > 1 and bool((ids == ids[:1]).all()) and len(ids.unique()) > 1)
+    return ids.dim() != 2 or (len(ids) > 1 and bool((ids == ids[:1]).all()) and len(torch.unique(ids)) > 1)
 
 
 def ends(rows: Tensor) -> Tensor:
@@ -99,6 +103,6 @@ def ends(rows: Tensor) -> Tensor:
         token = int(turned[:, -1].mode().values)
         at_end = run & (turned[:, -1:] == token)
         lengths = at_end.sum(1)
-        if len(rows) > 1 and len(lengths.unique()) > 1 and not inside(turned, token) and not bool(found.any()):
+        if len(rows) > 1 and len(torch.unique(lengths)) > 1 and not inside(turned, token) and not bool(found.any()):
             found = at_end.flip(1) if flipped else at_end
     return found

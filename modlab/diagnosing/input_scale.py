@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -96,7 +96,7 @@ def _told(site: ModuleSite, tensor: Tensor) -> ExperimentRecord | None:
 
 def _largest_feature(module: Module, tensor: Tensor) -> tuple[int, float]:
     """The feature or channel with the largest numbers, and its share of all squares."""
-    dim = 1 if issubclass(type(module), CONVOLUTIONS) and tensor.dim() == module.weight.dim() else -1
+    dim = 1 if issubclass(type(module), CONVOLUTIONS) and tensor.dim() == cast(Tensor, module.weight).dim() else -1
     squares = tensor.movedim(dim, 0).flatten(1).square().sum(1)
     if len(squares) < 2 or not float(squares.sum()):
         return 0, 0.0

@@ -57,7 +57,7 @@ def told_by(column: Tensor, target: Tensor) -> float:
 
 def counted(tokens: Tensor) -> Tensor:
     """How often each token occurs in each sample."""
-    known, places = tokens.unique(return_inverse=True)
+    known, places = torch.unique(tokens, return_inverse=True)
     return torch.zeros(len(tokens), len(known), dtype=torch.float64).scatter_add_(1, places.cpu(), torch.ones_like(places.cpu()).double())
 
 

@@ -100,7 +100,7 @@ def _shaken(tensor: Tensor, at: Tensor, sequence: Sequence) -> Tensor:
     return tensor + noise
 
 
-def _counts(outcome: Outcome, share: float, **facts: float) -> ExperimentRecord:
+def _counts(outcome: Outcome, share: float, **facts: Any) -> ExperimentRecord:
     kind = "padding counts"
     fix = Remedy("padding in the loss" if "loss" in facts else kind)
     return record("padding", outcome, kind, fix, share=share, **facts)

@@ -75,7 +75,7 @@ def _mixed_up(bench: Bench, readings: list[Reading]) -> ExperimentRecord | None:
                 continue
         elif batch == samples or one.shape[one.time] != samples:
             continue
-        facts = {"class": one.site.type, "time": one.time, "shape": one.shape, "first": int(not one.time)}
+        facts: dict[str, Any] = {"class": one.site.type, "time": one.time, "shape": one.shape, "first": int(not one.time)}
         code = f"nn.{one.site.type}(..., batch_first={one.time == 0})"
         return record("recurrence", "failed", "batch first mixed up", Remedy(code=code), site=one.site, **facts)
     return None
@@ -87,9 +87,9 @@ def _predicted_along(bench: Bench) -> int | None:
         turned = Sequence(sequence.tensor.transpose(0, 1))
         if sequences.offset(sequence, bench.target) == 1:
             return 1
-        if issubclass(type(bench.target), Tensor) and bench.target.dim() > 1:
-            if sequences.offset(turned, bench.target.transpose(0, 1)) == 1:
-                return 0
+        target = bench.target
+        if issubclass(type(target), Tensor) and target.dim() > 1 and sequences.offset(turned, target.transpose(0, 1)) == 1:
+            return 0
     return None
 
 
@@ -105,7 +105,7 @@ def _forgetful(output: Any, readings: list[Reading]) -> ExperimentRecord | None:
             return record("recurrence", "failed", kind, Remedy(kind), site=calls[0].site, calls=len(calls))
     for one in recurrent:
         if len(steps[id(one.site)]) == 1 and one.shape[one.time] > 1 and not one.site.module.bidirectional and _reads_first(output, one):
-            facts = {"read": "out[:, 0]" if one.time else "out[0]", "length": one.shape[one.time]}
+            facts: dict[str, Any] = {"read": "out[:, 0]" if one.time else "out[0]", "length": one.shape[one.time]}
             fix = Remedy(code="out[:, -1]" if one.time else "out[-1]")
             return record("recurrence", "failed", "state not kept", fix, site=one.site, **facts)
     return None
@@ -133,11 +133,11 @@ def _exploding(readings: list[Reading]) -> ExperimentRecord | None:
         if issubclass(type(module), nn.RNN) and module.nonlinearity == "relu":
             factor = max(float(torch.linalg.eigvals(w.detach().double()).abs().max()) for w in _recurrent_weights(module))
             if factor > FACTOR and factor ** one.shape[one.time] > GROWTH:
-                facts = {"factor": factor, "growth": factor ** one.shape[one.time], "length": one.shape[one.time]}
+                facts: dict[str, Any] = {"factor": factor, "growth": factor ** one.shape[one.time], "length": one.shape[one.time]}
                 fix = Remedy("exploding recurrence", f"nn.init.orthogonal_({one.site.code}.weight_hh_l0)")
                 return record("recurrence", "failed", "exploding recurrence", fix, site=one.site, **facts)
     return None
 
 
-def _recurrent_weights(module: nn.RNN) -> list[Tensor]:
+def _recurrent_weights(module: Module) -> list[Tensor]:
     return [weight for name, weight in module.named_parameters() if name.startswith("weight_hh")]

@@ -34,6 +34,8 @@ OUTSIDE = 0.05
 """Fraction of the targets that may lie outside: a few are outliers."""
 BEYOND, FAR_BEYOND = 30.0, 100.0
 """Targets that many times as large as the outputs: above the first it is worth a look, above the second it is wrong."""
+CLASSES, MANY = 20, 16
+"""So many classes are looked at one by one, and so many samples show that a target is a class."""
 WEIGHS = 0.99
 """Fraction of the loss's gain that answers to one class may bring, if fewer than `MOST` of the samples have it."""
 MOST = 0.9
@@ -55,7 +57,7 @@ def aim(bench: Bench) -> ExperimentRecord:
         return _of_pairs(bench, output)
     if is_gone(output) or not output.is_floating_point() or not output.dim():
         raise NotRunError("no scores")
-    found = _indifferent(bench, output) or _out_of_reach(output, bench.target)
+    found = _indifferent(bench, output) or _out_of_reach(output, bench.target) or _one_number(output, bench.target)
     if found is not None:
         return found
     answers = _of_classes(output, bench.target) or _of_two(bench, output) or _of_numbers(output, bench.target)
@@ -73,9 +75,9 @@ def _of_pairs(bench: Bench, output: Any) -> ExperimentRecord:
     with torch.no_grad():
         now, alike = float(bench.value(output)), float(bench.value(same))
         targets = bench.loss(output, batches.mapped(batches.copied(bench.target), lambda tensor: tensor.flip(0)))
-    if float(targets) != now or not (0 <= alike < 0.1 * now):
+    if float(targets) != now or not (-1e-6 < alike < 0.1 * now):
         raise NotRunError("no right answer")
-    return record("aim", "failed", "one answer is best", Remedy("one answer is best"), loss=now, alike=alike)
+    return record("aim", "failed", "collapse", Remedy("negatives"), loss=now, alike=alike)
 
 
 def _indifferent(bench: Bench, output: Tensor) -> ExperimentRecord | None:
@@ -105,12 +107,26 @@ def _out_of_reach(output: Tensor, target: Any) -> ExperimentRecord | None:
     if share > OUTSIDE:
         facts: dict[str, Any] = {"function": name.lower(), "low": low, "high": high, "share": share}
         return record("aim", "failed", "output cannot reach", Remedy("output cannot reach"), **facts)
-    sizes = {"target": float(target.double().square().mean().sqrt()), "output": float(output.detach().double().square().mean().sqrt())}
+    sizes: dict[str, Any] = {
+        "target": float(target.double().square().mean().sqrt()),
+        "output": float(output.detach().double().square().mean().sqrt()),
+    }
     times = sizes["target"] / max(sizes["output"], 0.1)
     if times > BEYOND:
         outcome: Outcome = "failed" if times > FAR_BEYOND else "unclear"
         return record("aim", outcome, "targets not scaled", Remedy("targets not scaled"), times=times, **sizes)
     return None
+
+
+def _one_number(output: Tensor, target: Any) -> ExperimentRecord | None:
+    """Whole numbers, as classes have, are learned by one number for each."""
+    if not issubclass(type(target), Tensor) or target.is_floating_point() or target.dtype is torch.bool or target.numel() < MANY:
+        return None
+    known = torch.unique(target)
+    if output.numel() != target.numel() or not 2 < len(known) <= CLASSES or int(known.min()) not in (0, 1):
+        return None
+    kind = "regression of classes"
+    return record("aim", "unclear", kind, Remedy(kind), classes=len(known))
 
 
 def _of_classes(output: Tensor, target: Any) -> Answers | None:
@@ -176,7 +192,7 @@ def _judged(bench: Bench, output: Tensor, answers: Answers) -> ExperimentRecord:
 def _uneven(loss: Callable[[Tensor], float], answers: Answers, wrong: float, apart: float) -> ExperimentRecord | None:
     """Nearly all of the loss is about one class, which not nearly all samples have."""
     assert answers.labels is not None
-    for label in answers.labels.unique().tolist()[:CLASSES]:
+    for label in torch.unique(answers.labels).tolist()[:CLASSES]:
         of_class = answers.labels == label
         gain = (loss(torch.where(of_class, answers.right, answers.wrong)) - wrong) / apart
         share = float(of_class.double().mean())
@@ -184,7 +200,3 @@ def _uneven(loss: Callable[[Tensor], float], answers: Answers, wrong: float, apa
             kind = "weights of classes"
             return record("aim", "failed", kind, Remedy(kind), label=int(label), gain=gain, share=share)
     return None
-
-
-CLASSES = 20
-"""So many classes are tried one by one."""

@@ -81,12 +81,13 @@ def other_tokens(sequence: Sequence, spared: int | None = None) -> Tensor:
     tensor = sequence.tensor
     if not sequence.is_tokens:
         return tensor.roll(1, 0) + tensor.std()
-    known = tensor.unique()
+    known = torch.unique(tensor)
     known = known if spared is None else known[known != spared]
     if len(known) < 2:
         raise NotRunError("one token")
     place = torch.searchsorted(known, tensor)
-    return known[(place + 1) % len(known)]
+    other: Tensor = known[(place + 1) % len(known)]
+    return other
 
 
 def offset(sequence: Sequence, target: Any) -> int | None:
@@ -108,7 +109,7 @@ def aligned(sequence: Sequence, target: Any) -> Tensor | None:
         return None
     shape = tuple(sequence.tensor.shape)
     if tuple(target.shape) == shape:
-        return target
+        return target  # type: ignore[no-any-return]
     return target.reshape(shape) if target.dim() == 1 and target.numel() == sequence.tensor.numel() else None
 
 

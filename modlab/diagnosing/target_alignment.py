@@ -16,8 +16,10 @@ from modlab.records.finding import ExperimentRecord, Remedy
 
 ENOUGH = 32
 """Samples that a judgement needs."""
-PLAIN, HIDDEN = 0.5, 0.15
-"""Fractions of what could be told above chance: above the first the target is known by the inputs, below the second it is not."""
+PLAIN, HIDDEN = 0.5, 0.25
+"""Fractions of what could be told above chance: above the first the target is known by the inputs, below the second it hardly is."""
+NOTHING = 0.05
+"""Such a fraction is chance."""
 ALONE = 0.9999
 """Correlation of one feature with the target that no measurement reaches."""
 MANY = 8
@@ -53,14 +55,14 @@ def _flat(target: Tensor) -> Tensor | None:
         return None
     if rows.is_floating_point():
         return rows.double() if bool((rows != rows[:1]).any()) else None
-    label = rows[:, 0].unique(return_inverse=True)[1]
+    label = torch.unique(rows[:, 0], return_inverse=True)[1]
     return label if rows.shape[1] == 1 and int(label.max()) + 1 <= len(label) / CLASS else None
 
 
 def _alike(bench: Bench, target: Tensor) -> ExperimentRecord | None:
     """All targets are the same, or nearly all."""
     rows = target.flatten(1) if target.dim() > 1 else target[:, None]
-    known, counts = rows.unique(dim=0, return_counts=True)
+    known, counts = torch.unique(rows, dim=0, return_counts=True)
     share = float(counts.max()) / len(rows)
     if (
         share < MOSTLY
@@ -129,9 +131,9 @@ def _misplaced(tensor: Tensor, target: Tensor) -> ExperimentRecord | None:
     if now < HIDDEN:
         for kind, put_right, step in _rights(tensor):
             then = _known(put_right, target)
-            if then is not None and then > PLAIN:
+            if then is not None and then > max(PLAIN, 2 * now):
                 return record("targets", "failed", kind, Remedy(kind), then=then, step=step, **facts)
-    if now < HIDDEN / 3 and tensor.is_floating_point() and tensor[0].numel() < MANY and len(target) >= 48:
+    if now < NOTHING and tensor.is_floating_point() and tensor[0].numel() < MANY and len(target) >= 48:
         kind, others = "targets shuffled", ("wrong axes", "too much noise")
         return record("targets", "unclear", kind, Remedy(kind), candidates=others, features=tensor[0].numel(), **facts)
     return None

@@ -32,6 +32,19 @@ def _sees(facts: Facts) -> str:
     return f"the output at position {facts['output']} changes with the input at position {facts['changed']}"
 
 
+def _same(facts: Facts) -> str:
+    where = f"they differ up to {facts['module']}" if facts["module"] else "what they differ in fades from layer to layer"
+    return f"all samples of the batch get the same output: {where}"
+
+
+def _why_same(facts: Facts) -> str:
+    return _COLLAPSES[facts["why"]]
+
+
+def _alike(facts: Facts) -> str:
+    return f"the loss is {_short(facts['alike'])} if all samples get one and the same output, and {_short(facts['loss'])} now"
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
@@ -58,6 +71,15 @@ def _shape(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape))
 
 
+_COLLAPSES = {
+    "dead units": "It gives zero for each of them: all its units are dead, and zero has no gradient.",
+    "overwritten activation": "Its output does not depend on its input: something in it is multiplied by zero, replaced, or never used.",
+    "vanishing gradient": "Saturating activations, one after the other, pass less and less on, and less and less gradient comes back.",
+    "weights begin too small": "Its weights are so small that the biases alone are left.",
+    "collapse": "What follows no longer knows which sample it has.",
+}
+
+
 EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     # causality
     "sees no future": "each position is predicted from what comes before it",
@@ -82,8 +104,8 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "reads its sequence": lambda facts: f"{format.plural(facts['layers'], 'layer')} looked at",
     "batch first mixed up": (
         lambda facts: (
-            f"{facts['path']} ({facts['class']}) takes dimension {facts['time']} of its input ({_shape(facts['shape'])}) for positions, but "
-            f"the samples lie there"
+            f"{facts['path']} ({facts['class']}) takes dimension {facts['time']} of its input ({_shape(facts['shape'])}) for positions, "
+            "but the samples lie there"
         ),
         "It passes its state on from sample to sample, or attends across samples, and takes each position for a sample of its own.",
     ),
@@ -124,7 +146,8 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
         lambda facts: (
             f"{_percent(facts['share'])} of the tokens that {facts['path']} gets are {facts['token']}, though it has {facts['rows']} rows"
         ),
-        "Samples of the same tokens can hardly be told apart. Most often a vocabulary does not fit its text, and all becomes one unknown token.",
+        "Samples of the same tokens can hardly be told apart. Most often a vocabulary does not fit its text, and all becomes one unknown "
+        "token.",
     ),
     # padding
     "padding is ignored": "with less padding, the answers are the same",
@@ -206,15 +229,15 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "targets shifted": (
         lambda facts: f"the targets fit the inputs of the sample {'before' if facts['step'] > 0 else 'after'} their own, not their own",
         lambda facts: (
-            f"The nearest other inputs tell {_percent(max(facts['now'], 0))} of the targets (above chance); with the inputs moved by one sample "
-            f"it is {_percent(facts['then'])}."
+            f"The nearest other inputs tell {_percent(max(facts['now'], 0))} of the targets (above chance); with the inputs moved by one "
+            f"sample it is {_percent(facts['then'])}."
         ),
     ),
     "wrong axes": (
         "the inputs look reshaped where they should be transposed: each row has parts of several samples",
         lambda facts: (
-            f"The nearest other inputs tell {_percent(max(facts['now'], 0))} of the targets (above chance); with dimension 0 put back to the end "
-            f"and moved to the front it is {_percent(facts['then'])}."
+            f"The nearest other inputs tell {_percent(max(facts['now'], 0))} of the targets (above chance); if that is undone "
+            f"(x.reshape(*x.shape[1:], len(x)).movedim(-1, 0)), it is {_percent(facts['then'])}."
         ),
     ),
     "targets shuffled": (
@@ -235,14 +258,14 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
         "with one score for each sample, the cross entropy is the same for any output",
         "The softmax of a single number is 1, so there is nothing to learn.",
     ),
-    "one answer is best": (
-        lambda facts: f"the loss is {_short(facts['alike'])} if both views of all samples are the same, and {_short(facts['loss'])} now",
-        "Nothing keeps samples apart: the embeddings will collapse to one point.",
+    "regression of classes": (
+        lambda facts: f"{facts['classes']} classes are learned as one number each",
+        "A squared error takes class 2 for a mean of 1 and 3. Fine if the target counts something.",
     ),
     "output cannot reach": (
         lambda facts: (
-            f"the model ends in {facts['function']}, which gives {_range(facts['low'], facts['high'])}, but {_percent(facts['share'])} of the "
-            "targets lie outside"
+            f"the model ends in {facts['function']}, which gives {_range(facts['low'], facts['high'])}, but {_percent(facts['share'])} of "
+            "the targets lie outside"
         ),
         "The loss stops where the activation ends, and units at its end have no gradient.",
     ),
@@ -252,7 +275,8 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "weights of classes": (
         lambda facts: (
-            f"{_percent(facts['gain'])} of what the loss can fall is class {facts['label']}, which {_percent(facts['share'])} of the targets are"
+            f"{_percent(facts['gain'])} of what the loss can fall is class {facts['label']}, which {_percent(facts['share'])} of the targets "
+            "are"
         ),
         "The others hardly count: class weights or pos_weight are turned around, or far too uneven.",
     ),
@@ -275,8 +299,8 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "adds up over classes": "its dimension is the one that the target leaves out",
     "softmax over the wrong dimension": (
         lambda facts: (
-            f"{facts['function']} of the scores ({_shape(facts['shape'])}) runs over dimension {facts['dim']}, but the classes are in dimension "
-            f"{facts['right']}"
+            f"{facts['function']} of the scores ({_shape(facts['shape'])}) runs over dimension {facts['dim']}, but the classes are in "
+            f"dimension {facts['right']}"
         ),
         lambda facts: f"{'Samples' if facts['batch'] else 'Positions'} compete with each other, and classes do not.",
     ),
@@ -314,27 +338,13 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     # collapse
     "outputs differ": "no two samples need to get the same output",
     "a layer of zeros": ("all samples get the same output: {path} is zero throughout", "Fine if it begins that way on purpose."),
-    **dict.fromkeys(
-        ("dead units", "overwritten activation", "vanishing gradient", "weights begin too small", "collapse"),
-        (
-            lambda facts: (
-                f"all samples of the batch get the same output: they differ up to {facts['module']}"
-                if facts["module"]
-                else "all samples of the batch get the same output: what they differ in fades from layer to layer"
-            ),
-            lambda facts: _COLLAPSES[facts["why"]],
-        ),
+    **dict.fromkeys(("dead units", "overwritten activation", "vanishing gradient", "weights begin too small"), (_same, _why_same)),
+    "collapse": (
+        lambda facts: _alike(facts) if "alike" in facts else _same(facts),
+        lambda facts: "Nothing keeps samples apart: the embeddings will become one point." if "alike" in facts else _why_same(facts),
     ),
 }
 """By the `kind` of an experiment."""
-
-_COLLAPSES = {
-    "dead units": "It gives zero for each of them: all its units are dead, and zero has no gradient.",
-    "overwritten activation": "Its output does not depend on its input: something in it is multiplied by zero, replaced, or never used.",
-    "vanishing gradient": "Saturating activations, one after the other, pass less and less on, and less and less gradient comes back.",
-    "weights begin too small": "Its weights are so small that the biases alone are left.",
-    "collapse": "What follows no longer knows which sample it has.",
-}
 
 FIXES: dict[str, Words] = {
     "gradients overwritten": "Remove the hooks from these parameters, or let them return the gradient that they get, changed as intended.",
@@ -359,7 +369,8 @@ FIXES: dict[str, Words] = {
     "targets shifted": "Look at where inputs and targets are paired: one of them is moved by one.",
     "wrong axes": "Use x.permute(...) or x.transpose(...) where x.reshape(...) or x.view(...) moves a dimension.",
     "targets shuffled": "Look at some samples beside their targets, where the batch is made.",
-    "one answer is best": "Add negatives, or a term that keeps the variance of the embeddings (VICReg, a stop-gradient).",
+    "regression of classes": "Give one score for each class, and use nn.CrossEntropyLoss().",
+    "negatives": "Add negatives, or a term that keeps the variance of the embeddings (VICReg, a stop-gradient).",
     "output cannot reach": "End with a linear layer, or scale the targets into the range of the activation.",
     "targets not scaled": "Scale the targets: (y - mean) / std, and scale predictions back.",
     "weights of classes": "Give rare classes the larger weight: len(y) / (classes * y.bincount()); pos_weight is negatives / positives.",
@@ -381,8 +392,8 @@ FIXES: dict[str, Words] = {
     "tokens unknown": "Compare the tokens with the vocabulary: most are not found in it.",
     "padding in the loss": "Leave padding out of the loss: nn.CrossEntropyLoss(ignore_index=padding).",
     "padding counts": (
-        "Leave padding out: src_key_padding_mask in attention, nn.utils.rnn.pack_padded_sequence for recurrent layers, and a mean over real "
-        "positions alone."
+        "Leave padding out: src_key_padding_mask in attention, nn.utils.rnn.pack_padded_sequence for recurrent layers, and a mean over "
+        "real positions alone."
     ),
     "targets not moved": "Move the target by one: inputs tokens[:, :-1], target tokens[:, 1:].",
 }
