@@ -275,8 +275,8 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "weights of classes": (
         lambda facts: (
-            f"{_percent(facts['gain'])} of what the loss can fall is class {facts['label']}, which {_percent(facts['share'])} of the targets "
-            "are"
+            f"{_percent(facts['gain'])} of what the loss can fall is class {facts['label']}, which {_percent(facts['share'])} of "
+            "the targets are"
         ),
         "The others hardly count: class weights or pos_weight are turned around, or far too uneven.",
     ),

@@ -36,6 +36,11 @@ NAMES = {
 """By the `name` of a check."""
 
 
+def is_further(name: str) -> bool:
+    """Whether a check is one of those that are made only where they apply."""
+    return name in batch_causes.NAMES
+
+
 def what(record: ExperimentRecord) -> str:
     """What was seen."""
     return filled(_known(record)[0], record)
