@@ -10,16 +10,13 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.compat import tensor_hooks
-from modlab.diagnosing import batches
+from modlab.diagnosing import batches, graph_leaves
 from modlab.diagnosing.duplicates import copied
-from modlab.diagnosing.outcomes import NotRunError
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.subject import Held, ModuleSite
 from modlab.records.trace import Reason
 from modlab.running.listener import Listener
 
-FLAT = ("Round", "Sign", "Floor", "Ceil", "Trunc", "Heaviside")
-"""The functions of torch whose gradient is zero everywhere, as autograd names their nodes."""
 TURNED = 0.1
 """Cosine between a gradient with its hooks and the one without, below which the hooks have replaced it: clipping keeps it above."""
 MUCH = 0.25
@@ -77,33 +74,8 @@ def _is_expert(site: ModuleSite, called: set[int]) -> bool:
 
 def flattened(value: Tensor, zero: Sequence[Held]) -> dict[int, str]:
     """Which of these parameters are reached from the loss only through a function whose gradient is zero everywhere, and its node."""
-    free = _leaves(value, past=False)
-    return {id(held.tensor): node for held in zero if id(held.tensor) not in free and (node := _leaves(value).get(id(held.tensor), ""))}
-
-
-def _leaves(value: Tensor, past: bool = True) -> dict[int, str]:
-    """The leaves of a graph, by identity, each with the last flat function on the way; without those behind one, unless `past`."""
-    found: dict[int, str] = {}
-    todo: list[tuple[Any, str]] = [(value.grad_fn, "")]
-    seen: set[Any] = set()
-    while todo:
-        node, flat = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        name = _flat(node)
-        if name and not past:
-            continue
-        flat = name or flat
-        if hasattr(node, "variable"):
-            found[id(node.variable)] = flat
-        todo += [(after, flat) for after, _ in node.next_functions]
-    return found
-
-
-def _flat(node: Any) -> str:
-    name = node.name().partition("Backward")[0]
-    return name.lower() if name in FLAT else ""
+    free, all_of_them = graph_leaves.flat(value, past=False), graph_leaves.flat(value)
+    return {id(held.tensor): node for held in zero if id(held.tensor) not in free and (node := all_of_them.get(id(held.tensor), ""))}
 
 
 def flattening(bench: Bench, function: str) -> ModuleSite | None:
@@ -111,7 +83,7 @@ def flattening(bench: Bench, function: str) -> ModuleSite | None:
     found: list[Module] = []
 
     def note(module: Module, args: Any, kwargs: Any, output: Any) -> None:
-        if any(tensor.grad_fn is not None and _flat(tensor.grad_fn) == function for tensor in batches.tensors(output)):
+        if any(tensor.grad_fn is not None and graph_leaves.flat_name(tensor.grad_fn) == function for tensor in batches.tensors(output)):
             found.append(module)
 
     Listener(leave=note).during(bench.output)
@@ -125,12 +97,15 @@ def replaced(bench: Bench, trained: Sequence[Held], grads: Sequence[Tensor | Non
         return []
     try:
         other = copied(bench)
-    except NotRunError:
+        value = bench.value(bench.output(other))
+    except Exception:  # noqa: BLE001 - no copy, or the loss reads what only the model has
         return []
     names = dict(other.named_parameters())
     plain = [names.get(held.path) for held, _ in hooked]
     known = [one for one in plain if one is not None]
-    true = iter(torch.autograd.grad(bench.value(bench.output(other)), known, allow_unused=True))
+    if not value.requires_grad or not known:
+        return []
+    true = iter(torch.autograd.grad(value, known, allow_unused=True))
     pairs = [(held, grad, next(true)) for (held, grad), one in zip(hooked, plain, strict=True) if one is not None]
     return [held for held, grad, own in pairs if own is not None and _is_turned(grad, own)]
 

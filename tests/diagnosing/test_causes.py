@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import modlab
 from bench.sick import case, cases_of
 from modlab.diagnosing import overfit_one_batch
+from tests import test_identity as identity
 
 CAUSES = {
     "counting/no causal mask": ("causality", "sees the future"),
@@ -248,3 +249,34 @@ def test_what_is_in_the_batch_alone_is_said_of_it() -> None:
         for one in modlab.diagnose(model, batch=(x, y), loss=lambda out, target: (out - target.clamp(-9, 9)).square().mean()).experiments
     }
     assert (found["inputs"].kind, found["inputs"].facts["inf"], found["inputs"].facts["which"]) == ("not a number in data", 1, "target")
+
+
+class Variational(nn.Module):
+    """Leaves on itself what its loss reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode, self.decode = nn.Linear(6, 4), nn.Linear(2, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean, self.log = self.encode(x).chunk(2, 1)
+        return self.decode(self.mean + torch.randn_like(self.mean) * (self.log / 2).exp())
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["fresh", "after a pass"])
+def test_a_loss_that_reads_the_model_is_learned(before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overfit_one_batch, "STEPS", 60)
+    torch.manual_seed(0)
+    model, x = Variational(), torch.randn(8, 6)
+    if before:
+        model(x)
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        divergence = (model.mean.square() + model.log.exp() - model.log - 1).sum(1).mean()
+        return (output - target).square().sum() * 0 + divergence  # the model's attributes alone can make it fall
+
+    state, attributes = identity.everything(model), dict(vars(model))
+    found = {one.name: one for one in modlab.diagnose(model, batch=(x, x), loss=loss).experiments}
+    learned = found["overfit"]
+    assert learned.kind in ("learnt", "learnt one answer") and learned.facts["least"] < 0.1 * learned.facts["first"]
+    assert identity.everything(model) == state and vars(model) == attributes
