@@ -14,7 +14,7 @@ from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.layer_families import CONVOLUTIONS
 from modlab.inspection.findings.subject import ModuleSite
-from modlab.records.finding import ExperimentRecord, Remedy
+from modlab.records.finding import ExperimentRecord, Outcome, Remedy
 from modlab.running.listener import Listener
 
 GONE = 1e-6
@@ -93,7 +93,8 @@ def _told(passages: list[Passage], inner: list[Passage]) -> ExperimentRecord:
     facts: dict[str, Any] = {"module": "" if at is None else at.site.label or "(root)", "why": kind}
     if at is not None:
         facts |= {"took": at.took.size, "gave": at.gave.size}
-    return record("collapse", "failed", kind, Remedy(kind), site=None if at is None else at.site, **facts)
+    outcome: Outcome = "unclear" if kind == "collapse" else "failed"  # a graph or a set may be meant to have one answer
+    return record("collapse", outcome, kind, Remedy(kind), site=None if at is None else at.site, **facts)
 
 
 def _lost(passages: list[Passage], inner: list[Passage]) -> tuple[Passage | None, str]:
