@@ -27,7 +27,7 @@ SETTLED, APART = 100, 3.0
 """After so many batches a mean that lies so many deviations from that of the batch does not follow."""
 
 
-class Seen(FunctionMode):
+class LargestDropout(FunctionMode):
     """Observes one pass: the largest share that a dropout function takes."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def modes(bench: Bench) -> ExperimentRecord:
         raise NotRunError("not in training")
     norms: list[tuple[ModuleSite, Tensor]] = []
     dropped: list[tuple[float, ModuleSite]] = []
-    seen = Seen()
+    seen = LargestDropout()
 
     def note(module: Module, args: tuple[Any, ...]) -> None:
         site, first = bench.subject.by_module.get(id(module)), next(batches.tensors(args), None)
@@ -67,7 +67,7 @@ def modes(bench: Bench) -> ExperimentRecord:
     return _dropped(seen, dropped) or _normalized(norms) or record("modes", "passed", "enough is left")
 
 
-def _dropped(seen: Seen, dropped: list[tuple[float, ModuleSite]]) -> ExperimentRecord | None:
+def _dropped(seen: LargestDropout, dropped: list[tuple[float, ModuleSite]]) -> ExperimentRecord | None:
     share, function = seen.most
     if share < MORE or share == 1:  # of 1, a note tells
         return None

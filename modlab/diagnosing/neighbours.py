@@ -18,7 +18,7 @@ FAR = 4.0
 """Deviations from chance that count as known."""
 
 
-class Order(NamedTuple):
+class TokenOrder(NamedTuple):
     """How well a target is told by tokens in their places, and by how often each occurs.
 
     Attributes:
@@ -33,7 +33,7 @@ class Order(NamedTuple):
     needed: bool
 
 
-def of_order(sequence: Sequence, target: Tensor) -> Order | None:
+def of_order(sequence: Sequence, target: Tensor) -> TokenOrder | None:
     """None if neither tells anything of the target."""
     if target.is_floating_point() or target.dim() != 1 or len(target) != sequence.samples or len(target) < 16:
         return None
@@ -45,7 +45,7 @@ def of_order(sequence: Sequence, target: Tensor) -> Order | None:
     ordered = shares[position]
     if max(ordered, bag) < chance + FAR * deviation:
         return None
-    return Order(position, ordered, bag, ordered > bag + FAR * deviation)
+    return TokenOrder(position, ordered, bag, ordered > bag + FAR * deviation)
 
 
 def told_by(column: Tensor, target: Tensor) -> float:

@@ -87,10 +87,10 @@ def _same_for_all(bench: Bench, learnt: Module) -> float | None:
 
 
 class Learning(NamedTuple):
-    """What came of some steps.
+    """How far some steps have come.
 
     Attributes:
-        first, least: the first loss, and the least one; the last one if it is no number.
+        first, least: the first loss, and the least one; the last one if that is NaN.
         made: what makes the loss NaN and where, if it does.
         alike: the loss relative to that of one answer for all samples, if the batch was learned but not by heart.
     """
@@ -102,7 +102,7 @@ class Learning(NamedTuple):
 
 
 def _learnt(bench: Bench, rate: float) -> Learning:
-    """What comes of `STEPS` steps of a copy."""
+    """How far `STEPS` steps of a copy come."""
     other = trained(bench)
     if not stores.mode(other):
         other.train()

@@ -95,7 +95,7 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
             found.append(not_run(name, NotRunError("differs as it is")))
         else:
             found.append(_made(bench, name, check))
-    if first.why is None:
+    if first.why is None and _all_there(bench):
         found += filter(None, (_further(bench, check) for check in FURTHER.values()))
     return Results(tuple(found), first.findings, (*first.notes, *_notes(bench)))
 
@@ -134,6 +134,12 @@ def _made(bench: Bench, name: str, check: Callable[[Bench], ExperimentRecord]) -
         site = bench.where(error)
         at = site.label if site is not None and site.path else ""
         return record(name, "failed", "stops", site=site, at=at, error=steady_line(error))
+
+
+def _all_there(bench: Bench) -> bool:
+    """Whether all tensors of the model and of the batch have their memory: further checks read them without asking again."""
+    given = [*batches.tensors((bench.inputs, bench.target)), *(held.tensor for held in bench.subject.tensors)]
+    return all(map(is_there, given))
 
 
 def _further(bench: Bench, check: Callable[[Bench], ExperimentRecord]) -> ExperimentRecord | None:

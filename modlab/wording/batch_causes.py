@@ -244,7 +244,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
         lambda facts: (
             f"inputs of {facts['features']} numbers tell nothing of the targets: near inputs have targets as different as far ones"
         ),
-        "Targets in another order than their inputs look like that, and so does noise, or a relation too fine for this batch.",
+        "Targets that were shuffled apart from their inputs look like that, and so does noise, or a relation too fine for this batch.",
     ),
     # aim
     "right is best": lambda facts: f"{_short(facts['right'])} for the right answer, {_short(facts['wrong'])} for a wrong one",
