@@ -237,6 +237,26 @@ WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "comp
 GATES = ("modlab.statistics.memory", "modlab.watching.finiteness", "modlab.watching.elements")
 BLIND = {
     "comparing/divergence.py": "what a pass gave, as copies that the shelf made",
+    **dict.fromkeys(
+        (
+            f"diagnosing/{name}.py"
+            for name in (
+                "causality",
+                "collapse",
+                "embeddings",
+                "input_scale",
+                "layers_in_training",
+                "lost_gradients",
+                "neighbours",
+                "padding",
+                "recurrence",
+                "sequences",
+                "symmetry",
+                "target_alignment",
+            )
+        ),
+        "tensors of a model and a batch that are all there: series.py asks",
+    ),
     "watching/watched.py": "which slices had a gradient, an array of the watch's own",
     "statistics/accelerator.py": "the parts that contents found to be there",
     "watching/readback.py": "what was computed by a watch, in memory of its own",

@@ -16,7 +16,7 @@ from modlab.inspection.findings.layer_families import BATCH_NORMS
 from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.running.listener import Listener
-from modlab.running.randomness import states
+from modlab.running.randomness import Meter
 from modlab.statistics.memory import copied, is_gone
 
 TOLERANCE = 1e-5
@@ -80,7 +80,7 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
         return _by_exchange(bench, dim, samples)
     sees = False
     for i in dict.fromkeys((0, samples // 2, samples - 1)):  # the first, middle and last sample
-        total = sum((_mixed(answer.select(dim, i)) for answer in answers), start=torch.zeros((), device=answers[0].device))
+        total = sum((mixed(answer.select(dim, i)) for answer in answers), start=torch.zeros((), device=answers[0].device))
         grads: tuple[Tensor | None, ...] = torch.autograd.grad(total, asked, retain_graph=True, allow_unused=True)
         for grad in grads:
             if grad is None:
@@ -94,7 +94,7 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
     return None if sees else _by_exchange(bench, dim, samples)  # a step or rounding function has no gradient, but may depend on its input
 
 
-def _mixed(answer: Tensor) -> Tensor:
+def mixed(answer: Tensor) -> Tensor:
     """A sum with a different weight for each value, so that nothing cancels (a sample's probabilities always add up to 1)."""
     weights = torch.arange(1, answer.numel() + 1, device=answer.device, dtype=torch.float32).cos().to(answer.dtype)
     return (answer.reshape(-1) * weights).sum().to(torch.float32)
@@ -193,7 +193,7 @@ def _followed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[tuple[M
         took, gave = ([_by_sample(t, dim, samples) for t in batches.tensors(thing)] for thing in ([args, kwargs], output))
         found.append((module, took, gave))
 
-    Listener(leave=note).during(_output, bench, inputs)
+    Listener(leave=note).during(bench.steadily, inputs)
     return found
 
 
@@ -240,17 +240,7 @@ def _exchanged(tensor: Tensor, dim: int, samples: int, target: int, source: int)
 
 
 def _passed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[Tensor]:
-    return [answer.detach().to(torch.float64) for answer in _answers(_output(bench, inputs), dim, samples)]
-
-
-def _output(bench: Bench, inputs: Any) -> Any:
-    """The output; all passes draw the same random numbers, so no difference is due to chance."""
-    put_back = states()
-    try:
-        with torch.no_grad():
-            return batches.call(bench.model, batches.copied(inputs))
-    finally:
-        put_back()
+    return [answer.detach().to(torch.float64) for answer in _answers(bench.steadily(inputs), dim, samples)]
 
 
 # ---- as a check with an outcome
@@ -309,6 +299,10 @@ def _noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
 
 def _blind(bench: Bench) -> ExperimentRecord:
     """The output is the same for any input."""
+    meter = Meter(thorough=True)
+    bench.outputs()
+    if meter.used():
+        return record("leak", "unclear", "blind, but drawn")
     try:
         lost = loses(bench)
     except Exception:  # noqa: BLE001 - as below

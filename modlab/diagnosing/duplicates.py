@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.diagnosing import gaps
+from modlab.diagnosing.graph_leaves import leaves
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection import stores
@@ -34,6 +35,50 @@ def copied(bench: Bench) -> Module:
         raise NotRunError("no copy", tensor=True, error=str(reason)) from None
     except Exception as error:  # noqa: BLE001 - anything in the model may refuse in its own way
         raise NotRunError("no copy", tensor=False, error=steady_line(error)) from None
+
+
+def trained(bench: Bench) -> Module:
+    """What may be trained: a copy; or, if the loss reads from the model itself, the model with copies of its parameters in their places.
+
+    Call it inside of `Bench.kept`, which puts the model's own parameters back.
+    """
+    other = copied(bench)
+    if not _reads_the_model(bench, other):
+        return other
+    copies: dict[int, nn.Parameter] = {}
+    for site in bench.subject.sites:
+        for name, one in [*site.own("_parameters").items()]:
+            if one is not None:
+                copies.setdefault(id(one), nn.Parameter(copy_of(one.detach()), one.requires_grad))
+                setattr(site.module, name, copies[id(one)])
+    return bench.model
+
+
+def _reads_the_model(bench: Bench, other: Module) -> bool:
+    """Whether the loss of a copy's output also needs the model: an attribute that its forward has set, or its parameters."""
+    marked = _marked(bench)
+    try:
+        value = bench.value(bench.output(other))
+    except Exception:  # noqa: BLE001 - of the model itself it can be computed
+        return True
+    finally:
+        kept = [held[name] for held, name, _ in marked]
+        for held, name, tensor in marked:
+            held[name] = tensor
+    reached = leaves(value) if value.requires_grad else set()
+    ours, theirs = ({id(one) for one in some} for some in ([*bench.model.parameters(), *kept], other.parameters()))
+    return bool(reached & ours) and bool(reached & theirs)
+
+
+def _marked(bench: Bench) -> list[tuple[dict[str, Any], str, Tensor]]:
+    """Have the tensors that forward once left on the model ask for a gradient, so that it shows whether the loss reads them."""
+    found = []
+    for site in bench.subject.sites:
+        for name, value in [*site.held.items()] if type(site.held) is dict else ():
+            if issubclass(type(value), Tensor) and value.is_floating_point() and is_there(value):
+                found.append((site.held, name, value))
+                site.held[name] = value.detach().requires_grad_()
+    return found
 
 
 def round_trip(bench: Bench) -> ExperimentRecord:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from modlab.diagnosing import traced_pass
+from modlab.diagnosing import lost_gradients, traced_pass
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.grouping import cover
@@ -42,9 +42,34 @@ def gradients(bench: Bench) -> ExperimentRecord:
     zero = [held for held, one in pairs if one is not None and one.measured and one.count and one.zeros == one.count]
     counted = {"trained": trained, "none": lacking, "zero": zero, "not finite": bad}
     numbers: dict[str, Any] = {name: float(len(some)) for name, some in counted.items()}
+    turned = lost_gradients.replaced(bench, trained, found)
+    if turned:
+        return _overwritten(trained, turned, numbers)
     if not (lacking or bad or zero):
         return record("gradients", "passed", "gradients arrive", parameters=len(trained), passes=passes, **numbers)
-    return _of_gradients(trained, (lacking, bad, zero), why, numbers)
+    flat = lost_gradients.flattened(value, zero)
+    if flat and not bad:
+        return _flattened(bench, trained, [held for held in zero if id(held.tensor) in flat], next(iter(flat.values())), numbers)
+    much = bool(lacking) and lost_gradients.is_much(bench, lacking, trained, bench.called())
+    return _of_gradients(trained, (lacking, bad, zero), why, numbers, much)
+
+
+def _overwritten(trained: list[Held], turned: list[Held], numbers: dict[str, float]) -> ExperimentRecord:
+    """Hooks on parameters make something useless of their gradients."""
+    group, kind = cover(turned, trained, "parameter")[0], "gradients overwritten"
+    facts: dict[str, Any] = {"places": tuple(held.path for held in turned)} if len(turned) > 1 else {}
+    return record(
+        "gradients", "failed", kind, Remedy(kind), site=group.site, path=group.path, turned=_groups(turned, trained), **facts, **numbers
+    )
+
+
+def _flattened(bench: Bench, trained: list[Held], flat: list[Held], function: str, numbers: dict[str, float]) -> ExperimentRecord:
+    """All ways from the loss to these parameters lead through a function without a slope."""
+    group, begin = cover(flat, trained, "parameter")[0], lost_gradients.flattening(bench, function)
+    facts: dict[str, Any] = {"places": tuple(held.path for held in flat)} if len(flat) > 1 else {}
+    facts |= {"flat": _groups(flat, trained), "function": function, "begin": "" if begin is None else begin.label}
+    kind = "no gradient through"
+    return record("gradients", "failed", kind, Remedy(kind), site=group.site, path=group.path, **facts, **numbers)
 
 
 def _again(bench: Bench, trained: list[Held], found: list[Any]) -> int:
@@ -65,11 +90,13 @@ def _nowhere(bench: Bench, trained: list[Held]) -> ExperimentRecord:
     why = traced_pass.reasons(bench)
     told = next((why[held.path] for held in reversed(trained) if _kind(why, held) not in ("", "not called", "off the path")), None)
     fix = Remedy("ask the trace") if told is None else Remedy("gradient lost")
-    return record("gradients", "failed", "no graph", fix, reasons=_listed([told] if told is not None else []), asked=trained[-1].path)
+    kind = "no graph" if told is None else lost_gradients.of_reason(told) or "no graph"
+    facts: dict[str, Any] = {"reasons": _listed([told] if told is not None else []), "asked": trained[-1].path}
+    return record("gradients", "failed", kind, fix, nowhere=1, **facts)
 
 
 def _of_gradients(
-    trained: list[Held], kinds: tuple[list[Held], list[Held], list[Held]], why: dict[str, Reason], numbers: dict[str, float]
+    trained: list[Held], kinds: tuple[list[Held], list[Held], list[Held]], why: dict[str, Reason], numbers: dict[str, float], much: bool
 ) -> ExperimentRecord:
     lacking, bad, zero = kinds
     worst = lacking or bad or zero
@@ -85,8 +112,9 @@ def _of_gradients(
         facts["asked"] = lacking[0].path
     elif bad:
         fixes.append(Remedy(code="torch.autograd.set_detect_anomaly(True)  # the next backward() says where it came from"))
-    outcome: Outcome = "failed" if bad or (lacking and not facts["left out"]) else "unclear"
-    kind = "parameters without a good gradient"
+    outcome: Outcome = "failed" if bad or much or (lacking and not facts["left out"]) else "unclear"
+    cause = lost_gradients.of_reasons([why[held.path] for held in lacking if held.path in why])
+    kind = cause or "parameters without a good gradient"
     return record("gradients", outcome, kind, *fixes, site=group.site, path=group.path, **facts, **numbers)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
 from modlab.diagnosing import batches, traced_pass
-from modlab.diagnosing.duplicates import copied
+from modlab.diagnosing.duplicates import trained
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection import stores
@@ -29,24 +29,24 @@ RATES = (1e-2, 1e-1, 1e-3)
 
 def overfit(bench: Bench) -> ExperimentRecord:
     """A copy learns the batch by heart; the model itself takes no step."""
-    best: tuple[float, float, Module] | None = None
-    made = ("", "")
+    best: Learning | None = None
     for rate in RATES:
-        first, least, made, end = _learnt(bench, rate)
-        if best is None or not least >= best[1]:
-            best = (first, least, end)
-        if math.isfinite(least) and _share(first, least) <= 0.5:
+        now = bench.kept(lambda rate=rate: _learnt(bench, rate))  # type: ignore[misc]
+        if best is None or not now.least >= best.least:
+            best = now
+        if math.isfinite(now.least) and _share(now.first, now.least) <= 0.5:
             break
     assert best is not None
-    first, least, end = best
+    first, least, _, alike = best
     numbers: dict[str, Any] = {"first": first, "least": least, "steps": float(STEPS)}
     if not math.isfinite(first) or not math.isfinite(least):
-        return record("overfit", "failed", "loss becomes no number", Remedy("detect anomaly"), maker=made[0], where=made[1], **numbers)
+        return record(
+            "overfit", "failed", "loss becomes no number", Remedy("detect anomaly"), maker=now.made[0], where=now.made[1], **numbers
+        )
     if abs(first) < 1e-6:
         return record("overfit", "passed", "loss is 0", **numbers)
     share = _share(first, least)
     if share <= 0.5:
-        alike = _same_for_all(bench, end) if share > LEARNT else None
         if alike is not None and alike >= TELLS_APART:
             fix = Remedy("trace the input")
             return record("overfit", "unclear", "learnt one answer", fix, **{**numbers, "of one answer": alike})
@@ -86,9 +86,24 @@ def _same_for_all(bench: Bench, learnt: Module) -> float | None:
     return own / common if math.isfinite(common) and common > 0 else None
 
 
-def _learnt(bench: Bench, rate: float) -> tuple[float, float, tuple[str, str], Module]:
-    """The first and the least loss of a copy after `STEPS` steps; what makes the loss NaN and where, if it does; and the copy."""
-    other = copied(bench)
+class Learning(NamedTuple):
+    """How far some steps have come.
+
+    Attributes:
+        first, least: the first loss, and the least one; the last one if that is NaN.
+        made: what makes the loss NaN and where, if it does.
+        alike: the loss relative to that of one answer for all samples, if the batch was learned but not by heart.
+    """
+
+    first: float
+    least: float
+    made: tuple[str, str] = ("", "")
+    alike: float | None = None
+
+
+def _learnt(bench: Bench, rate: float) -> Learning:
+    """How far `STEPS` steps of a copy come."""
+    other = trained(bench)
     if not stores.mode(other):
         other.train()
     parameters = [p for p in other.parameters() if p.requires_grad]
@@ -117,6 +132,7 @@ def _learnt(bench: Bench, rate: float) -> tuple[float, float, tuple[str, str], M
         if time.perf_counter() - started > LIMIT_S:
             raise NotRunError("too slow", steps=STEPS)
     if math.isfinite(losses[-1]):
-        return losses[0], min(losses), ("", ""), other
+        half_known = LEARNT < _share(losses[0], min(losses)) <= 0.5
+        return Learning(losses[0], min(losses), alike=_same_for_all(bench, other) if half_known else None)
     _, made, where = traced_pass.first_nan(bench, other) if math.isnan(losses[-1]) else ("", "", "")
-    return losses[0], losses[-1], (made, where), other
+    return Learning(losses[0], losses[-1], (made, where))

@@ -17,12 +17,24 @@ from modlab.compat import without_torch_function
 from modlab.diagnosing import (
     batch_leakage,
     batches,
+    causality,
+    collapse,
     duplicates,
+    embeddings,
     gradient_flow,
     initial_loss,
+    input_scale,
+    layers_in_training,
+    order,
     overfit_one_batch,
+    padding,
+    recurrence,
     repeated_passes,
+    right_answer,
     short_training,
+    softmax_dimension,
+    symmetry,
+    target_alignment,
     traced_pass,
 )
 from modlab.diagnosing.loss_arguments import A_PASS, Comparisons
@@ -43,6 +55,22 @@ CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "round trip": duplicates.round_trip,
     "overfit": overfit_one_batch.overfit,
 }
+
+FURTHER: dict[str, Callable[[Bench], ExperimentRecord]] = {
+    "causality": causality.causality,
+    "recurrence": recurrence.recurrence,
+    "embeddings": embeddings.embeddings,
+    "padding": padding.padding,
+    "order": order.order,
+    "inputs": input_scale.inputs,
+    "targets": target_alignment.targets,
+    "aim": right_answer.aim,
+    "softmax": softmax_dimension.softmax,
+    "modes": layers_in_training.modes,
+    "symmetry": symmetry.symmetry,
+    "collapse": collapse.collapse,
+}
+"""Checks that are listed only where they can be made: not every model reads a sequence."""
 
 
 class Results(NamedTuple):
@@ -68,6 +96,8 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
             found.append(not_run(name, NotRunError("differs as it is")))
         else:
             found.append(_made(bench, name, check))
+    if first.why is None and _all_there(bench):
+        found += filter(None, (_further(bench, check) for check in FURTHER.values()))
     return Results(tuple(found), first.findings, (*first.notes, *_notes(bench)))
 
 
@@ -111,6 +141,20 @@ def _made(bench: Bench, name: str, check: Callable[[Bench], ExperimentRecord]) -
         site = bench.where(error)
         at = site.label if site is not None and site.path else ""
         return record(name, "failed", "stops", site=site, at=at, error=steady_line(error))
+
+
+def _all_there(bench: Bench) -> bool:
+    """Whether all tensors of the model and of the batch have their memory: further checks read them without asking again."""
+    given = [*batches.tensors((bench.inputs, bench.target)), *(held.tensor for held in bench.subject.tensors)]
+    return all(map(is_there, given))
+
+
+def _further(bench: Bench, check: Callable[[Bench], ExperimentRecord]) -> ExperimentRecord | None:
+    """The same of a check that is left out where it cannot be made."""
+    try:
+        return bench.kept(lambda: check(bench))
+    except Exception:  # noqa: BLE001 - the user's model may raise anything for inputs that were changed here
+        return None
 
 
 class FirstPass(NamedTuple):

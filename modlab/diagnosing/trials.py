@@ -21,6 +21,7 @@ from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.unregistered import Members
 from modlab.running.guarded import steady_line
 from modlab.running.listener import Listener
+from modlab.running.randomness import states
 from modlab.running.sandbox import on_loan
 from modlab.statistics.memory import copied
 
@@ -64,6 +65,15 @@ class Bench:
         """The tensors of one pass without gradients."""
         with torch.no_grad():
             return [copied(tensor) for tensor in batches.tensors(self.output(model))]
+
+    def steadily(self, inputs: Any = None) -> Any:
+        """The output for these inputs without gradients; all passes draw the same random numbers, so no difference is due to chance."""
+        put_back = states()
+        try:
+            with torch.no_grad():
+                return batches.call(self.model, batches.copied(self.inputs if inputs is None else inputs))
+        finally:
+            put_back()
 
     def where(self, error: BaseException) -> ModuleSite | None:
         """The innermost module in whose code an exception was raised, or None."""

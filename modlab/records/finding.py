@@ -93,7 +93,9 @@ class ExperimentRecord(Finding):
     Attributes:
         kind: what was seen, or why it was not made.
         facts: floats are what was measured; their last digits may differ from machine to machine.
-        name: of the check: "gradients", "leak", "first loss", "repeat", "round trip" or "overfit".
+        name: of the check: "gradients", "leak", "first loss", "repeat", "round trip" or "overfit", which are always there; where they
+            apply, "causality", "recurrence", "embeddings", "padding", "order", "inputs", "targets", "aim", "softmax", "modes",
+            "symmetry" or "collapse".
         outcome: "passed", "failed", "unclear" (it depends on what was meant) or "not run".
     """
 

@@ -33,7 +33,9 @@ def diagnose(
 
     Without a batch, the model is read but not run, on any rank. With one, it also runs checks: does every
     trained parameter get a gradient, do samples see each other, is the first loss that of a guess, are two passes in eval mode
-    equal, does a copy that loads the state_dict give the same output, can a copy memorize the batch? Afterwards the model is
+    equal, does a copy that loads the state_dict give the same output, can a copy memorize the batch? Where they apply, it makes further
+    ones: does a position see what follows it, does padding count, is a sequence read to its end, does its order matter, do inputs and
+    targets belong together and differ, does the loss ask for the right answer, do units and outputs differ? Afterwards the model is
     unchanged, bit for bit: values, buffers, gradients, flags, hooks and random generators. The model's own hooks run with it. A model
     whose passes talk to other ranks (FSDP, tensor parallel) is not run, because ranks that diverge would hang, and each check says so;
     a model inside ``DistributedDataParallel`` is run without it, only on this rank.

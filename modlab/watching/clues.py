@@ -321,7 +321,7 @@ class HeldParameters(NamedTuple):
     hooked: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     twice: tuple[str, ...] = ()
-    numbers: tuple[int, int, int] = (0, 0, 0)
+    numbers: tuple[int, ...] = (0, 0, 0)
 
 
 class ClueCollector:

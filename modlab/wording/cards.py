@@ -93,10 +93,10 @@ CHECK_REASONS = {
 
 def means(finding: Finding) -> str:
     """What follows from it; empty where the sentence says it all."""
-    if finding.kind in mistakes.MISTAKES:
-        return mistakes.reason(finding)
     if isinstance(finding, ExperimentRecord):
         return experiments.reason(finding)
+    if finding.kind in mistakes.MISTAKES:
+        return mistakes.reason(finding)
     if isinstance(finding, Reason):
         return reasons.MEANS[finding.kind]
     if finding.kind in differences.NOTES:

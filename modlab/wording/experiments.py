@@ -10,7 +10,7 @@ from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import ExperimentRecord
 from modlab.records.structure import ROOT
-from modlab.wording import mistakes
+from modlab.wording import batch_causes, mistakes
 from modlab.wording.names import Words, filled, is_many
 
 Facts = Mapping[str, Any]
@@ -31,8 +31,14 @@ NAMES = {
     "repeat": CheckName("two passes in eval mode are equal", "eval repeats itself"),
     "round trip": CheckName("a copy that loads the state_dict is equal", "state_dict suffices"),
     "overfit": CheckName("one batch can be memorized", "one batch is learned"),
+    **{name: CheckName(*words) for name, words in batch_causes.NAMES.items()},
 }
 """By the `name` of a check."""
+
+
+def is_further(name: str) -> bool:
+    """Whether a check is one of those that are made only where they apply."""
+    return name in batch_causes.NAMES
 
 
 def what(record: ExperimentRecord) -> str:
@@ -52,7 +58,7 @@ def sentence(record: ExperimentRecord) -> str:
 
 def beside(record: ExperimentRecord) -> str:
     """What was seen, for a row that already shows the path."""
-    return _lacking(record.facts, beside=True) if record.kind == "parameters without a good gradient" else what(record)
+    return _lacking(record.facts, beside=True) if any(name in record.facts for name in _WRONG) else what(record)
 
 
 def _known(record: ExperimentRecord) -> tuple[Words, Words]:
@@ -71,6 +77,8 @@ def _arrive(facts: Facts) -> str:
 
 
 def _lacking(facts: Facts, beside: bool = False) -> str:
+    if facts.get("nowhere"):
+        return "no parameter gets a gradient: the loss has no grad_fn, so nothing leads back to them"
     said: list[str] = []
     for name, wrong in _WRONG.items():
         groups = facts.get(name, ())
@@ -95,6 +103,11 @@ def _names(groups: Sequence[Facts]) -> str:
 
 
 def _why_lacking(facts: Facts) -> str:
+    if facts.get("nowhere"):
+        return _why_no_graph(facts)
+    if "function" in facts:
+        at = f" in {facts['begin']}" if facts["begin"] else ""
+        return f"Each way back from the loss leads through torch.{facts['function']}{at}, whose slope is 0 everywhere."
     said = []
     if "without" in facts:
         said += [*map(_traced, facts["reasons"])] or ["Its output does not reach the loss."]
@@ -218,8 +231,14 @@ def _spread(facts: Facts) -> str:
 EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     # gradients
     "gradients arrive": _arrive,
-    "no graph": ("no parameter gets a gradient: the loss has no grad_fn, so nothing leads back to them", _why_no_graph),
-    "parameters without a good gradient": (_lacking, _why_lacking),
+    **dict.fromkeys(
+        ("no graph", "detached", "without grad", "unused layers", "no gradient through", "parameters without a good gradient"),
+        (_lacking, _why_lacking),
+    ),
+    "gradients overwritten": (
+        lambda facts: f"{_names(facts['turned'])}: hooks replace the gradient",
+        "Without the hooks on the parameters, backward gives another gradient: theirs is zero, or points somewhere else.",
+    ),
     # leak
     "apart": _SAFE,
     "apart, with other weights": (
@@ -247,6 +266,10 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "blind": (
         _blind,
         "With different inputs the output is identical bit for bit, and no gradient leads back to them, even with different weights.",
+    ),
+    "blind, but drawn": (
+        "the output does not depend on the input: it is made from random numbers",
+        "Fine for a generator that draws its own noise.",
     ),
     "blind to this batch": (
         "in this batch no output depends on its input",
@@ -356,5 +379,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "no grad_fn": "the loss has no grad_fn",
     "copy holds the model": "a copy would not learn: its hooks or functions hold the original model, or no gradient arrives",
     "too slow": "{steps} steps of this model would take too long here",
+    # causes that further checks name
+    **batch_causes.EXPERIMENTS,
 }
 """By the `kind` of an experiment: what was seen, and what follows."""

@@ -36,9 +36,9 @@ def _elsewhere(finding: Finding) -> str:
 
     if isinstance(finding, Reason):
         return reasons.said(finding)
-    if finding.kind in differences.NOTES:
-        return differences.said(finding)
-    return experiments.sentence(finding) if isinstance(finding, ExperimentRecord) else mistakes.sentence(finding)
+    if isinstance(finding, ExperimentRecord):
+        return experiments.sentence(finding)
+    return differences.said(finding) if finding.kind in differences.NOTES else mistakes.sentence(finding)
 
 
 def in_halves(finding: Finding) -> tuple[str, str]:

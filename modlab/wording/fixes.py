@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from modlab.wording import batch_causes
 from modlab.wording.names import Words
 
 _REGAINED = {
@@ -92,6 +93,7 @@ FIXES: dict[str, Words] = {
     "look at the loss": "look at the loss: the log of a probability that is 0, the mean of nothing, a target that is NaN",
     "look after backward": "look at the code between loss.backward() and optimizer.step()",
     "loss scale": "a GradScaler skips such a step and lowers its scale: a problem only if it keeps happening",
+    **batch_causes.FIXES,
     "one number": "Let the loss end with .mean(), or make it with reduction='mean'.",
 }
 """By the `kind` of a `Remedy`; names in braces are facts of the finding, or its ``path``."""

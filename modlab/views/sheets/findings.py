@@ -37,7 +37,9 @@ def of_diagnosis(record: DiagnosisRecord) -> Sheet:
     rows = [_finding(one) for one in record.findings]
     if record.experiments:
         rows.append(_heading("with the batch", _tally(record.experiments), all(one.outcome == "passed" for one in record.experiments)))
-        rows += [_experiment(one) for one in record.experiments]
+        further = [one for one in record.experiments if one.outcome == "passed" and experiments.is_further(one.name)]
+        rows += [_experiment(one) for one in record.experiments if one not in further]
+        rows += [_too(further)] if further else []
     if record.notes:
         rows.append(_heading("notes", f"{format.plural(len(record.notes), 'thing')} worth a look, none certain to be wrong", False))
         rows += [_finding(one, depth=1) for one in record.notes]
@@ -147,6 +149,14 @@ def _experiment(one: ExperimentRecord) -> Row:
         cells=_cells(one.path, one.outcome, experiments.beside(one), fix, advice),
         details=tuple(details),
     )
+
+
+def _too(passed: list[ExperimentRecord]) -> Row:
+    """One row for all further checks that passed."""
+    names = [experiments.NAMES[one.name] for one in passed]
+    details = [Block(known.title, experiments.what(one)) for known, one in zip(names, passed, strict=True)]
+    cells = _cells("", "passed", ", ".join(known.short for known in names), "", "")
+    return Row(path="", place=ROOT, name="more checks", mark=MARKS["passed"], depth=1, cells=cells, details=tuple(details))
 
 
 def _rounded(value: float) -> str:

@@ -1,0 +1,133 @@
+"""Collapse: samples differ on their way in, and no longer on their way out; where the difference is lost."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Module
+
+from modlab.diagnosing import batches
+from modlab.diagnosing.outcomes import NotRunError, record
+from modlab.diagnosing.trials import Bench
+from modlab.inspection.findings.layer_families import CONVOLUTIONS
+from modlab.inspection.findings.subject import ModuleSite
+from modlab.records.finding import ExperimentRecord, Outcome, Remedy
+from modlab.running.listener import Listener
+
+GONE = 1e-6
+"""Samples are the same if they lie apart by less than this fraction of their size."""
+THERE = 1e-3
+"""They differ if they lie apart by more than this fraction."""
+TINY = 1e-3
+"""Weights are tiny if their spread, in units of 1 / sqrt(inputs), is below this."""
+DEEP = 6
+"""So many saturating activations make a net in which a signal vanishes."""
+_RECTIFIERS = (nn.ReLU, nn.ReLU6, nn.Threshold, nn.Hardtanh)
+_SATURATING = (nn.Sigmoid, nn.Tanh, nn.Hardsigmoid, nn.Softsign, nn.LogSigmoid)
+
+
+class Size(NamedTuple):
+    """How large the numbers of a tensor are, and how far samples lie apart."""
+
+    size: float
+    apart: float
+
+    @property
+    def share(self) -> float:
+        """How far apart, relative to the size."""
+        return self.apart / self.size if self.size else 0.0
+
+
+class Passage(NamedTuple):
+    """A call of a module."""
+
+    site: ModuleSite
+    took: Size
+    gave: Size
+
+
+def collapse(bench: Bench) -> ExperimentRecord:
+    """Where samples differ, the outputs do."""
+    bench.evaluate()
+    first = next((tensor for tensor in batches.tensors(bench.inputs) if tensor.dim()), None)
+    if first is None or first.shape[0] < 4 or not bool((first != first[:1]).any()):
+        raise NotRunError("samples equal")
+    passages, output = _passages(bench, int(first.shape[0]))
+    ends = [_size(tensor, int(first.shape[0])) for tensor in batches.tensors(output)]
+    sizes = [one for one in ends if one is not None]
+    if not sizes:
+        raise NotRunError("no entry for each sample")
+    if any(one.share > GONE for one in sizes):
+        return record("collapse", "passed", "outputs differ")
+    above = {id(site.parent) for site in (one.site for one in passages)}
+    return _told(passages, [one for one in passages if id(one.site) not in above])
+
+
+def _passages(bench: Bench, samples: int) -> tuple[list[Passage], Any]:
+    found: list[Passage] = []
+
+    def note(module: Module, args: Any, kwargs: Any, output: Any) -> None:
+        site = bench.subject.by_module.get(id(module))
+        took, gave = (next(filter(None, (_size(t, samples) for t in batches.tensors(one))), None) for one in ((args, kwargs), output))
+        if site is not None and took is not None and gave is not None:
+            found.append(Passage(site, took, gave))
+
+    return found, Listener(leave=note).during(bench.steadily)
+
+
+def _size(tensor: Tensor, samples: int) -> Size | None:
+    if tensor.is_nested or tensor.layout is not torch.strided or not tensor.dim() or tensor.shape[0] != samples or not tensor.numel():
+        return None
+    rows = tensor.detach().double().flatten(1) if tensor.dim() > 1 else tensor.detach().double()[:, None]
+    return Size(float(rows.abs().max()), float((rows.amax(0) - rows.amin(0)).max()))
+
+
+def _told(passages: list[Passage], inner: list[Passage]) -> ExperimentRecord:
+    """The first step at which samples stop to differ, or the many on which the difference fades."""
+    at, kind = _lost(passages, inner)
+    if kind == "a layer of zeros":
+        return record("collapse", "unclear", kind, site=None if at is None else at.site)
+    facts: dict[str, Any] = {"module": "" if at is None else at.site.label or "(root)", "why": kind}
+    if at is not None:
+        facts |= {"took": at.took.size, "gave": at.gave.size}
+    outcome: Outcome = "unclear" if kind == "collapse" else "failed"  # a graph or a set may be meant to have one answer
+    return record("collapse", outcome, kind, Remedy(kind), site=None if at is None else at.site, **facts)
+
+
+def _lost(passages: list[Passage], inner: list[Passage]) -> tuple[Passage | None, str]:
+    """Where, and why: in a layer, in what is done between two layers, or bit by bit."""
+    before: Passage | None = None
+    for one in inner:
+        if one.took.share <= GONE and before is not None and before.gave.share > THERE:
+            return before, "overwritten activation" if not one.took.size else "collapse"
+        if (one.took.share > THERE and one.gave.share <= GONE) or (one.took.size > THERE and one.gave.size < GONE * one.took.size):
+            return one, _of_layer(one.site.module, one.gave)
+        before = one
+    if sum(issubclass(type(one.site.module), _SATURATING) for one in inner) >= DEEP:
+        return None, "vanishing gradient"
+    if any(_scale(one.site.module) < TINY for one in inner):
+        return None, "weights begin too small"
+    outer = next((one for one in passages if one.took.share > THERE and one.gave.share <= GONE), None)
+    return outer, "collapse"
+
+
+def _of_layer(module: Module, gave: Size) -> str:
+    if issubclass(type(module), _RECTIFIERS) and gave.size == 0:
+        return "dead units"
+    if issubclass(type(module), nn.RNNBase):
+        return "vanishing gradient"
+    scale = _scale(module)
+    if scale == math.inf:
+        return "overwritten activation"
+    return "a layer of zeros" if not scale else "weights begin too small" if scale < TINY else "collapse"
+
+
+def _scale(module: Module) -> float:
+    """How large its weights are, in units of 1 / sqrt(inputs); infinite if it has none."""
+    if not issubclass(type(module), (nn.Linear, nn.Embedding, *CONVOLUTIONS)):
+        return math.inf
+    weight = cast(Tensor, module.weight).detach().double()
+    return float(weight.square().mean().sqrt()) * math.sqrt(weight[0].numel())

@@ -1,0 +1,204 @@
+"""The right answer to each sample, given to the loss: it must be the best one, and count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from modlab.diagnosing import batches
+from modlab.diagnosing.outcomes import NotRunError, record
+from modlab.diagnosing.trials import Bench
+from modlab.records.finding import ExperimentRecord, Outcome, Remedy
+from modlab.statistics.memory import is_gone
+
+SURE = 8.0
+"""The score of the right class above those of the others."""
+SMALL = 1e-4
+"""A loss whose right and wrong answers differ by less counts as too small."""
+
+
+REACH: dict[str, tuple[float, float]] = {
+    "Relu": (0.0, math.inf),
+    "Sigmoid": (0.0, 1.0),
+    "Tanh": (-1.0, 1.0),
+    "Softplus": (0.0, math.inf),
+    "Hardtanh": (-1.0, 1.0),
+    "Softmax": (0.0, 1.0),
+}
+"""By autograd's name of a function, the least and the largest that it can give."""
+OUTSIDE = 0.05
+"""Fraction of the targets that may lie outside: a few are outliers."""
+BEYOND, FAR_BEYOND = 30.0, 100.0
+"""Targets that many times as large as the outputs: above the first it is worth a look, above the second it is wrong."""
+CLASSES, MANY = 20, 16
+"""So many classes are looked at one by one, and so many samples show that a target is a class."""
+WEIGHS = 0.99
+"""Fraction of the loss's gain that answers to one class may bring, if fewer than `MOST` of the samples have it."""
+MOST = 0.9
+
+
+class Answers(NamedTuple):
+    """Outputs: the right one for each sample, a wrong one, and the right one with more confidence (the same for numbers)."""
+
+    right: Tensor
+    wrong: Tensor
+    sure: Tensor
+    labels: Tensor | None = None
+
+
+def aim(bench: Bench) -> ExperimentRecord:
+    """The loss of the right answer is lower than that of a wrong one, and the output can give it."""
+    output = bench.output()
+    if float(bench.value(output)) != float(bench.value(output)):
+        raise NotRunError("no right answer")  # a loss that draws its own targets
+    if not issubclass(type(output), Tensor):
+        return _of_pairs(bench, output)
+    if is_gone(output) or not output.is_floating_point() or not output.dim():
+        raise NotRunError("no scores")
+    found = _indifferent(bench, output) or _out_of_reach(output, bench.target) or _one_number(output, bench.target)
+    if found is not None:
+        return found
+    answers = _of_classes(output, bench.target) or _of_two(bench, output) or _of_numbers(output, bench.target)
+    if answers is None:
+        raise NotRunError("no right answer")
+    return _judged(bench, output.detach(), answers)
+
+
+def _of_pairs(bench: Bench, output: Any) -> ExperimentRecord:
+    """Of two views that are only to be alike: one answer for all samples is the best one."""
+    views = [tensor.detach() for tensor in batches.tensors(output) if tensor.is_floating_point() and tensor.dim() > 1]
+    if len(views) != 2 or views[0].shape != views[1].shape or len(views[0]) < 4:
+        raise NotRunError("no scores")
+    same = batches.mapped(output, lambda _: views[0][:1].expand_as(views[0]).clone())
+    with torch.no_grad():
+        now, alike = float(bench.value(output)), float(bench.value(same))
+        targets = bench.loss(output, batches.mapped(batches.copied(bench.target), lambda tensor: tensor.flip(0)))
+    if float(targets) != now or not (-1e-6 < alike < 0.1 * now):
+        raise NotRunError("no right answer")
+    return record("aim", "failed", "collapse", Remedy("negatives"), loss=now, alike=alike)
+
+
+def _indifferent(bench: Bench, output: Tensor) -> ExperimentRecord | None:
+    """The loss is the same for any output, and has no slope."""
+    leaf = output.detach().clone().requires_grad_()
+    value = bench.value(leaf * 1)
+    grad = torch.autograd.grad(value, [leaf], allow_unused=True)[0] if value.requires_grad else None
+    if grad is not None and bool(grad.any()):
+        return None
+    generator = torch.Generator().manual_seed(0)
+    other = output.detach() + torch.randn(output.shape, generator=generator).to(output) * (1 + output.detach().abs().mean())
+    now, then = float(value.detach()), float(bench.value(other))
+    if not math.isfinite(now) or abs(now - then) > 1e-5 * abs(now):
+        return None
+    kind = "one logit" if output.dim() > 1 and output.shape[1] == 1 and abs(now) < 1e-6 else "constant loss"
+    return record("aim", "failed", kind, Remedy(kind), loss=now)
+
+
+def _out_of_reach(output: Tensor, target: Any) -> ExperimentRecord | None:
+    """The last function cannot give what the target asks for, or numbers of quite another size are asked for."""
+    if not issubclass(type(target), Tensor) or not target.is_floating_point() or target.shape != output.shape or target.numel() < 8:
+        return None
+    name = "" if output.grad_fn is None else output.grad_fn.name().partition("Backward")[0]
+    low, high = REACH.get(name, (-math.inf, math.inf))
+    slack = 0.05 * (float(target.std()) + 1e-12)
+    share = float(((target < low - slack) | (target > high + slack)).double().mean())
+    if share > OUTSIDE:
+        facts: dict[str, Any] = {"function": name.lower(), "low": low, "high": high, "share": share}
+        return record("aim", "failed", "output cannot reach", Remedy("output cannot reach"), **facts)
+    sizes: dict[str, Any] = {
+        "target": float(target.double().square().mean().sqrt()),
+        "output": float(output.detach().double().square().mean().sqrt()),
+    }
+    times = sizes["target"] / max(sizes["output"], 0.1)
+    if times > BEYOND:
+        outcome: Outcome = "failed" if times > FAR_BEYOND else "unclear"
+        return record("aim", outcome, "targets not scaled", Remedy("targets not scaled"), times=times, **sizes)
+    return None
+
+
+def _one_number(output: Tensor, target: Any) -> ExperimentRecord | None:
+    """Whole numbers, as classes have, are learned by one number for each."""
+    if not issubclass(type(target), Tensor) or target.is_floating_point() or target.dtype is torch.bool or target.numel() < MANY:
+        return None
+    known = torch.unique(target)
+    if output.numel() != target.numel() or not 2 < len(known) <= CLASSES or int(known.min()) not in (0, 1):
+        return None
+    kind = "regression of classes"
+    return record("aim", "unclear", kind, Remedy(kind), classes=len(known))
+
+
+def _of_classes(output: Tensor, target: Any) -> Answers | None:
+    """Scores of classes, in dimension 1 or the last one."""
+    if not issubclass(type(target), Tensor) or target.is_floating_point() or target.dtype is torch.bool or output.dim() < 2:
+        return None
+    for dim in (1, -1):
+        rest = [*output.shape]
+        classes = rest.pop(dim)
+        if rest == [*target.shape] and classes > 1 and not bool((target >= classes).any()):
+            known = target.clamp_min(0)
+            right, wrong = (_scores(output, other % classes, dim) for other in (known, known + 1))
+            return Answers(right * SURE, wrong * SURE, right * SURE * 10, known.unsqueeze(dim).expand_as(output))
+    return None
+
+
+def _scores(output: Tensor, label: Tensor, dim: int) -> Tensor:
+    return torch.zeros_like(output).scatter_(dim, label.unsqueeze(dim), 1.0)
+
+
+def _of_two(bench: Bench, output: Tensor) -> Answers | None:
+    """Scores of yes and no, for targets of ones and zeros, if the loss takes scores: it is bounded where they are large and right."""
+    target = bench.target
+    if not issubclass(type(target), Tensor) or target.shape != output.shape or not bool(((target == 0) | (target == 1)).all()):
+        return None
+    right = (2 * target.to(output.dtype) - 1) * SURE
+    with torch.no_grad():
+        values = [float(bench.value(one)) for one in (right, -right, right * 2, -right * 2)]
+    flat = min(abs(values[2] - values[0]), abs(values[3] - values[1]))  # for scores, one side is flat
+    return Answers(right, -right, right, target.long()) if flat < 0.01 * abs(values[1] - values[0]) else None
+
+
+def _of_numbers(output: Tensor, target: Any) -> Answers | None:
+    """As many numbers as the target has; of zeros and ones, what is right depends on the loss."""
+    if not issubclass(type(target), Tensor) or not target.is_floating_point() or target.shape != output.shape:
+        return None
+    if bool(((target == 0) | (target == 1)).all()):
+        return None
+    right = target.to(output.dtype).clone()
+    return Answers(right, right + (right.std() if right.numel() > 1 else 0) + 1, right)
+
+
+def _judged(bench: Bench, output: Tensor, answers: Answers) -> ExperimentRecord:
+    def loss(answer: Tensor) -> float:
+        with torch.no_grad():
+            return float(bench.value(answer.clone()))
+
+    now, right, wrong, sure = loss(output), loss(answers.right), loss(answers.wrong), loss(answers.sure)
+    numbers: dict[str, Any] = {"loss": now, "right": right, "wrong": wrong}
+    apart = right - wrong
+    if not all(map(math.isfinite, (now, right, wrong))) or not apart:
+        raise NotRunError("no right answer")
+    if apart > 1e-6 * max(abs(right), abs(wrong)):
+        return record("aim", "failed", "wrong sign", Remedy("wrong sign"), **numbers)
+    if sure < right - 10 and not batches.is_cross_entropy(bench.loss):
+        return record("aim", "failed", "no log", Remedy("no log-probabilities"), sure=sure, **numbers)
+    if abs(apart) < SMALL and abs(now - right) < SMALL:
+        return record("aim", "failed", "loss too small", Remedy("loss too small"), **numbers)
+    uneven = None if answers.labels is None else _uneven(loss, answers, wrong, apart)
+    return uneven or record("aim", "passed", "right is best", **numbers)
+
+
+def _uneven(loss: Callable[[Tensor], float], answers: Answers, wrong: float, apart: float) -> ExperimentRecord | None:
+    """Nearly all of the loss is about one class, which not nearly all samples have."""
+    assert answers.labels is not None
+    for label in torch.unique(answers.labels).tolist()[:CLASSES]:
+        of_class = answers.labels == label
+        gain = (loss(torch.where(of_class, answers.right, answers.wrong)) - wrong) / apart
+        share = float(of_class.double().mean())
+        if gain > WEIGHS and share < MOST:
+            kind = "weights of classes"
+            return record("aim", "failed", kind, Remedy(kind), label=int(label), gain=gain, share=share)
+    return None
