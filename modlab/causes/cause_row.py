@@ -21,7 +21,6 @@ class CauseRow:
         test: the evidence as facts (``path``, where there is one place), or None where this does not speak.
         rival: the cause that looks most like it, where one line settles which it is; `settle`: a key of `wording.causes.SETTLES`.
         severity: of the finding.
-        fix: the kind of its remedy, if that has not the cause's own name.
         weight: where it stands: 0 for what the code certainly does, 1 for what the numbers show, 2 for what is left when nothing else is.
     """
 
@@ -31,4 +30,3 @@ class CauseRow:
     settle: str = ""
     severity: Severity = "broken"
     weight: int = 0
-    fix: str = ""

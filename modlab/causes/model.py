@@ -84,7 +84,7 @@ def _dead(s: Symptoms) -> Facts | None:
         silent = int((units.silent >= max(64, 0.4 * seen)).sum())
         if count >= 4 and silent > 0.6 * count and s.progress < 0.8 and seen >= 64:
             which = tuple(np.flatnonzero(units.silent >= max(64, 0.4 * seen)).tolist())
-            return {"path": units.path, "dead": silent, "units": count, "inputs": seen, "which": which, "is_cause": True}
+            return {"path": units.path, "dead": silent, "units": count, "inputs": seen, "which": which}
     return None
 
 
@@ -168,7 +168,7 @@ ROWS = (
     CauseRow("weights begin too large", _too_large, "rate too high", "scale of the weights", weight=1),
     CauseRow("weights begin too small", _too_small, "vanishing gradient", "scale of the weights", weight=1),
     CauseRow("vanishing gradient", _vanishing, "dead units", "gradients", weight=1),
-    CauseRow("dead units", _dead, "rate too high", "smaller rate", weight=1, fix="keep units alive"),
+    CauseRow("dead units", _dead, "rate too high", "smaller rate", weight=1),
     CauseRow("vanishing gradient", _nothing_comes, "detached", "why", weight=2),
     CauseRow("shared by mistake", _twice, weight=2),
     CauseRow("bottleneck", _bottleneck, weight=2),

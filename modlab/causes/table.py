@@ -30,5 +30,5 @@ def causes(record: WatchRecord) -> tuple[Finding, ...]:
             if row.rival:
                 told = {"rival": row.rival, "settle": row.settle, **told}
             if all(row.cause != one.kind for one in found):
-                found.append(Finding(row.cause, str(facts.get("path", "")), told, row.severity, fixes=(Remedy(row.fix or row.cause),)))
+                found.append(Finding(row.cause, str(facts.get("path", "")), told, row.severity, fixes=(Remedy(row.cause),)))
     return tuple(found[:MOST])

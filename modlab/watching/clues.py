@@ -474,12 +474,24 @@ class ClueCollector:
             if not found:
                 return
             pool = self._losses.setdefault(name, LossPool(name))
+            found[0] = self._with_target(found[0])
             times = 1.0 if scale is None or is_far(scale) else float(scale)
             without_autograd(partial(pool.add, tensor, found, times, numbers=True, whole=whole and self._reads))
             if whole and len(found) == 1 and isinstance(self._output, Tensor):
                 without_autograd(self._keep, found[0], float(tensor.detach()) if tensor.is_cpu else math.nan)
             if self._reads and whole and pool.looks <= DENSE and self._batch and found[0].target is not None:
                 without_autograd(self._compare, self._batch[0].detach(), found[0].target.detach())
+
+    def _with_target(self, found: loss_graph.Found) -> loss_graph.Found:
+        """The target of an error by hand, of which the graph has saved the difference alone."""
+        output, difference = self._output, loss_graph.saved(found.node, "self")
+        if found.output is not None or found.way or not isinstance(output, Tensor) or not isinstance(difference, Tensor):
+            return found
+        if not found.term.criterion.endswith("error") or difference.shape != output.shape or type(output) not in PLAIN:
+            return found
+        sides = loss_graph.children(found.node)[0].next_functions
+        target = output.detach() - difference.detach() if sides[0][0] is not None else output.detach() + difference.detach()
+        return found._replace(output=output, target=target)
 
     def _keep(self, found: loss_graph.Found, value: float) -> None:
         """Keep a copy of this batch and its loss, where that can be computed once more."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from modlab.causes.symptoms import Symptoms
 from modlab.causes.table import causes
 from modlab.records.finding import Fact, Finding, Remedy, Severity
 from modlab.records.loss import losses
@@ -21,6 +22,9 @@ TRAIN = Remedy(code="model.train()")
 
 SOON = 3
 """Samples before which it is not said what the optimizer lacks: it is seen by then whether another one moves it."""
+
+LEARNT = 0.8
+"""Share of its first value, or of a constant answer's, by which a loss has to fall for dead units to be without consequence."""
 
 RISES, MUCH = 4, 0.1
 """A loss rises when its last values lie so many standard errors above the first, and by that share of the first."""
@@ -71,7 +75,11 @@ def verdict(record: WatchRecord) -> Verdict:
     others = tuple(dict.fromkeys(kind for kind in broken if kind != "dead"))  # of dead units a finding tells how many
     why = causes(record)
     told = {(one.kind, one.path) for one in why}
-    return Verdict(checks, (*why, *(one for one in find(record, loss) if (one.kind, one.path) not in told)), others)
+    beside = (one for one in find(record, loss) if (one.kind, one.path) not in told)
+    symptoms = Symptoms(record)
+    if symptoms.fallen > LEARNT or symptoms.progress > LEARNT:  # without them, it would learn no better
+        beside = (replace(one, severity="careful") if one.kind == "dead units" else one for one in beside)
+    return Verdict(checks, (*why, *beside), others)
 
 
 def judged(record: WatchRecord) -> WatchRecord:

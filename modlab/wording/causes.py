@@ -578,6 +578,12 @@ CAUSES: dict[str, CauseWords] = {
         "[layer] * n repeats the same object: all places share its weights.",
         "make a layer for each place: nn.Sequential(*(make() for _ in range(n)))",
     ),
+    "dead units": CauseWords(
+        lambda f: f"{f['dead']:,} of {format.plural(f['units'], 'unit')} of {{place}} are dead",
+        lambda f: f"they are zero on all the last {f['inputs']:,} inputs",
+        "A unit that is zero for every input passes no gradient on, and its own weights get none.",
+        "nn.LeakyReLU, a smaller learning rate or a different seed keeps units alive",
+    ),
     "bottleneck": CauseWords(
         "a layer is too narrow",
         lambda f: f"{{place}} squeezes {f['in']:,} numbers of a sample into {f['out']:,}",

@@ -91,7 +91,7 @@ def fixes(finding: Finding) -> list[tuple[str, str]]:
 
 def is_cause(finding: Finding) -> bool:
     """Whether it says why a training does not learn."""
-    return finding.kind in causes.CAUSES or finding.facts.get("is_cause") is True
+    return finding.kind in causes.CAUSES
 
 
 def rank(finding: Finding) -> tuple[int, int]:

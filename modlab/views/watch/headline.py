@@ -13,6 +13,8 @@ from modlab.views import sharding
 from modlab.views.watch import words
 
 FALLS = "the loss falls"
+WELL = 0.1
+"""Share of its first value to which the loss of a net has fallen that learns well."""
 _NAN = ("nan", "inf")
 _NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"))
 
@@ -50,7 +52,7 @@ def _nothing(record: WatchRecord) -> tuple[str, str]:
 
 def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     """The bold half, what to say about it, and whether that already covers the loss."""
-    alerts = sorted((alert for alert in record.alerts if not (alert.over and wording.ALERTS[alert.kind].refuted)), key=words.rank)
+    alerts = sorted((alert for alert in record.alerts if _heads(alert, record)), key=words.rank)
     worst, broken = alerts[0] if alerts else None, record.verdict.broken
     if worst and (broken is None or worst.kind in _NAN or _explains(worst, broken)):
         return *_of_alert(worst, alerts, record), False
@@ -70,6 +72,15 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
         strong = f"{title} learns, with one thing to look at:" if learns else f"One thing to look at in {title}:"
         return strong, [words.sentence(f"{careful.name}{where}: {wording.said(careful)}")], False
     return _well(record)
+
+
+def _heads(alert: Alert, record: WatchRecord) -> bool:
+    """Whether an alert may head the view: not if it was refuted, nor a few dead units of a net that learns well without them."""
+    if alert.over and wording.ALERTS[alert.kind].refuted:
+        return False
+    check = next((one for one in record.verdict.checks if one.name == FALLS and one.state == "passed"), None)
+    well = check is not None and float(check.facts["last"]) < WELL * float(check.facts["first"])  # type: ignore[arg-type]
+    return not (alert.kind == "dead" and words.mark(alert) != "broken" and well)
 
 
 def _of_finding(found: list[Finding]) -> tuple[str, list[str]]:
