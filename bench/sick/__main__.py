@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -14,9 +15,11 @@ import torch
 from bench import report
 from bench.sick import case, cases_of, modlab_tools, proof, score, tools
 from bench.sick.cases import SEEDS, SIDES, Case, Side
-from bench.sick.tools import Tool
+from bench.sick.tools import Answer, Tool
+from bench.sick.training import Training
 
-TOOLS: tuple[Tool, ...] = (modlab_tools.modlab_answers, tools.plain_rules)
+WAYS: dict[Tool, tuple[str, ...]] = {modlab_tools.modlab_answers: ("watch", "diagnose", "both"), tools.plain_rules: ("plain rules",)}
+"""The tools, and the names of their answers."""
 
 
 def main() -> None:
@@ -72,13 +75,22 @@ def _objections(side: Side, name: str) -> list[str]:
     return proof.objections(case(side, name))
 
 
+def _answers(tool: Tool, make: Callable[[], Training]) -> dict[str, Answer]:
+    """What a tool answers; an error of its own is told, and counts as silence in each of its ways."""
+    try:
+        return tool(make)
+    except Exception:  # noqa: BLE001 - the other cases still have something to say
+        traceback.print_exc()
+        return dict.fromkeys(WAYS[tool], Answer())
+
+
 def _asked(seeds: Sequence[int], side: Side, name: str) -> dict[str, score.Result]:
     """What each tool is worth here: the worst of all seeds."""
     one = case(side, name)
     found: dict[str, list[score.Result]] = {}
     for seed in seeds:
-        for tool in TOOLS:
-            for way, answer in tool(partial(one.training, seed)).items():
+        for tool in WAYS:
+            for way, answer in _answers(tool, partial(one.training, seed)).items():
                 found.setdefault(way, []).append(score.result(one, answer))
     return {way: score.worst(results) for way, results in found.items()}
 

@@ -147,12 +147,13 @@ def _watched(training: Training) -> tuple[Answer, Any]:
         alarm |= is_wrong
         _count(check, CHECKS, named if is_wrong else hints)
     for alert in data["alerts"]:
-        alarm |= not alert["over"]
+        is_wrong = alert["severity"] == "broken" and not alert["over"]
+        alarm |= is_wrong
         if alert["kind"] in ("nan", "inf"):
             born = BIRTHS.get(str(alert["facts"].get("where", "")), ())
             _add(Named(born, path=alert["path"]) if born else None, named)
         else:
-            _count(alert, ALERTS, hints if alert["over"] else named)
+            _count(alert, ALERTS, named if is_wrong else hints)
     for found in data["verdict"]["findings"]:
         alarm |= found["severity"] == "broken"
         _count(found, {"dead units": ALERTS["dead"]}, named if found["severity"] == "broken" else hints)

@@ -738,6 +738,11 @@ SETTLES: dict[str, str] = {
 """What tells a cause from its rival."""
 
 
+def is_cause(finding: Finding) -> bool:
+    """Whether the table of causes has made it, and so its words are here: other findings may have the same name."""
+    return finding.kind in CAUSES and "weight" in finding.facts
+
+
 def filled(words: Words, finding: Finding) -> str:
     """With the finding's facts and place in it."""
     text = words if isinstance(words, str) else words(finding.facts)

@@ -26,6 +26,8 @@ def said(finding: Finding) -> str:
         return format.clean(_elsewhere(finding))
     if finding.kind in CHECKS:
         return format.clean(CHECKS[finding.kind](finding.facts))
+    if causes.is_cause(finding):
+        return ": ".join(map(format.clean, causes.halves(finding)))
     if finding.kind and finding.kind not in ALERTS and finding.kind not in KINDS:
         return format.clean(_elsewhere(finding))
     return ": ".join(filter(None, in_halves(finding))) if finding.kind else ""
@@ -83,7 +85,7 @@ def fixes(finding: Finding) -> list[tuple[str, str]]:
     """The same of each fix."""
     return [
         causes.advice(finding)
-        if one.kind == finding.kind in causes.CAUSES
+        if one.kind == finding.kind and causes.is_cause(finding)
         else (one.code, one.advice or (filled(FIXES[one.kind], finding) if one.kind else ""))
         for one in finding.fixes
     ]
@@ -91,7 +93,7 @@ def fixes(finding: Finding) -> list[tuple[str, str]]:
 
 def is_cause(finding: Finding) -> bool:
     """Whether it says why a training does not learn."""
-    return finding.kind in causes.CAUSES
+    return causes.is_cause(finding)
 
 
 def rank(finding: Finding) -> tuple[int, int]:

@@ -38,17 +38,19 @@ class MistakeKind:
 
 def label(finding: Finding) -> str:
     """What a view calls it."""
-    return (filled(MISTAKES[finding.kind].label, finding) if finding.kind in MISTAKES else "") or finding.kind
+    return ("" if causes.is_cause(finding) else filled(MISTAKES[finding.kind].label, finding)) or finding.kind
 
 
 def sentence(finding: Finding) -> str:
     """What is wrong, in one clause."""
-    return f"{subject(finding)} {what(finding)}" if finding.kind in MISTAKES else what(finding)
+    return what(finding) if causes.is_cause(finding) else f"{subject(finding)} {what(finding)}"
 
 
 def beside(finding: Finding) -> str:
     """The same for a row that shows the path: "is old (2 Linear)" for "a (2 Linear) is old"."""
-    inside = extent(finding.path, finding.facts) if finding.kind in MISTAKES else ""
+    if causes.is_cause(finding):
+        return what(finding)
+    inside = extent(finding.path, finding.facts)
     if inside:
         return f"{what(finding)} ({inside})"
     return what(finding) if subject(finding) == (finding.path or ROOT) else sentence(finding)
@@ -62,7 +64,7 @@ def next_to(path: str, facts: Facts, said: str) -> str:
 
 def what(finding: Finding) -> str:
     """What is wrong with the subject; of a cause, all of it."""
-    if finding.kind not in MISTAKES:
+    if causes.is_cause(finding):
         return ": ".join(causes.halves(finding))
     more = f"; and {format.plural(finding.facts['more'], 'more place')} like it" if "more" in finding.facts else ""  # type: ignore[arg-type]
     return filled(MISTAKES[finding.kind].what, finding) + more
@@ -70,13 +72,14 @@ def what(finding: Finding) -> str:
 
 def reason(finding: Finding) -> str:
     """Why PyTorch allows it, and what follows; empty where that is not known."""
-    return filled(MISTAKES[finding.kind].reason, finding) if finding.kind in MISTAKES else causes.CAUSES[finding.kind].why
+    return causes.CAUSES[finding.kind].why if causes.is_cause(finding) else filled(MISTAKES[finding.kind].reason, finding)
 
 
 def subject(finding: Finding) -> str:
     """What the sentence is about, with numbers."""
-    said = filled(MISTAKES[finding.kind].subject, finding) if finding.kind in MISTAKES else ""
-    said = said or place(finding.path, finding.facts)
+    if causes.is_cause(finding):
+        return finding.path or ROOT
+    said = filled(MISTAKES[finding.kind].subject, finding) or place(finding.path, finding.facts)
     return f"{said} in {finding.facts['alike']:,} places" if "alike" in finding.facts else said
 
 
