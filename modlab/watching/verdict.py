@@ -66,9 +66,13 @@ def verdict(record: WatchRecord) -> Verdict:
         _enough(record),
         _falls(loss, untold, record.watched.classes),
     )
-    broken = [alert.kind for alert in record.alerts if alert.severity == "broken" and not alert.over]
-    others = tuple(dict.fromkeys(kind for kind in broken if kind != "dead"))  # of dead units a finding tells how many
-    return Verdict(checks, find(record, loss), others)
+    return Verdict(checks, find(record, loss), _holding(record, "broken"), _holding(record, "careful"))
+
+
+def _holding(record: WatchRecord, severity: Severity) -> tuple[str, ...]:
+    """The kinds of alerts that still hold; of dead units a finding tells how many."""
+    kinds = [alert.kind for alert in record.alerts if alert.severity == severity and not alert.over and alert.kind != "dead"]
+    return tuple(dict.fromkeys(kinds))
 
 
 def judged(record: WatchRecord) -> WatchRecord:
