@@ -852,7 +852,8 @@ def _(f: Facts) -> str:
 @_is("gradients overwritten", "gradients")
 def _(f: Facts) -> str:
     promised, found = f.run.promised
+    does = f"lowers it by {rough(-found)}" if found < 0 else f"raises it by {rough(found)}"
     return (
-        f"A short way against the gradients should lower the loss by {rough(-promised)}, and it changes by "
-        f"{rough(found)}: these are not the gradients of this loss."
+        f"A short way against the gradients should lower the loss by {rough(-promised)}, and {does}: they are "
+        "not the gradients of this loss."
     )

@@ -106,7 +106,7 @@ def _batch(f: Facts) -> Iterator[Block]:
         yield table("The first samples of batch 0", head, rows)
     yield table("In numbers", ["", "mean", "std", "least", "greatest"], [*_summaries(f, x, y)])
     if f.classes and f.classes <= 12 and not isinstance(x, tuple):
-        batches = [*range(min(4, len(f.run.pool))), len(f.run.pool) - 1]
+        batches = [round(one) for one in torch.linspace(0, min(60, len(f.run.pool)) - 1, 6).tolist()]
         yield table(
             "How often each class is the target",
             ["batch", *map(str, range(f.classes))],
@@ -281,14 +281,18 @@ def _steps(f: Facts) -> Iterator[Block]:
         ]
         for one in listed
     ]
-    yield table("Change of each tensor in one step, and from the first step to the last, beside its size", head, rows)
+    yield table(
+        "Change of each tensor in one step, and from the first step to the last, beside its size (×2 is twice its size)", head, rows
+    )
     yield from left
 
 
 def _change(one: Parameter, value: float) -> str:
     if not (one.start.std or one.start.mean):
         return "began at 0"
-    return "0" if value == 0 else share(value) if 1e-3 <= value < 1 else f"×{rough(value)}" if value >= 1 else f"{100 * value:.1e} %"
+    if value >= 1:
+        return f"×{rough(value)}"
+    return "0" if value == 0 else f"{100 * value:.2g} %" if value >= 1e-5 else f"{100 * value:.0e} %"
 
 
 def _layers(f: Facts) -> Iterator[Block]:
@@ -326,7 +330,7 @@ def _weights(f: Facts) -> Iterator[Block]:
     rows = []
     for one in listed:
         assert one.end
-        alike = "all rows equal" if one.alike else ""
+        alike = "all equal" if one.alike else ""
         rows.append(
             [
                 one.name,
@@ -338,7 +342,7 @@ def _weights(f: Facts) -> Iterator[Block]:
             ]
         )
     yield table(
-        "Each tensor: mean ± standard deviation", ["parameter", "shape", "dtype", "at the start", "at the end", "at the start"], rows
+        "Each tensor: mean ± standard deviation", ["parameter", "shape", "dtype", "at the start", "at the end", "rows at the start"], rows
     )
     yield from left
 

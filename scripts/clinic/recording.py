@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bench.sick.cases import Case
-from bench.sick.training import Training, called, plain_step
+from bench.sick.training import Training, called
 
 QUIET = ("bias=True", "inplace", "start_dim", "end_dim", "eps", "momentum", "affine", "track", "elementwise", "stride=(1, 1)")
 """Arguments that a layer's description leaves out."""
@@ -61,6 +61,8 @@ class Numbers:
             made.mean, made.low, made.high = float(good.mean()), float(good.min()), float(good.max())
             made.std = float(good.std(correction=0))
             made.zeros = float((good == 0).double().mean())
+        if values.dim() == 1:
+            made.across = made.std
         if values.dim() > 1 and not made.bad:
             flat = values.flatten(1)
             made.across = float(flat.std(0, correction=0).mean())
@@ -143,7 +145,12 @@ def record(asked: Case, seed: int) -> tuple[Recording, float]:
         twin = asked.twin(seed)
         twin.run()
         reached = twin.measured()
-        return _Recorder(asked.training(seed)).run(), reached
+        return recorded(asked.training(seed)), reached
+
+
+def recorded(training: Training) -> Recording:
+    """Run a training and record it."""
+    return _Recorder(training).run()
 
 
 class _Recorder:
@@ -155,13 +162,13 @@ class _Recorder:
         self.made.looks = sorted({round(one) for one in torch.linspace(0, training.steps - 1, LOOKS).tolist()})
         self.step, self.aside, self.losses = 0, False, list[float]()
         self.names = {id(module): path for path, module in training.model.named_modules()}
-        self.kept: list[Any] = []
+        self.unregistered: list[nn.Module] = []  # kept, so that no other one gets its number
         self.before: list[Tensor] = []
 
     def run(self) -> Recording:
         training, made = self.training, self.made
         self._begin()
-        inner, batch, criterion = training.step, training.batch, training.criterion
+        batch, criterion = training.batch, training.criterion
 
         def noted(number: int) -> Any:
             found = batch(number)
@@ -182,12 +189,7 @@ class _Recorder:
 
         training.batch, training.criterion = noted, judged
 
-        def step(training: Training, number: int) -> None:
-            (inner or plain_step)(training, number)
-
-        training.step = step
         training.each.insert(0, self._enter)
-        training.after.append(self._leave)
         with ExitStack() as stack:
             for one in self._patches():
                 stack.enter_context(one)
@@ -321,12 +323,8 @@ class _Recorder:
             self._close_step()
         self.step = number
         self.losses = []
-        self.kept = []
         if number in self.made.looks:
             self.before = [one.detach().clone() for one in self.training.model.parameters()]
-
-    def _leave(self, number: int) -> None:
-        """After the step and what the loop does behind it."""
 
     def _close_step(self) -> None:
         training, made, number = self.training, self.made, self.step
@@ -440,8 +438,7 @@ class _Recorder:
             return
         layer = self.made.layers.get(id(module))
         if layer is None:
-            self.kept_alive = getattr(self, "kept_alive", [])
-            self.kept_alive.append(module)
+            self.unregistered.append(module)
             layer = self.made.layers[id(module)] = Layer("", _described(module), id(module) in self.names)
         layer.calls += 1
         first = output[0] if isinstance(output, tuple) else output

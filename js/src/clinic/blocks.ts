@@ -29,12 +29,17 @@ function table(title: string, head: string[], rows: Cell[][]): HTMLElement {
   const cell = (value: Cell | undefined, column: number): HTMLElement => {
     if (Array.isArray(value)) return element("td", {}, spark(value));
     const kind = numeric[column] ? "number" : null;
-    return column ? element("td", { class: kind }, value ?? "") : element("th", { scope: "row", class: kind }, value ?? "");
+    return column ? element("td", { class: kind }, value ?? "") : element("th", { scope: "row", class: kind }, ...apart(value ?? ""));
   };
   const heads = head.map((name, column) => element("th", { scope: "col", class: numeric[column] ? "number" : null }, name));
   const body = rows.map((row) => element("tr", {}, ...row.map(cell)));
   const made = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...body));
   return element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": title }, made);
+}
+
+/** A dotted name that may break behind a dot or an underscore. */
+function apart(name: string): Node[] {
+  return name.split(/(?<=[._])/).flatMap((part, index) => [...(index ? [document.createElement("wbr")] : []), document.createTextNode(part)]);
 }
 
 const NUMBER = /^(×?-?[\d,.]+(e[+-]?\d+)?( %)?|<0\.1 %|>99\.9 %|none|NaN|-?Inf|began at 0|)$/;

@@ -106,7 +106,12 @@ export class CaseView {
 
   #name(index: number): void {
     const cause = this.one.causes[index];
-    if (!cause || this.#progress.named.includes(index) || isClosed(this.one, this.#progress)) return;
+    if (!cause || this.#progress.named.includes(index)) return;
+    if (isClosed(this.one, this.#progress)) {
+      this.#answer(cause, index);
+      this.around.tell(cause.why);
+      return;
+    }
     this.#progress.named.push(index);
     this.#changed();
     this.around.tell(cause.right ? `Right. ${cause.why}` : `No. ${cause.why}`);
@@ -129,13 +134,11 @@ export class CaseView {
   #settle(): void {
     const { looks, named } = this.#progress;
     const closed = isClosed(this.one, this.#progress);
-    this.#spent.textContent = looks.length ? `${count(looks.length, "look")} bought. The newest is on top.` : "Each look counts. How few do you need?";
+    const bought = looks.length ? `${count(looks.length, "look")} bought. The newest is on top.` : "Each look counts. How few do you need?";
+    this.#spent.textContent = closed ? `${count(looks.length, "look")} bought. From now on they are free.` : bought;
     this.one.causes.forEach((cause, index) => {
       if (named.includes(index) || (closed && cause.right)) this.#answer(cause, index);
     });
-    for (const pick of this.root.querySelectorAll<HTMLButtonElement>(".cause")) {
-      if (closed) pick.setAttribute("aria-disabled", "true");
-    }
     this.root.querySelector<HTMLElement>(".give-up")!.hidden = closed;
     if (closed && this.#end.hidden) this.#close();
   }
@@ -159,7 +162,7 @@ export class CaseView {
     again.addEventListener("click", () => around.restart(one.number));
     const parts = [
       element("h3", {}, right ? `Solved: ${result(one, this.#progress)}` : "The answer"),
-      element("p", {}, `It can be seen in ${count(shown.length, "look")}: ${shown.join(" and ")}.`),
+      element("p", {}, `It can be seen in ${count(shown.length, "look")}: ${shown.join(" and ")}. Why is it none of the others? Press them.`),
       element("p", {}, element("b", {}, "modlab: "), `${one.modlab.grade}${one.modlab.named ? ` (${one.modlab.named})` : ""}.`),
       one.modlab.text ? element("blockquote", {}, one.modlab.text) : null,
       element("p", { class: "says" }, `In the benchmark (bench/sick) this case is "${one.name}".`),
