@@ -42,8 +42,9 @@ bundle: node js/node_modules/.package-lock.json ## build the front end into modl
 notebooks: $(VENV)/.dev-stamp ## execute and normalise the notebooks, as they are committed
 	@$(PY) scripts/notebooks.py
 
-pages: $(VENV)/.dev-stamp ## make the tour's page and the map of nn.Module, in docs/
+pages: $(VENV)/.dev-stamp ## make the tour's page, the clinic and the map of nn.Module, in docs/
 	@$(PY) -m scripts.pages
+	@$(PY) -m scripts.clinic
 	@$(PY) -m scripts.module_map
 
 bench: $(VENV)/.dev-stamp ## measure modlab beside the alternatives that are installed

@@ -2,7 +2,7 @@
 //
 //   node build.mjs           writes still.js (a tree, a state, values at rest), sheet.js (sheets at rest),
 //                            watch.js (a watch at rest), settings.js and lesson.js (a lesson's), live.js (the widget, which has all)
-//                            and scripts/tour.js (the page docs/tour.html)
+//                            scripts/tour.js (the page docs/tour.html) and scripts/clinic/clinic.js (docs/clinic.html)
 //   node build.mjs --check   builds in memory; fails when a committed file differs or an entry is over its budget
 //
 // esbuild is deterministic for one version and equal sources, so "the same bytes" means "built from these sources".
@@ -22,6 +22,7 @@ const ENTRIES = [
   { source: "src/watch/entry.ts", target: "watch.js", format: "iife", gzipBudget: 45_000 },
   { source: "src/lessons/entry.ts", target: "settings.js", format: "iife", gzipBudget: 3_000 },
   { source: "src/lessons/tour-entry.ts", target: "../../../scripts/tour.js", format: "iife", gzipBudget: 4_000 },
+  { source: "src/clinic/entry.ts", target: "../../../scripts/clinic/clinic.js", format: "iife", gzipBudget: 8_000 },
   { source: "src/lessons/lesson.ts", target: "lesson.js", format: "esm", gzipBudget: 6_000 },
   { source: "src/live.ts", target: "live.js", format: "esm", gzipBudget: 75_000 },
 ];

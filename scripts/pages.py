@@ -3,7 +3,7 @@
     .venv/bin/python -m scripts.pages
 
 The notebook is executed and its outputs are kept whole; what several outputs have in common (the front end, the style) stands once in the
-page. README's first link is set as well, since it depends on where the repository lives (`[tool.modlab]` in pyproject.toml).
+page. README's links to pages are set as well, since they depend on where the repository lives (`[tool.modlab]` in pyproject.toml).
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ UNUSUAL, BLANK = 987_654_321, "\u2047"
 
 LIVE = re.compile(r'\(document\.currentScript,"(?P<key>[^"]+)","(?P<payload>[^"]+)","(?P<bundle>[^"]+)"\)</script>')
 STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
-README_LINK = re.compile(r"(?<=<!--tour-->).*?(?=<!--/tour-->)", re.DOTALL)
+README_LINKS = {"tour": "**[The tour, alive in your browser]({})**", "clinic": "[The clinic: why does it not learn?]({})"}
+"""What stands in README between comments of these names; each is a page in docs/."""
 NOTEBOOK_LINK = re.compile(r'href="(\w+\.ipynb)"')
 HEADING = re.compile(r"<h([1-6])>(.*?)</h\1>")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -69,15 +70,17 @@ def main() -> None:
     print(f"{PAGE.relative_to(ROOT)}: {len(text.encode()) / 1000:.0f} KB")
 
 
-def tour_link(home: str) -> str:
-    """Where README finds the page: on GitHub's pages, or, without a public home, in the clone."""
-    owner, name = home.split("/")
-    return "docs/tour.html" if home == UNKNOWN else f"https://{owner}.github.io/{name}/tour.html"
+def page_link(home: str, name: str) -> str:
+    """Where README finds a page: on GitHub's pages, or, without a public home, in the clone."""
+    owner, repository = home.split("/")
+    return f"docs/{name}.html" if home == UNKNOWN else f"https://{owner}.github.io/{repository}/{name}.html"
 
 
 def with_link(readme: str, home: str) -> str:
-    """README with its first link as it is for this home."""
-    return README_LINK.sub(f"**[The tour, alive in your browser]({tour_link(home)})**", readme)
+    """README with its links to pages as they are for this home."""
+    for name, link in README_LINKS.items():
+        readme = re.sub(rf"(?<=<!--{name}-->).*?(?=<!--/{name}-->)", link.format(page_link(home, name)), readme, flags=re.DOTALL)
+    return readme
 
 
 def fingerprint(notebook: dict[str, Any]) -> str:

@@ -42,6 +42,7 @@ ALLOWED = {
     "wording": PLAIN,
     "views": PLAIN | {"wording"},
     "results": BELOW_RESULTS,
+    "testing": BELOW_RESULTS | {"results"},
     "lessons": ALL,
     "runs": ALL,
     "__main__": ALL,

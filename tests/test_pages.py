@@ -111,9 +111,9 @@ def test_nothing_in_it_is_of_the_machine_that_made_it():
 @pytest.mark.parametrize(
     ("home", "link"), [("OWNER/REPO", "docs/tour.html"), ("ada/modlab", "https://ada.github.io/modlab/tour.html")], ids=["none", "a home"]
 )
-def test_readme_links_to_the_tour_first(home: str, link: str):
+def test_readme_links_to_the_tour_and_the_clinic_first(home: str, link: str):
     readme = pages.with_link(pages.README.read_text(encoding="utf-8"), home)
-    assert re.findall(r"\]\(([^)]+)\)", readme)[0] == link
+    assert re.findall(r"\]\(([^)]+)\)", readme)[:2] == [link, link.replace("tour", "clinic")]
     if home == pages.repository():
         assert readme == pages.README.read_text(encoding="utf-8")
 

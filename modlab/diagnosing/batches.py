@@ -20,29 +20,35 @@ CALL = "modlab.diagnose(model, batch=(inputs, target), loss=nn.CrossEntropyLoss(
 DEPTH = 8
 
 
-def require(batch: Any, loss: Any) -> tuple[Any, Any] | None:
+def require(batch: Any, loss: Any, call: str = CALL) -> tuple[Any, Any] | None:
     """The inputs and the target; None if neither a batch nor a loss was given.
+
+    Args:
+        batch: what was given for it.
+        loss: and for that.
+        call: a right call, for the error.
 
     Raises:
         BatchError: only one of them was given, or one has the wrong type.
     """
     if batch is None and loss is None:
         return None
+    asked = f"{call.partition('(')[0]}()"
     if batch is None:
-        raise BatchError(f"modlab.diagnose() got loss= but no batch= to compute it on.\n  Write: {CALL}")
+        raise BatchError(f"{asked} got loss= but no batch= to compute it on.\n  Write: {call}")
     if not issubclass(type(batch), (tuple, list)) or len(batch) != 2:
         raise BatchError(
             f"batch= got {_said(batch)}, but needs a pair: the model's input, and what the loss compares its output with.\n"
-            f"  Write: {CALL}\n"
+            f"  Write: {call}\n"
             f"  Pass several inputs as a tuple, batch=((x, mask), target); or by name as a dict, batch=({{'x': x, 'mask': mask}}, target)."
         )
     if loss is None:
-        raise BatchError(f"modlab.diagnose() got batch= but no loss= to compare output and target.\n  Write: {CALL}")
+        raise BatchError(f"{asked} got batch= but no loss= to compare output and target.\n  Write: {call}")
     if issubclass(type(loss), type) and issubclass(loss, Module):
         raise BatchError(f"loss= got the class {loss.__name__} itself, but needs an instance.\n  Write: loss=nn.{loss.__name__}()")
     if not callable(loss):
         raise BatchError(
-            f"loss= got {_said(loss)}, but needs something that takes output and target and returns one number.\n  Write: {CALL}"
+            f"loss= got {_said(loss)}, but needs something that takes output and target and returns one number.\n  Write: {call}"
         )
     return batch[0], batch[1]
 

@@ -296,11 +296,13 @@ class Verdict:
         checks: in order.
         findings: what is wrong, and what is good to know, as facts.
         alerts: the kinds of alerts that still hold and mean that something is broken.
+        cares: the kinds of those that still hold and ask for care.
     """
 
     checks: tuple[Check, ...]
     findings: tuple[Finding, ...] = ()
     alerts: tuple[str, ...] = ()
+    cares: tuple[str, ...] = ()
 
     @property
     def broken(self) -> Check | None:
@@ -319,8 +321,25 @@ class Verdict:
         What could not be judged counts neither way, and `unseen` names it; where nothing at all was judged, it is False. What asks
         for care is no reason for False either.
         """
-        judged = any(check.state in ("passed", "careful") for check in self.checks)
-        return judged and self.broken is None and not self.alerts and all(one.severity != "broken" for one in self.findings)
+        return self.exit_code in (0, 2)
+
+    @property
+    def exit_code(self) -> int:
+        """A number for ``sys.exit``: 0 nothing was found, 1 something is broken, 2 something asks for care, 3 nothing was seen.
+
+        The worst counts, in the order 1, 3, 2, 0. As for `ok`, a check that could not be judged counts neither way, as long as one was.
+        """
+        found = {one.severity for one in (*self.checks, *self.findings)}
+        if self.alerts or "broken" in found:
+            return 1
+        if not any(map(_of_training, self.checks)):
+            return 3
+        return 2 if self.cares or "careful" in found else 0
+
+
+def _of_training(check: Check) -> bool:
+    """Whether a check was judged by a training step: which optimizer holds what can be read without one."""
+    return check.state in ("passed", "careful") and check.name != "the optimizer owns it" and check.facts.get("steps") != 0
 
 
 SIGNS = {"passed": "ok", "broken": "BROKEN", "careful": "careful", "not seen": "not seen"}

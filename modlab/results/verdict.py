@@ -25,7 +25,7 @@ class Verdict(watch.Verdict):
     @classmethod
     def of(cls, verdict: watch.Verdict) -> Verdict:
         """The same verdict, with its faces."""
-        return cls(tuple(map(Check.of, verdict.checks)), tuple(map(Worded.of, verdict.findings)), verdict.alerts)
+        return cls(tuple(map(Check.of, verdict.checks)), tuple(map(Worded.of, verdict.findings)), verdict.alerts, verdict.cares)
 
     @property
     def broken(self) -> Check | None:

@@ -35,7 +35,7 @@ from modlab.views.watch import headline
 from modlab.watching.clues import KeptBatch
 from modlab.watching.knobs import Knobs, moves_of
 from modlab.watching.selection import Selection
-from modlab.watching.watcher import Unseen, Watcher, watchers
+from modlab.watching.watcher import Unseen, Watcher, end_others
 
 if TYPE_CHECKING:
     import pandas
@@ -124,7 +124,7 @@ def watch(
     _require_alone(model, on_nan, inside)
     held = model if sys.getrefcount(model) <= _references(object()) else None
     patterns = _patterns(model, only)
-    before = _end_others(model)
+    before = end_others(model)
     try:
         watcher = Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow", patterns)
         watcher.held = held
@@ -186,14 +186,6 @@ def _patterns(model: Module, only: Any) -> tuple[str, ...]:
 def _is_share(budget: object) -> bool:
     """Whether it is a number that a watch can keep to: with less than a millionth it would never look."""
     return type(budget) is not bool and isinstance(budget, Real) and LEAST <= float(budget) <= 1
-
-
-def _end_others(model: Module) -> int:
-    """Close the watches of the same model; how many there were."""
-    others = [other for other in watchers if other.model is model]
-    for other in others:
-        other.close("ended")
-    return len(others)
 
 
 class Watch(Result):

@@ -36,6 +36,7 @@ _DICTS = (dict, OrderedDict, defaultdict, Counter)
 _CONTAINERS = frozenset({*_DICTS, list, set, deque})
 _PLAIN = frozenset({bool, int, float, str, NoneType})
 _DEPTH = 3  # depth of containers inside containers in a module's own attributes
+_OF_OPTIMIZER = 5  # its attributes; the state; of a parameter; LBFGS's lists; and one more
 _LONG = 10_000  # maximum number of entries for a container to be searched for others
 
 _ABSENT = object()
@@ -112,6 +113,11 @@ class Restoration:
             self._arrays.setdefault(id(thing), _Array(thing))
         else:
             self.add_arguments((thing,))
+
+    def add_optimizer(self, optimizer: Any) -> None:
+        """Save an optimizer's groups and its state, with the parameters that it holds."""
+        held = object.__getattribute__(optimizer, "__dict__")
+        without_autograd(lambda: deque(self._held(held, _OF_OPTIMIZER, _author(type(optimizer))), maxlen=0))
 
     def add_arguments(self, things: Iterable[Any]) -> None:
         """Save generators passed as arguments, which cannot be copied."""

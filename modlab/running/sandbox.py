@@ -10,8 +10,8 @@ import math
 import sys
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -98,8 +98,8 @@ class Sandbox:
             self.restart()
 
 
-def on_loan(work: Callable[[], T], *roots: Module) -> T:
-    """Call `work` with autograd on, then restore the modules below `roots`, the random generators and global state.
+def on_loan(work: Callable[[], T], *roots: Module, optimizers: Iterable[Any] = ()) -> T:
+    """Call `work` with autograd on, then restore the modules below `roots`, the optimizers, the random generators and global state.
 
     Anything else (files, other models, lists of the user's that a hook appends to) cannot be restored.
     """
@@ -107,6 +107,8 @@ def on_loan(work: Callable[[], T], *roots: Module) -> T:
 
     def lent() -> T:
         sandbox.add(*roots)
+        for one in optimizers:
+            sandbox.restoration.add_optimizer(one)
         cut: dict[int, Tensor] = {}
         for root in roots:
             for module in stores.modules(root):

@@ -71,15 +71,19 @@ def verdict(record: WatchRecord) -> Verdict:
         _enough(record),
         _falls(loss, untold, record.watched.classes),
     )
-    broken = [alert.kind for alert in record.alerts if alert.severity == "broken" and not alert.over]
-    others = tuple(dict.fromkeys(kind for kind in broken if kind != "dead"))  # of dead units a finding tells how many
     why = causes(record)
     told = {(one.kind, one.path) for one in why}
     beside = (one for one in find(record, loss) if (one.kind, one.path) not in told)
     symptoms = Symptoms(record)
     if symptoms.fallen > LEARNT or symptoms.progress > LEARNT:  # without them, it would learn no better
         beside = (replace(one, severity="careful") if one.kind == "dead units" else one for one in beside)
-    return Verdict(checks, (*why, *beside), others)
+    return Verdict(checks, (*why, *beside), _holding(record, "broken"), _holding(record, "careful"))
+
+
+def _holding(record: WatchRecord, severity: Severity) -> tuple[str, ...]:
+    """The kinds of alerts that still hold; of dead units a finding tells how many."""
+    kinds = [alert.kind for alert in record.alerts if alert.severity == severity and not alert.over and alert.kind != "dead"]
+    return tuple(dict.fromkeys(kinds))
 
 
 def judged(record: WatchRecord) -> WatchRecord:

@@ -66,6 +66,14 @@ watchers: WeakSet[Watcher] = WeakSet()
 """All that are open."""
 
 
+def end_others(model: Module) -> int:
+    """Close the watches of the same model; how many there were."""
+    others = [other for other in watchers if other.model is model]
+    for other in others:
+        other.close("ended")
+    return len(others)
+
+
 class Unseen:
     """The watch of a model that modlab could not even begin to watch.
 

@@ -30,6 +30,19 @@ def of_watch(record: WatchRecord) -> str:
     return "\n".join(lines)
 
 
+def of_trouble(record: WatchRecord) -> str:
+    """The headline, and of checks, findings and alerts those that are not well; what was not seen says why the loss was not judged."""
+    shown = [
+        entry
+        for entry in words.entries(record.verdict)
+        if entry[1] in ("broken", "careful") or (entry[0], entry[1]) == (headline.FALLS, "not seen")
+    ]
+    lines = [" ".join(headline.of_watch(record)).rstrip()]
+    lines += _verdict(shown)
+    lines += _alerts(sorted((alert for alert in record.alerts if not alert.over), key=words.rank))
+    return "\n".join(lines)
+
+
 def _verdict(entries: list[tuple[str, str, Finding]]) -> Iterator[str]:
     width = max((len(name) for name, _, _ in entries), default=0)
     for name, state, found in entries:

@@ -1,0 +1,49 @@
+/** A look's blocks as elements. */
+import { element } from "../elements";
+import { curve, picture, spark } from "./charts";
+import type { Block, Cell } from "./data";
+
+export function drawn(block: Block): HTMLElement {
+  switch (block.kind) {
+    case "say":
+      return element("p", {}, block.text);
+    case "code":
+      return element("pre", { tabindex: 0 }, block.text);
+    case "list":
+      return titled(block.title, element("ol", { class: "calls" }, ...block.items.map((item) => element("li", {}, element("code", {}, item)))));
+    case "curve":
+      return titled(block.title, curve(block.title, block.x, block.y, block.says), element("p", { class: "says" }, block.says));
+    case "pictures":
+      return titled(block.title, element("div", { class: "pictures" }, ...block.pictures.map(picture)), element("p", { class: "says" }, block.says));
+    case "table":
+      return titled(block.title, table(block.title, block.head, block.rows));
+  }
+}
+
+function titled(title: string, ...parts: HTMLElement[]): HTMLElement {
+  return element("div", { class: "block" }, element("p", { class: "title" }, title), ...parts);
+}
+
+function table(title: string, head: string[], rows: Cell[][]): HTMLElement {
+  const numeric = head.map((_, column) => rows.length > 0 && rows.every((row) => isNumber(row[column])));
+  const cell = (value: Cell | undefined, column: number): HTMLElement => {
+    if (Array.isArray(value)) return element("td", {}, spark(value));
+    const kind = numeric[column] ? "number" : null;
+    return column ? element("td", { class: kind }, value ?? "") : element("th", { scope: "row", class: kind }, ...apart(value ?? ""));
+  };
+  const heads = head.map((name, column) => element("th", { scope: "col", class: numeric[column] ? "number" : null }, name));
+  const body = rows.map((row) => element("tr", {}, ...row.map(cell)));
+  const made = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...body));
+  return element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": title }, made);
+}
+
+/** A dotted name that may break behind a dot or an underscore. */
+function apart(name: string): Node[] {
+  return name.split(/(?<=[._])/).flatMap((part, index) => [...(index ? [document.createElement("wbr")] : []), document.createTextNode(part)]);
+}
+
+const NUMBER = /^(×?-?[\d,.]+(e[+-]?\d+)?( %)?|<0\.1 %|>99\.9 %|none|NaN|-?Inf|began at 0|)$/;
+
+function isNumber(value: Cell | undefined): boolean {
+  return typeof value === "string" && NUMBER.test(value);
+}

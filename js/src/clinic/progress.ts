@@ -1,0 +1,104 @@
+/** What somebody has done in each case, and what it adds up to. */
+import type { Case } from "./data";
+
+export interface Progress {
+  /** The looks that were bought, in order. */
+  looks: string[];
+  /** The numbers of the causes that were named, in order. */
+  named: number[];
+  /** Whether the answer was shown instead of found. */
+  shown: boolean;
+}
+
+const KEY = "modlab-clinic";
+
+export function isRight(one: Case, progress: Progress): boolean {
+  return progress.named.some((number) => one.causes[number]?.right);
+}
+
+export function isClosed(one: Case, progress: Progress): boolean {
+  return progress.shown || isRight(one, progress);
+}
+
+export function atOnce(one: Case, progress: Progress): boolean {
+  return !progress.shown && progress.named.length === 1 && isRight(one, progress);
+}
+
+/** All cases, kept in the browser where it allows that. */
+export class Ledger {
+  readonly #all: Map<number, Progress>;
+
+  constructor(private readonly store: Storage | null = localOne()) {
+    this.#all = new Map(read(store));
+  }
+
+  of(number: number): Progress {
+    let found = this.#all.get(number);
+    if (!found) this.#all.set(number, (found = { looks: [], named: [], shown: false }));
+    return found;
+  }
+
+  restart(number: number): void {
+    this.#all.delete(number);
+    this.keep();
+  }
+
+  keep(): void {
+    try {
+      this.store?.setItem(KEY, JSON.stringify([...this.#all]));
+    } catch {
+      // a browser may keep nothing; the page works without
+    }
+  }
+}
+
+function localOne(): Storage | null {
+  try {
+    return globalThis.localStorage ?? null;
+  } catch {
+    return null;
+  }
+}
+
+function read(store: Storage | null): [number, Progress][] {
+  try {
+    const found: unknown = JSON.parse(store?.getItem(KEY) ?? "[]");
+    return Array.isArray(found) ? found.filter(isEntry) : [];
+  } catch {
+    return [];
+  }
+}
+
+function isEntry(entry: unknown): entry is [number, Progress] {
+  if (!Array.isArray(entry) || typeof entry[0] !== "number") return false;
+  const { looks, named, shown } = (entry[1] ?? {}) as Partial<Progress>;
+  return Array.isArray(looks) && Array.isArray(named) && typeof shown === "boolean";
+}
+
+/** The line above the cases. */
+export function score(cases: readonly Case[], ledger: Ledger): string {
+  const closed = cases.filter((one) => isClosed(one, ledger.of(one.number)));
+  if (!closed.length) return `${cases.length} cases. modlab names the cause first in ${cases.filter((one) => one.modlab.first).length} of them.`;
+  const first = closed.filter((one) => atOnce(one, ledger.of(one.number))).length;
+  const found = closed.filter((one) => isRight(one, ledger.of(one.number)));
+  const looks = found.reduce((sum, one) => sum + ledger.of(one.number).looks.length, 0) / Math.max(1, found.length);
+  const average = found.length ? `, with ${looks.toFixed(1)} looks on average` : "";
+  const modlab = closed.filter((one) => one.modlab.first).length;
+  return `${closed.length} of ${cases.length} cases closed. You named ${first} of them at the first try${average}; modlab names ${modlab} of them first.`;
+}
+
+/** How it went, in a few words. */
+export function result(one: Case, progress: Progress): string {
+  if (!isRight(one, progress)) return "answer shown";
+  const tries = progress.named.length;
+  return `cause in ${count(progress.looks.length, "look")}, ${tries === 1 ? "at the first try" : `at try ${tries}`}`;
+}
+
+/** A line for friends that does not tell the cause. */
+export function shared(one: Case, progress: Progress, place: string): string {
+  return `modlab clinic, case ${one.number} (${one.kind}): ${result(one, progress)}. ${place}#case-${one.number}`;
+}
+
+export function count(number: number, word: string): string {
+  return `${number} ${word}${number === 1 ? "" : "s"}`;
+}

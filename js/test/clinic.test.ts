@@ -1,0 +1,208 @@
+// @vitest-environment happy-dom
+import { beforeEach, describe, expect, it } from "vitest";
+import { drawn } from "../src/clinic/blocks";
+import { axisOf, runs, short } from "../src/clinic/charts";
+import { clinic, place } from "../src/clinic/clinic";
+import type { Case } from "../src/clinic/data";
+import { atOnce, Ledger, score, shared } from "../src/clinic/progress";
+
+const made = (number: number, first = false): Case => ({
+  number,
+  name: `net/fault ${number}`,
+  kind: "MLP",
+  task: "It learns.",
+  complaint: "It does not.",
+  looks: ["loss", "loop"].map((id) => ({ id, title: id.toUpperCase(), hint: "of it", blocks: [{ kind: "say", text: `what ${id} shows` }] })),
+  causes: [
+    { says: "One", right: false, why: "One is ruled out." },
+    { says: "Two", right: true, why: "Two is shown." },
+    { says: "Three", right: false, why: "Three is ruled out." },
+  ],
+  shown: ["loop"],
+  modlab: { grade: first ? "names the cause first" : "finds nothing", first, named: "", text: "No problem found." },
+});
+const CASES = [made(1, true), made(2)];
+
+class Kept implements Storage {
+  readonly #values = new Map<string, string>();
+  readonly length = 0;
+  clear(): void {}
+  key(): null {
+    return null;
+  }
+  removeItem(): void {}
+  getItem(name: string): string | null {
+    return this.#values.get(name) ?? null;
+  }
+  setItem(name: string, value: string): void {
+    this.#values.set(name, value);
+  }
+}
+
+const press = (words: string): void => [...document.querySelectorAll<HTMLButtonElement>("button")].find((one) => one.textContent?.startsWith(words))?.click();
+const text = (selector: string): string => document.querySelector(selector)?.textContent ?? "";
+
+function open(store: Storage | null = new Kept(), hash = ""): void {
+  location.hash = hash;
+  document.body.innerHTML = "<main></main>";
+  clinic(document.querySelector("main") as HTMLElement, CASES, new Ledger(store));
+}
+
+describe("a case", () => {
+  beforeEach(() => open());
+
+  it("shows nothing that was not bought", () => {
+    expect(text(".room")).not.toContain("what loss shows");
+    press("LOSS");
+    expect(text(".opened")).toContain("what loss shows");
+    expect(text(".room")).toContain("1 look bought");
+    expect(document.querySelector("[data-look=loss]")?.getAttribute("aria-pressed")).toBe("true");
+  });
+
+  it("counts a look once, and puts the newest on top", () => {
+    press("LOSS");
+    press("LOOP");
+    press("LOSS");
+    expect([...document.querySelectorAll(".opened h4")].map((one) => one.textContent)).toEqual(["LOOP", "LOSS"]);
+    expect(text(".room")).toContain("2 looks bought");
+  });
+
+  it("answers a wrong cause with what rules it out, and goes on", () => {
+    press("One");
+    expect(text('[data-cause="0"]')).toContain("✕ No. One is ruled out.");
+    expect(text("[role=status]")).toBe("No. One is ruled out.");
+    expect(document.querySelector<HTMLElement>(".end")?.hidden).toBe(true);
+    expect(text("#score")).toContain("2 cases.");
+  });
+
+  it("ends with the right one: evidence, looks, modlab and a line to send", () => {
+    press("LOOP");
+    press("One");
+    press("Two");
+    expect(text('[data-cause="1"]')).toContain("Two is shown.");
+    expect(text(".end")).toContain("Solved: cause in 1 look, at try 2");
+    expect(text(".end")).toContain("It can be seen in 1 look: LOOP.");
+    expect(text(".end")).toContain("names the cause first");
+    expect(text(".end code")).not.toContain("Two");
+    expect(text("#score")).toBe("1 of 2 cases closed. You named 0 of them at the first try, with 1.0 looks on average; modlab names 1 of them first.");
+    expect(document.activeElement?.className).toBe("end");
+  });
+
+  it("tells afterwards why it is none of the others, and looks are free", () => {
+    press("Two");
+    press("Three");
+    press("LOSS");
+    expect(text('[data-cause="2"]')).toContain("Three is ruled out.");
+    expect(text(".opened")).toContain("what loss shows");
+    expect(text(".end")).toContain("cause in 0 looks, at the first try");
+  });
+
+  it("shows the answer to who asks, and counts that as no find", () => {
+    press("Show the answer");
+    expect(text('[data-cause="1"]')).toContain("Two is shown.");
+    expect(text(".end")).toContain("The answer");
+    expect(document.querySelector(".share")).toBeNull();
+    expect(text("#score")).toContain("You named 0 of them");
+    expect(document.querySelector("nav a")?.getAttribute("aria-label")).toBe("case 1, answer shown");
+  });
+
+  it("can be begun again", () => {
+    press("Two");
+    press("Start this case again");
+    expect(document.querySelector<HTMLElement>(".end")?.hidden).toBe(true);
+    expect(text("#score")).toContain("2 cases.");
+  });
+});
+
+describe("the page", () => {
+  it("opens the case of its address", () => {
+    open(null, "#case-2");
+    expect(text("h2")).toContain("Case 2");
+    expect(document.querySelector("nav [aria-current]")?.textContent).toBe("2");
+    expect(document.activeElement?.id).toBe("case-title");
+  });
+
+  it("remembers what was done, where it may", () => {
+    const store = new Kept();
+    open(store);
+    press("LOSS");
+    press("Two");
+    open(store);
+    expect(text(".opened")).toContain("what loss shows");
+    expect(text(".end")).toContain("Solved");
+  });
+
+  it.each(["no json", "{}", '[[1]]', '[["1",{"looks":[],"named":[],"shown":false}]]', "null"])("begins anew where what was kept is %s", (kept) => {
+    const store = new Kept();
+    store.setItem("modlab-clinic", kept);
+    expect(new Ledger(store).of(1)).toEqual({ looks: [], named: [], shown: false });
+  });
+
+  it("does without a store that refuses", () => {
+    const store = new Kept();
+    store.setItem = () => {
+      throw new Error("full");
+    };
+    open(store);
+    press("Two");
+    expect(text(".end")).toContain("Solved");
+  });
+
+  it("says where it is, but no path of a machine", () => {
+    expect(place({ protocol: "file:", origin: "null", pathname: "/home/somebody/clinic.html" } as Location)).toBe("docs/clinic.html");
+    expect(place({ protocol: "https:", origin: "https://ada.github.io", pathname: "/modlab/clinic.html" } as Location)).toBe("https://ada.github.io/modlab/clinic.html");
+  });
+});
+
+describe("what it adds up to", () => {
+  it("tells before anything was done what modlab does", () => {
+    expect(score(CASES, new Ledger(null))).toBe("2 cases. modlab names the cause first in 1 of them.");
+  });
+
+  it("has a line to send", () => {
+    const progress = { looks: ["a", "b", "c"], named: [1], shown: false };
+    expect(atOnce(CASES[0]!, progress)).toBe(true);
+    expect(shared(CASES[0]!, progress, "https://x/clinic.html")).toBe("modlab clinic, case 1 (MLP): cause in 3 looks, at the first try. https://x/clinic.html#case-1");
+  });
+});
+
+describe("a chart", () => {
+  it("has an axis from nice number to nice number, and by factors where it spans many", () => {
+    expect(axisOf([0.2, 1.1]).ticks.map(short)).toEqual(["0", "0.5", "1", "1.5"]);
+    expect(axisOf([2.4, 2.5]).ticks.map(short)).toEqual(["2.4", "2.45", "2.5"]);
+    expect(axisOf([1e-3, 900]).log).toBe(true);
+    expect(axisOf([-5, 900]).log).toBe(false);
+    expect(axisOf([3, 3]).ticks.length).toBeGreaterThan(1);
+    expect(axisOf([null]).ticks).toEqual([]);
+  });
+
+  it("places the ends of a curve inside", () => {
+    for (const values of [[0.2, 1.1], [-183, -1], [1e-9, 5], [7, 7]]) {
+      const axis = axisOf(values);
+      for (const value of values) {
+        expect(axis.place(value)).toBeGreaterThanOrEqual(-1e-9);
+        expect(axis.place(value)).toBeLessThanOrEqual(1 + 1e-9);
+      }
+    }
+  });
+
+  it("breaks a curve where there is no number, and says so", () => {
+    expect(runs([0, 1, 2, 3], [1, null, 2, 3])).toEqual([[[0, 1]], [[2, 2], [3, 3]]]);
+    const block = drawn({ kind: "curve", title: "Loss", x: [0, 1, 2], y: [1, 2, null], says: "up, then lost." });
+    expect(block.querySelector("svg")?.getAttribute("aria-label")).toBe("Loss: up, then lost.");
+    expect(block.querySelector(".lost")?.textContent).toBe("not finite");
+  });
+
+  it("sets numbers of a table to the right, and draws a row of them", () => {
+    const block = drawn({ kind: "table", title: "T", head: ["name", "norm", "over"], rows: [["l0.weight", "none", [1, null, 3]], ["l1", "0.2", []]] });
+    expect([...block.querySelectorAll("thead th")].map((one) => one.className)).toEqual(["", "number", ""]);
+    expect(block.querySelector("tbody th")?.textContent).toBe("l0.weight");
+    expect(block.querySelector("svg")?.getAttribute("aria-label")).toBe("from 1 to 3");
+  });
+
+  it("has words for each picture", () => {
+    const block = drawn({ kind: "pictures", title: "P", says: "light is more", pictures: [{ label: "3", size: 2, shades: [0, 99, 50, 1], says: "a corner" }] });
+    expect(block.querySelector("canvas")?.getAttribute("aria-label")).toBe("a corner");
+    expect(block.querySelector("figcaption")?.textContent).toBe("target 3");
+  });
+});

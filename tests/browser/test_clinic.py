@@ -1,0 +1,91 @@
+"""The clinic's page, opened as a file: by keys alone, without a server, a kernel or the network; light, dark and narrow."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.jupyterlab import JupyterLab
+from tests.browser.test_accessibility import violations
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "clinic.html"
+
+
+@pytest.fixture(params=["light 1200", "dark 400"])
+def clinic(request: pytest.FixtureRequest, lab_server: JupyterLab) -> Iterator[Page]:
+    """In a context of its own, which keeps nothing."""
+    scheme, width = request.param.split()
+    browser = lab_server.page.context.browser
+    page = browser.new_context(viewport={"width": int(width), "height": 900}, color_scheme=scheme).new_page()
+    page.trouble = []  # what it complained of, and what it asked of others
+    page.on("console", lambda message: page.trouble.append(message.text))
+    page.on("pageerror", lambda error: page.trouble.append(str(error)))
+    page.on("request", lambda asked: asked.url.startswith("file:") or page.trouble.append(asked.url[:80]))
+    page.goto(f"{PAGE.as_uri()}#case-9")
+    yield page
+    assert page.trouble == []
+    page.context.close()
+
+
+def causes(page: Page, number: int) -> tuple[dict[str, str], dict[str, str]]:
+    """The right cause of a case, and a wrong one."""
+    found = json.loads(page.locator("#cases").text_content())[number - 1]["causes"]
+    return next(one for one in found if one["right"]), next(one for one in found if not one["right"])
+
+
+def reach(page: Page, name: str) -> None:
+    """By the tab key alone, to the button of this name."""
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent").startswith(name):
+            return
+    pytest.fail(f"the tab key does not come to {name}")
+
+
+def test_keys_alone_solve_a_case(clinic: Page) -> None:
+    right, wrong = causes(clinic, 9)
+    expect(clinic.get_by_role("heading", name="Case 9")).to_be_focused()
+    reach(clinic, "Steps")
+    clinic.keyboard.press("Enter")
+    expect(clinic.get_by_role("region", name="Change of each tensor")).to_contain_text("tokens.weight")
+    reach(clinic, wrong["says"])
+    clinic.keyboard.press("Enter")
+    expect(clinic.locator(".wrong")).to_contain_text(wrong["why"])
+    expect(clinic.get_by_role("status")).to_have_text(f"No. {wrong['why']}")
+    clinic.get_by_role("heading", name="Case 9").focus()
+    reach(clinic, right["says"])
+    clinic.keyboard.press("Space")
+    expect(clinic.locator(".end")).to_be_focused()
+    expect(clinic.locator(".end")).to_contain_text("Solved: cause in 1 look, at try 2")
+    expect(clinic.locator(".end")).to_contain_text("modlab:")
+    expect(clinic.locator("#score")).to_contain_text(
+        "1 of 30 cases closed. You named 0 of them at the first try, with 1.0 looks on average"
+    )
+    expect(clinic.get_by_role("link", name="case 9, solved")).to_be_visible()
+    reach(clinic, "Case 10")
+    clinic.keyboard.press("Enter")
+    expect(clinic.get_by_role("heading", name="Case 10")).to_be_focused()
+
+
+def test_what_was_done_is_there_again(clinic: Page) -> None:
+    right, _ = causes(clinic, 9)
+    clinic.get_by_role("button", name="Loss").click()
+    clinic.get_by_role("button", name=right["says"]).click()
+    clinic.reload()
+    expect(clinic.locator(".end")).to_contain_text("Solved: cause in 1 look, at the first try")
+    expect(clinic.locator("[data-opened=loss] svg")).to_have_count(1)
+    clinic.get_by_role("button", name="Start this case again").click()
+    expect(clinic.locator(".opened section")).to_have_count(0)
+
+
+@pytest.mark.parametrize("number", [1, 10, 14, 24, 25, 28])
+def test_every_look_fits_and_axe_finds_nothing(clinic: Page, number: int) -> None:
+    clinic.goto(f"{PAGE.as_uri()}#case-{number}")
+    for look in clinic.locator(".look").all():
+        look.click()
+    expect(clinic.locator(".opened section")).to_have_count(12)
+    clinic.get_by_role("button", name="Show the answer").click()
+    assert clinic.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert violations(clinic) == []

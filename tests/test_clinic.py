@@ -1,0 +1,144 @@
+"""The clinic's page: of these cases, whole in itself, and true to the trainings that it shows."""
+
+import html
+import json
+import re
+import warnings
+
+import pytest
+import torch
+
+from bench.sick import case
+from bench.sick.causes import CAUSES
+from scripts.clinic import evidence, looks, page
+from scripts.clinic.cases import CASES, NETS, OFFERED
+from scripts.clinic.facts import Facts
+from scripts.clinic.recording import Recording, record, recorded
+
+TEXT = page.PAGE.read_text(encoding="utf-8")
+KEPT = page.kept()
+
+
+def test_the_page_is_of_these_cases():
+    assert f'<meta name="modlab-clinic" content="{page.fingerprint()}">' in TEXT, "a case has changed since: run `make pages`"
+    assert page.written(KEPT) == TEXT, "the frame or the script has changed since: run `python -m scripts.clinic --front`"
+    assert [one["name"] for one in KEPT] == [*CASES]
+
+
+def test_it_is_small_and_fetches_nothing():
+    assert len(TEXT.encode()) <= page.MOST_BYTES
+    assert not re.search(r"url\(|@import|connect-src|https?://(?!www\.w3\.org/2000/svg)", TEXT.partition('id="cases"')[0])
+    assert "default-src 'none'" in TEXT and "<link" not in TEXT and " src=" not in TEXT
+
+
+def test_there_are_thirty_of_all_families_and_groups():
+    asked = [case("working", name) for name in CASES]
+    assert len(asked) == 30
+    assert {one.family for one in asked} == {"mlp", "cnn", "recurrent", "transformer", "generative", "embedding"}
+    assert {CAUSES[one.cause].group for one in asked} == {one.group for one in CAUSES.values()}
+    assert len({one.cause for one in asked}) == 30
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=[str(one["number"]) for one in KEPT])
+def test_each_case_has_one_right_cause_and_an_answer_to_each_wrong_one(kept):
+    asked = case("working", kept["name"])
+    right = [one["says"] for one in kept["causes"] if one["right"]]
+    assert right == [page.capital(CAUSES[asked.cause].says)], "its words have changed since: run `make pages`"
+    assert len(kept["causes"]) == OFFERED + 1 == len({one["says"] for one in kept["causes"]})
+    assert {one["says"] for one in kept["causes"]} <= {page.capital(one.says) for one in CAUSES.values()}
+    assert all(one["why"].endswith(".") and not re.search(r"\bnan\b|\binf\b|None", one["why"]) for one in kept["causes"])
+    assert kept["shown"] and {*kept["shown"]} <= {one["id"] for one in kept["looks"]} == {*looks.LOOKS}
+    assert kept["modlab"]["grade"] in page.GRADES.values()
+
+
+def test_no_name_gives_the_cause_away_before_it_is_named():
+    for kept in KEPT:
+        assert kept["name"].partition("/")[2] not in json.dumps([kept["task"], kept["complaint"], kept["looks"]])
+
+
+def test_nothing_in_it_is_of_the_machine_that_made_it():
+    assert not re.search(r"/tmp/|/home/|/work/|/root/|site-packages/|\b0x[0-9a-f]{8,}", html.unescape(TEXT))
+
+
+def of(name: str, steps: int | None = None) -> tuple[Recording, list[torch.Tensor]]:
+    """A recording, and the parameters that the training ends with."""
+    training = case("working", name).training(0)
+    training.steps = steps or training.steps
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = recorded(training)
+    return found, [one.detach() for one in training.model.parameters()]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dot/clipped to a thousandth", "counting/hooks replace gradients", "bars/label in a corner", "chances/divergence weighs too much"],
+)
+def test_a_recording_leaves_the_training_as_it_is(name):
+    alone = case("working", name).training(0)
+    alone.steps = 8
+    alone.run()
+    for one, other in zip(of(name, 8)[1], alone.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_recording_has_what_the_loop_calls():
+    found, _ = of("ratings/zero grad after backward", 6)
+    assert [one.partition(" from")[0].partition(" =")[0] for one in found.diary] == [
+        "model(…), in training mode",
+        "loss",
+        "backward()",
+        "optimizer.zero_grad()",
+        "optimizer.step()",
+    ]
+    assert found.counts["optimizer.step"] == 6
+    assert all(one.after_backward[0] and not one.at_step[0] for one in found.parameters)
+
+
+def test_a_gradient_that_lies_is_found_out():
+    promised, lowered = of("counting/hooks replace gradients", 1)[0].promised
+    assert promised < 0 and abs(lowered) < 0.1 * abs(promised)
+    promised, lowered = of("counting/no causal mask", 1)[0].promised
+    assert lowered == pytest.approx(promised, rel=0.1)
+
+
+@pytest.mark.parametrize(("name", "leaks"), [("counting/no causal mask", True), ("counting/rate halved every third batch", False)])
+def test_who_sees_the_future_is_found_out(name, leaks):
+    *earlier, last = of(name, 2)[0].changed
+    assert last > 0 and (max(earlier) > 0) is leaks
+
+
+@pytest.mark.parametrize("name", ["ratings/zero grad after backward", "inside/cross entropy of one logit"])
+def test_the_page_says_what_the_training_shows(name):
+    """All of them are made anew by `make pages`; these two take a second."""
+    asked = case("working", name)
+    kept = next(one for one in KEPT if one["name"] == name)
+    found, twin = record(asked, 0)
+    made = page.of_facts(asked, Facts(found, twin, NETS[name.partition("/")[0]].quality), kept["number"])
+    assert words(made["causes"]) == words(kept["causes"])
+    assert [
+        one["blocks"] == other["blocks"] or words(one["blocks"]) == words(other["blocks"])
+        for one, other in zip(made["looks"], kept["looks"], strict=True)
+    ]
+
+
+def words(thing: object) -> str:
+    """Without numbers, whose last digits differ from machine to machine."""
+    return re.sub(r"-?\d[\d.,e+-]*", "#", json.dumps(thing))
+
+
+def test_a_cause_that_is_right_is_not_ruled_out():
+    """By the evidence of its own case: the rule against it must not hold there."""
+    wrong = []
+    for name in (
+        "ratings/zero grad after backward",
+        "inside/cross entropy of one logit",
+        "counting/no causal mask",
+        "recall/only the head is given",
+    ):
+        asked = case("working", name)
+        found = of(name, 30)[0]
+        rule = evidence.RULED_OUT.get(asked.cause)
+        if rule is not None and rule(Facts(found, 0.0, "error")):
+            wrong.append(name)
+    assert wrong == []
