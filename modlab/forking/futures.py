@@ -36,8 +36,8 @@ class Futures:
         self._keeper, self._change = keeper, change
         self._line: int | None = None
         self.began = state.step
-        reached = [step.number for step in keeper.after(state)]
-        self.at = at if not reached or at <= reached[-1] + 1 else self.began
+        reached = [step.until for step in keeper.after(state)]
+        self.at = at if not reached or at <= reached[-1] else self.began
         self._until = math.inf if steps is None else self.at + steps
         self._steps = keeper.after(state)
         self.twin = Player(state, keeper.places.crossing)

@@ -17,6 +17,7 @@ from torch.nn import Module
 
 from modlab.compat import without_autograd
 from modlab.forking.kept_states import KeptState, TrainedThings
+from modlab.forking.module_settings import named_modules
 from modlab.forking.recording import Recording
 from modlab.forking.tape import OVERHEAD, Places, Tape, TapedStep, nbytes
 from modlab.inspection import stores
@@ -119,7 +120,7 @@ class Keeper:
         if made == self._step:
             return
         if self.recording.on:
-            self._take(self.recording.take(self._step))
+            self._take(self.recording.take(self._step, made))
         self._step = made
         if self._anew:
             self.states, self.tape, self._anew, self._next = {}, {}, False, made
@@ -145,15 +146,31 @@ class Keeper:
                 total += nbytes(one.tensor)
         return total
 
-    def new_holder(self, thing: Any) -> None:
-        """An optimizer or a module trains along that was not known: what was kept without it cannot be run on."""
-        if stores.is_module(thing):
-            self._beside[f"(beside {len(self._beside) + 1})"] = ref(thing)
-            self._anew = True
-            return
-        self.recording.add(thing)
-        if not (self.states and all([state.join(thing) for state in self.states.values()])):
-            self._anew = True
+    def new_holder(self, thing: Any) -> bool:
+        """An optimizer or a module trains along that was not known: what was kept without it is completed, or cannot be run on."""
+        states = [*self.states.values()]
+        if not stores.is_module(thing):
+            self.recording.add(thing)
+            known = all([state.join(thing) for state in states])
+        else:
+            name = f"(beside {len(self._beside) + 1})"
+            self._beside[name] = ref(thing)
+            trained = any(tensor.requires_grad for one in stores.modules(thing) for _, tensor in stores.named_tensors(one))
+            known = not trained and not self._anew
+            if known:
+                self._join(name, thing)
+        self._anew = self._anew or not known
+        return known
+
+    def _join(self, name: str, module: Module) -> None:
+        """A module without parameters that are trained: before now it had no part in the training."""
+        beside = TrainedThings(torch.nn.Module(), [], {name: module})
+        for tensor in beside.tensors():
+            self.places.own(tensor)
+        for state in self.states.values():
+            state.join_module(name, module, self.places)
+        members = named_modules([(name, module)])
+        self.recording.members |= {id(one): path for path, one in members.items()}
 
     # ---- states
 
@@ -263,12 +280,12 @@ class Keeper:
         number = state.step
         while (step := self.tape.get(number)) is not None:
             yield step
-            number += 1
+            number = step.until
 
     def record(self) -> KeptRecord:
         """What is kept, and how much memory it takes."""
         states = tuple(sorted(self.states))
-        until = tuple(one + sum(1 for _ in self.after(self.states[one])) for one in states)
+        until = tuple(max((step.until for step in self.after(self.states[one])), default=one) for one in states)
         size = self._tape_bytes + sum(one.bytes for one in self.states.values())
         return KeptRecord(states, until, size, self.trouble)
 

@@ -36,13 +36,10 @@ class TrainedThings:
         return named_modules([("", self.model), *self.beside.items()])
 
     def tensors(self) -> Iterator[Tensor]:
-        """All parameters and buffers of the modules, and what else the optimizers hold, always in the same order."""
-        for module in self.modules().values():
-            for _, tensor in stores.named_tensors(module):
-                yield tensor
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                yield from group["params"]
+        """All parameters and buffers of the modules, and what else the optimizers hold, each once."""
+        found = {id(tensor): tensor for module in self.modules().values() for _, tensor in stores.named_tensors(module)}
+        held = (tensor for optimizer in self.optimizers for group in optimizer.param_groups for tensor in group["params"])
+        yield from (found | {id(tensor): tensor for tensor in held}).values()
 
     def copied(self) -> tuple[TrainedThings, dict[int, Any]]:
         """A copy of all, and what each thing has become, by identity.
@@ -54,6 +51,8 @@ class TrainedThings:
             set_grad(False)
             memo = self._memo()
             made = copy.deepcopy((self.model, self.optimizers, self.beside), memo)
+            for optimizer in self.optimizers:
+                _with_attributes(optimizer, memo)
             for tensor in self.tensors():
                 _with_gradient(tensor, memo[id(tensor)])
         return TrainedThings(*made), memo
@@ -98,6 +97,31 @@ def _like(tensor: Tensor) -> Tensor:
     return copied.requires_grad_(tensor.requires_grad)
 
 
+def _with_attributes(optimizer: Any, memo: dict[int, Any]) -> None:
+    """What a copy of an optimizer lacks: hooks, and all but its state and groups. A scheduler's ``step`` would step the original."""
+    held = vars(memo[id(optimizer)])
+    for name, value in vars(optimizer).items():
+        if name not in ("state", "param_groups", "defaults", "step", *_SCALED):
+            held[name] = copy.deepcopy(value, memo)
+
+
+_SCALED = ("grad_scale", "found_inf")
+
+
+def scaled_by(optimizer: Any) -> tuple[Any, ...]:
+    """What a `GradScaler` hands to an optimizer that unscales its gradients itself, for one step."""
+    return tuple(vars(optimizer).get(name) for name in _SCALED)
+
+
+def scale_by(optimizer: Any, values: tuple[Any, ...]) -> None:
+    """Hand it the same."""
+    for name, value in zip(_SCALED, values, strict=True):
+        if value is not None:
+            setattr(optimizer, name, value)
+        else:
+            vars(optimizer).pop(name, None)
+
+
 def _with_gradient(tensor: Tensor, made: Tensor) -> None:
     """What a copy of a parameter lacks: its gradient, and the hooks that change gradients."""
     if made is tensor or is_lazy(tensor) or not tensor.is_leaf:
@@ -108,7 +132,7 @@ def _with_gradient(tensor: Tensor, made: Tensor) -> None:
         for name, hooks in tensor_hooks(tensor):
             if name == "_backward_hooks":
                 for hook in hooks.values():
-                    made.register_hook(hook)
+                    made.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 def _generator(thing: torch.Generator) -> torch.Generator:
@@ -162,9 +186,21 @@ class KeptState:
         held = [one for group in optimizer.param_groups for one in group["params"]]
         if optimizer.state or not all(id(one) in self._memo for one in held):
             return False
+        memo = {**self._memo}
         with without_torch_function(), without_modes():
-            self.things.optimizers.append(copy.deepcopy(optimizer, {**self._memo}))
+            self.things.optimizers.append(copy.deepcopy(optimizer, memo))
+            _with_attributes(optimizer, memo)
         return True
+
+    def join_module(self, name: str, module: Module, places: Places) -> None:
+        """Add a module that had no part in the training before."""
+        made, memo = TrainedThings(module, [], {}).copied()
+        self.things.beside[name] = made.model
+        for path, one in named_modules([(name, module)]).items():
+            for called, tensor in stores.named_tensors(one):
+                number = places.of(tensor)
+                self.numbers[number], self.names[number] = memo[id(tensor)], (path, called)
+                self._memo[id(tensor)] = memo[id(tensor)]
 
     def again(self) -> tuple[TrainedThings, dict[int, Tensor]]:
         """A copy to run on from, and the tensors by number."""

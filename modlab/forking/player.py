@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import inference, set_grad
-from modlab.forking.kept_states import KeptState
+from modlab.forking.kept_states import KeptState, scale_by
 from modlab.forking.module_settings import Group, Setting, settings_of
 from modlab.forking.tape import BACKWARD, CALL, CHECK, GIVEN, STEP, Constant, Drawing, Place, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
@@ -190,6 +190,7 @@ class Player:
         optimizer = self.things.optimizers[entry.what]
         if entry.settings is not None:
             self._set_groups(entry.what, optimizer, entry.settings)
+        scale_by(optimizer, self._given(entry.args))
         step = type(optimizer).step
         step = step.__wrapped__ if getattr(step, "hooked", False) else step  # past hooks on all optimizers: ours among them
         args: tuple[Any, ...] = (self._closure(entry),) if entry.closures else ()

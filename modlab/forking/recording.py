@@ -21,6 +21,7 @@ from torch.nn import Module
 from modlab import compat
 from modlab.compat import FunctionMode, pop_function_mode, push_function_mode, top_function_mode
 from modlab.forking import taped_functions as functions
+from modlab.forking.kept_states import scaled_by
 from modlab.forking.module_settings import GroupSettings, ModuleSettings
 from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, STEP, Place, Tape, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
@@ -48,8 +49,8 @@ class TapedWatch(Look, Protocol):
     def step_taped(self) -> None:
         """An optimizer has made a step, or a pass begins: was it the end of a step that is counted?"""
 
-    def new_holder(self, thing: Any) -> None:
-        """An optimizer or a module trains along of which nothing was known."""
+    def new_holder(self, thing: Any) -> bool | None:
+        """An optimizer or a module trains along of which nothing was known; whether what was kept can be completed."""
 
 
 class _Mode(FunctionMode):
@@ -292,13 +293,9 @@ class Recording:
         if not self.on:
             return
         self._take_off()
+        if id(module) not in self.members and not self._is_stranger(module, args):
+            return
         name = self.members.get(id(module))
-        if name is None and not self._places.touch(args) and not self._is_touched(module):
-            self._entry = None
-            return
-        if name is None and self._is_touched(module):
-            self._watch.new_holder(module)
-            return
         training = bool(stores.contents(module).get("training", True))
         entry = TapeEntry(CALL, module if name is None else name, self.tape.encoded(args), None, functions.running_context())
         entry.value = training
@@ -306,6 +303,18 @@ class Recording:
             entry.settings = self.settings.changes()
         self._draw(entry)
         self._entry = entry
+
+    def _is_stranger(self, module: Module, args: Any) -> bool:
+        """Whether the call of a module that is not the model's is taped: it depends on the weights, by what it gets or by what it holds."""
+        touched = self._is_touched(module)
+        if not touched and not self._places.touch(args):
+            return False
+        inside = [*stores.modules(module)]
+        held = [tensor for one in inside for _, tensor in stores.named_tensors(one)]
+        frozen = not any(tensor.requires_grad for tensor in held)
+        if touched or not frozen or (held and any(map(stores.mode, inside))):  # else a fork may call it as it is
+            return bool(self._watch.new_holder(module)) and id(module) in self.members
+        return True
 
     def _is_touched(self, module: Module) -> bool:
         """Whether a tensor of a module that is not the model's depends on the weights, as those of a moving average do."""
@@ -362,7 +371,7 @@ class Recording:
         if number < 0:
             return None
         self._take_off()
-        entry = TapeEntry(STEP, number, (), None, functions.running_context())
+        entry = TapeEntry(STEP, number, self.tape.encoded(scaled_by(optimizer)), None, functions.running_context())
         entry.settings = self.groups.changes(number, optimizer, self._places)
         self._draw(entry)
         self._depth, self._outer, self._entry = 1, (STEP, id(optimizer), 0), None
@@ -440,9 +449,9 @@ class Recording:
         self._watch.step_taped()
         self._put_on()
 
-    def take(self, step: int) -> TapedStep:
+    def take(self, step: int, until: int) -> TapedStep:
         """The step that has ended."""
-        return self.tape.step_ended(step)
+        return self.tape.step_ended(step, until)
 
     # ---- random numbers
 

@@ -147,12 +147,12 @@ def constants_in(thing: Any) -> Iterator[Constant]:
 
 
 class TapedStep:
-    """The entries of one step."""
+    """The entries of one step; `until` is the number of the next one. Steps that nobody announces may be noticed two at a time."""
 
-    __slots__ = ("entries", "number")
+    __slots__ = ("entries", "number", "until")
 
-    def __init__(self, number: int, entries: list[TapeEntry]) -> None:
-        self.number, self.entries = number, entries
+    def __init__(self, number: int, until: int, entries: list[TapeEntry]) -> None:
+        self.number, self.until, self.entries = number, until, entries
 
     def constants(self) -> Iterator[Constant]:
         """The tensors that it holds."""
@@ -340,10 +340,10 @@ class Tape:
         self._lie(tensor, number)
         return number
 
-    def step_ended(self, number: int) -> TapedStep:
+    def step_ended(self, number: int, until: int) -> TapedStep:
         """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
         needed = {self._lies.get(one, -one) for one in self.places.alive()}
-        step = TapedStep(number, self._useful(self.entries, needed))
+        step = TapedStep(number, until, self._useful(self.entries, needed))
         self.entries, self._lies = [], {}
         self.places.step_ended()
         return step

@@ -25,7 +25,19 @@ _READS = frozenset(
 _DECIDES = frozenset({"__bool__", "is_nonzero", "equal", "allclose"})
 _ENGINE = frozenset({"backward", "grad"})
 _WRITES = frozenset({"batch_norm", "instance_norm", "retain_grad", "__setitem__", "__delitem__"})
-_DRAWS = ("drop", "rand", "normal", "bernoulli", "multinomial", "uniform", "gumbel", "rrelu", "poisson", "exponential", "cauchy")
+_DRAWS: tuple[str, ...] = (
+    "drop",
+    "rand",
+    "normal",
+    "bernoulli",
+    "multinomial",
+    "uniform",
+    "gumbel",
+    "rrelu",
+    "poisson",
+    "exponential",
+    "cauchy",
+)
 _DRAWS += ("geometric", "attention", "dirichlet", "gamma", "binomial")
 
 _kinds: dict[Function, int] = {}
