@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,46 +21,85 @@ Change = Callable[[Player], None]
 """What changes a fork."""
 
 
+class ForkGround(Protocol):
+    """What a fork can be made of: a training that was kept, or the present state with one batch (its `kind`: "kept" or "batch")."""
+
+    began: int
+    kind: str
+
+    def player(self) -> Player:
+        """A copy of the training at its beginning."""
+
+    def steps(self) -> Iterator[Any]:
+        """What can be played."""
+
+    def aside(self) -> AbstractContextManager[None]:
+        """What is called inside is nobody's training."""
+
+
+class KeptGround:
+    """A state that was kept, and the tape behind it.
+
+    Args:
+        keeper: what was kept; it is left as it is.
+        at: the step of interest: the last state at or before it.
+    """
+
+    kind = "kept"
+
+    def __init__(self, keeper: Keeper, at: int) -> None:
+        state = keeper.from_state(at)
+        assert state is not None
+        self._keeper, self._state, self.began, self.aside = keeper, state, state.step, keeper.aside
+
+    def player(self) -> Player:
+        """A copy of the training at its beginning."""
+        return Player(self._state, self._keeper.places.crossing)
+
+    def steps(self) -> Iterator[TapedStep]:
+        """The tape."""
+        return self._keeper.after(self._state)
+
+
 class Futures:
     """One fork and its unchanged twin.
 
     Args:
-        keeper: what was kept; it is left as it is.
-        at: the step at which the fork is changed; without a kept state for it, the nearest one before.
-        steps: how many to make behind that; None: as many as are kept.
+        ground: of what they are made.
+        at: the step at which the fork is changed; where that cannot be reached, it is changed at once.
+        steps: how many to make behind that; None: as many as there are.
         change: what to change; None: nothing.
     """
 
-    def __init__(self, keeper: Keeper, at: int, steps: int | None, change: Change | None) -> None:
-        state = keeper.from_state(at)
-        assert state is not None
-        self._keeper, self._change = keeper, change
+    def __init__(self, ground: ForkGround, at: int, steps: int | None, change: Change | None) -> None:
+        self._ground, self._change = ground, change
         self._line: int | None = None
-        self.began = state.step
-        reached = [step.until for step in keeper.after(state)]
-        self.at = at if not reached or at <= reached[-1] else self.began
+        self.began = ground.began
+        last = max((step.until for step in ground.steps()), default=self.began)
+        self.at = at if at <= last else self.began
         self._until = math.inf if steps is None else self.at + steps
-        self._steps = keeper.after(state)
-        self.twin = Player(state, keeper.places.crossing)
-        self.fork = Player(state, keeper.places.crossing) if change is not None else None
+        self.twin = ground.player()
+        self.fork = ground.player() if change is not None else None
         self._curves: tuple[list[float], list[float], list[float]] = [], [], []
         self._differs, self.ended, self.error = -1, "", ""
         self._question: ModlabError | None = None
+        self.changed = False
 
     def run(self) -> Iterator[int]:
         """Make the steps; gives the number of each that was made."""
-        for step in self._steps:
-            if step.number >= self._until:
-                self.ended = "steps"
-                return
+        for step in self._ground.steps():
             self._make(step)
             if self.ended:
                 return
             yield step.number
+            if step.until >= self._until:
+                self.ended = "steps"
+                return
         self.ended = "tape"
 
     def _make(self, step: TapedStep) -> None:
-        if self.fork is not None and step.number == self.at and self._change is not None:
+        if self.fork is not None and self._change is not None and step.until > self.at and not self.changed:
+            self.changed, self.at = True, max(self.at, step.number)
             self._try(self._begin)
         if not self.ended:
             self._try(self._both, step)
@@ -79,7 +119,7 @@ class Futures:
             ) from error
 
     def _both(self, step: TapedStep) -> None:
-        with self._keeper.aside():
+        with self._ground.aside():
             for player in filter(None, (self.twin, self.fork)):
                 with player.running():
                     player.play(step)
@@ -89,7 +129,9 @@ class Futures:
         if self._line is None:
             self._line = _line_of_loss(step)
         some = [place for place, one in enumerate(taped) if one.line == self._line]
-        found = ([one.value for one in taped], self.twin.losses, (self.fork or self.twin).losses)
+        original = [one.value for one in taped] if taped else self.twin.losses  # of one batch there is no tape
+        some = some or [*range(len(original))]
+        found = (original, self.twin.losses, (self.fork or self.twin).losses)
         for curve, values in zip(self._curves, found, strict=True):
             curve.append(_sum([values[place] for place in some if place < len(values)]))
         if not self.twin.same and self._differs < 0:
@@ -118,9 +160,8 @@ class Futures:
         apart = np.flatnonzero(~((original == fork) | (np.isnan(original) & np.isnan(fork))))
         parts = self.began + int(apart[0]) if len(apart) else -1
         ended = self.ended or "steps"
-        return ForkRecord(
-            title, self.began, self.at, self.began, original, twin, fork, change, facts or {}, self._differs, parts, ended, self.error
-        )
+        what, curves = (change, facts or {}), (original, twin, fork)
+        return ForkRecord(title, self._ground.kind, self.began, self.at, *curves, *what, self._differs, parts, ended, self.error)
 
 
 def _line_of_loss(step: TapedStep) -> int | None:

@@ -12,20 +12,16 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import ReferenceType, ref
 
-import torch
 from torch.nn import Module
 
-from modlab.compat import without_autograd
-from modlab.forking.kept_states import KeptState, TrainedThings
+from modlab.forking.kept_states import KeptState, TrainedThings, is_finite
 from modlab.forking.module_settings import named_modules
 from modlab.forking.recording import Recording
 from modlab.forking.tape import OVERHEAD, Places, Tape, TapedStep, nbytes
 from modlab.inspection import stores
 from modlab.inspection.optimizers import steppers
 from modlab.records.fork import KeptRecord
-from modlab.running import clock
 from modlab.running.guarded import apart, guarded, line_of
-from modlab.statistics.memory import is_there
 
 STATES = 8
 """States that are kept at most."""
@@ -34,10 +30,7 @@ STATES_ROOM, TAPE_ROOM = 256 << 20, 256 << 20
 """Bytes of both; two states are kept however large they are."""
 
 GAP = 16
-"""Steps between two states at first."""
-
-SHARE = 0.02
-"""Of the loop's time that copies may take."""
+"""Steps between two states at first; twice as many each time that every second state goes, so copies cost less and less of a run."""
 
 LEVEL, SPREADS = 16, 3.0
 """Losses that make up its level, and how many of their standard deviations above it is worse."""
@@ -77,8 +70,6 @@ class Keeper:
         self._tape_bytes = 0
         self._counted: set[int] = set()  # constants
         self._losses: list[Any] = []
-        self._paused = 0.0, 0  # when it began to measure the loop's pace, and at which step
-        self._pace = 0.0
 
     # ---- on and off
 
@@ -90,7 +81,6 @@ class Keeper:
     def open(self) -> None:
         """Begin to keep, with the state as it is."""
         self._step = self._next = self._steps()
-        self._paused = clock.now(), self._step
         self.recording.open()
         self._keep()
 
@@ -164,7 +154,7 @@ class Keeper:
 
     def _join(self, name: str, module: Module) -> None:
         """A module without parameters that are trained: before now it had no part in the training."""
-        beside = TrainedThings(torch.nn.Module(), [], {name: module})
+        beside = TrainedThings(Module(), [], {name: module})
         for tensor in beside.tensors():
             self.places.own(tensor)
         for state in self.states.values():
@@ -185,10 +175,6 @@ class Keeper:
         things = self._things()
         if things is None:
             return
-        start = clock.now()
-        began, first = self._paused
-        if self._step > first:
-            self._pace = (start - began) / (self._step - first)
         for tensor in things.tensors():
             self.places.own(tensor)
         modules = things.modules()
@@ -198,9 +184,7 @@ class Keeper:
             self.recording.groups.read(number, optimizer)
         self.states[self._step] = KeptState(self._step, things, self.places, self._level())
         self._thin_states()
-        now = clock.now()
-        wait = math.ceil((now - start) / (SHARE * self._pace)) if self._pace else 0
-        self._next, self._paused = self._step + max(self._gap, wait), (now, self._step)
+        self._next = self._step + self._gap
 
     def _thin_states(self) -> None:
         while len(self.states) > 2 and (len(self.states) > STATES or sum(one.bytes for one in self.states.values()) > STATES_ROOM):
@@ -219,7 +203,7 @@ class Keeper:
         """Whether loss and weights are finite, and the loss is not worse than lately; overdue, finite is enough."""
         model = self._model()
         values = _numbers(self._losses)
-        if model is None or not all(map(math.isfinite, values)) or not without_autograd(_is_finite, model):
+        if model is None or not all(map(math.isfinite, values)) or not is_finite(model):
             return False
         if len(values) < 2 or self._step - self._next > 2 * self._gap:
             return True
@@ -297,8 +281,3 @@ def _numbers(losses: list[Any]) -> list[float]:
 def _level(values: list[float]) -> tuple[float, float]:
     mean = sum(values) / len(values)
     return mean, math.sqrt(sum((one - mean) ** 2 for one in values) / len(values))
-
-
-def _is_finite(model: Module) -> bool:
-    some = [t for one in stores.modules(model) for _, t in stores.named_tensors(one) if t.is_floating_point() and is_there(t)]
-    return all(bool(torch.isfinite(one).all()) for one in some)

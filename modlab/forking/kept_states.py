@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
-from modlab.compat import inference, set_grad, tensor_hooks, without_modes, without_torch_function
+from modlab.compat import inference, set_grad, tensor_hooks, without_autograd, without_modes, without_torch_function
 from modlab.forking.module_settings import named_modules
 from modlab.forking.tape import ALIGNED, Places, alike, nbytes
 from modlab.inspection import stores
@@ -215,3 +215,13 @@ def _is_copiable(tensor: Tensor) -> bool:
 
 def _alive(tensor: Tensor) -> Tensor:
     return alike(tensor).requires_grad_(tensor.requires_grad and tensor.is_leaf)
+
+
+def is_finite(model: Module) -> bool:
+    """Whether all parameters and buffers of a model are finite."""
+    return without_autograd(_is_finite, model)
+
+
+def _is_finite(model: Module) -> bool:
+    some = [one for module in stores.modules(model) for _, one in stores.named_tensors(module) if not is_lazy(one)]
+    return all(bool(torch.isfinite(one).all()) for one in some if one.is_floating_point() and is_there(one) and not one.is_quantized)

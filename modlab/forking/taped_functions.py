@@ -12,15 +12,67 @@ from torch import Tensor
 Function = Callable[..., Any]
 
 QUIET, GIVES, WRITES, ENGINE, DECIDES, COPIES = range(6)
-"""Nothing of it is taped; its output is; it changes its first argument; it runs autograd's engine; its answer decides a branch; a deep copy."""
+"""It is not taped; its output is; it changes its first argument; it runs autograd's engine; it decides a branch; it is a deep copy."""
 
 _ATTRIBUTES = frozenset({"grad", "data", "T", "mT", "H", "mH", "real", "imag"})
 _READS = frozenset(
-    """size dim numel nelement ndimension __len__ stride is_floating_point is_complex is_signed is_contiguous get_device element_size data_ptr
-    storage untyped_storage storage_offset item tolist numpy __float__ __int__ __index__ __complex__ __array__ __hash__ __repr__ __format__
-    __contains__ __reduce_ex__ __reduce__ __setstate__ __dlpack__ __dlpack_device__ register_hook is_pinned is_shared is_inference
-    is_same_size is_set_to has_names type_as_string _is_view __iter__ register_post_accumulate_grad_hook result_type can_cast
-    is_tensor is_storage __dir__ __cuda_array_interface__ is_conj is_neg is_coalesced dense_dim sparse_dim names _nnz""".split()
+    {  # numbers, sizes and kinds, and hooks, which a fork does not call
+        "size",
+        "dim",
+        "numel",
+        "nelement",
+        "ndimension",
+        "__len__",
+        "stride",
+        "is_floating_point",
+        "is_complex",
+        "is_signed",
+        "is_contiguous",
+        "get_device",
+        "element_size",
+        "data_ptr",
+        "storage",
+        "untyped_storage",
+        "storage_offset",
+        "item",
+        "tolist",
+        "numpy",
+        "__float__",
+        "__int__",
+        "__index__",
+        "__complex__",
+        "__array__",
+        "__hash__",
+        "__repr__",
+        "__format__",
+        "__contains__",
+        "__reduce_ex__",
+        "__reduce__",
+        "__setstate__",
+        "__dlpack__",
+        "__dlpack_device__",
+        "register_hook",
+        "register_post_accumulate_grad_hook",
+        "is_pinned",
+        "is_shared",
+        "is_inference",
+        "is_same_size",
+        "is_set_to",
+        "has_names",
+        "_is_view",
+        "result_type",
+        "can_cast",
+        "is_tensor",
+        "is_storage",
+        "__dir__",
+        "__cuda_array_interface__",
+        "is_conj",
+        "is_neg",
+        "is_coalesced",
+        "dense_dim",
+        "sparse_dim",
+        "_nnz",
+    }
 )
 _DECIDES = frozenset({"__bool__", "is_nonzero", "equal", "allclose"})
 _ENGINE = frozenset({"backward", "grad"})

@@ -39,9 +39,9 @@ class ForkRecord:
 
     Attributes:
         title: the model's class.
-        began: after how many steps the state was kept from which it was run.
+        source: "kept" where a kept part of a training was run again, "batch" where a copy of the model trained on one batch.
+        began: after how many steps the state was kept from which it was run; the step of the first entry of the curves.
         at: the step at which it was changed.
-        first: the step of the first entry of the curves.
         original: shape ``(steps,)``: the loss as it was; NaN where there was none.
         twin: the same of the unchanged fork.
         fork: of the changed one; where nothing was changed it is the twin.
@@ -49,15 +49,15 @@ class ForkRecord:
         facts: about the change: names of settings, their values before and after.
         differs: the first step at which the unchanged fork was not the original bit for bit; -1 if it was.
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
-        ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have gone another way),
-            "error" or "constant" (a batch was changed in place later).
+        ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
+            gone another way), "error" or "constant" (a batch was changed in place later).
         error: of that, in one line.
     """
 
     title: str
+    source: str
     began: int
     at: int
-    first: int
     original: Floats
     twin: Floats
     fork: Floats
@@ -71,7 +71,7 @@ class ForkRecord:
     @property
     def steps(self) -> int:
         """How many steps the fork made behind the change."""
-        return max(0, len(self.fork) - (self.at - self.first))
+        return max(0, len(self.fork) - (self.at - self.began))
 
     @property
     def exact(self) -> bool:
@@ -81,6 +81,6 @@ class ForkRecord:
     def last(self, which: str = "fork") -> float:
         """The mean of the last tenth of a curve behind the change, "original", "twin" or "fork"; NaN if something there is not finite."""
         curve: Floats = getattr(self, which)[: len(self.fork)]
-        behind = curve[self.at - self.first :]
+        behind = curve[self.at - self.began :]
         some = behind[-max(1, len(behind) // 10) :]
         return float(np.mean(some)) if len(some) and bool(np.isfinite(some).all()) else math.nan

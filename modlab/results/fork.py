@@ -7,13 +7,22 @@ import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from modlab.errors import ForkError, QuestionError, names_near
+from torch.nn import Module
+
+from modlab import wording
 from modlab.comparing.modes import quiet
-from modlab.forking.futures import Futures
+from modlab.compat import own_class
+from modlab.diagnosing import batches
+from modlab.errors import ForkError, QuestionError, names_near
+from modlab.forking.batch_player import BatchGround
+from modlab.forking.fixes import applied, fix_of
+from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
+from modlab.forking.kept_states import is_finite
 from modlab.forking.player import Player
 from modlab.frozen import frozen
-from modlab.records.finding import Fact
+from modlab.inspection.distributed import distribution_of
+from modlab.records.finding import Fact, Finding
 from modlab.records.fork import ForkRecord
 from modlab.records.watch import WatchRecord
 from modlab.results.result import Result
@@ -81,10 +90,10 @@ class Fork(Result):
         """A row a step."""
         record = self.record
         curves = zip(record.original.tolist(), record.twin.tolist(), record.fork.tolist(), strict=False)
-        return [ForkStep("", record.first + i, *values) for i, values in enumerate(curves)]
+        return [ForkStep("", record.began + i, *values) for i, values in enumerate(curves)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: ``schema``, ``kind``, ``headline``, ``outcome``, ``exact``, ``began``, ``at``, ``differs``, ``parts`` and ``records``."""
+        """Plain data for JSON: the headline, what came of it, and a record for each step."""
         record = self.record
         facts = {name: getattr(record, name) for name in ("began", "at", "differs", "parts", "ended", "error")}
         return {**super().to_dict(), "outcome": self.outcome, "exact": record.exact, **facts}
@@ -139,7 +148,7 @@ class AskedChange:
             self.kind, self.facts = "settings", {"settings": ", ".join(f"{name} = {value!r}" for name, value in change.items())}
         elif change is not None:
             raise QuestionError(
-                f"w.fork(change=…) got a {type(change).__name__}, but takes a function of the model and the optimizer, or settings by name.\n"
+                f"w.fork(change=…) got a {type(change).__name__}, but takes a function, or settings by name.\n"
                 '  Write: w.fork(step, {"lr": 1e-3}), or w.fork(step, lambda model, optimizer: …)'
             )
 
@@ -215,9 +224,119 @@ def of_keeper(keeper: Keeper | None, record: WatchRecord, step: Any, change: Any
         raise QuestionError(f"w.fork(steps=…) got {steps!r}, but takes how many steps to make behind the change: w.fork(steps=100)")
     keeper = require_kept(keeper, record)
     at = require_step(step, [*keeper.states], record.steps)
-    made = run(Futures(keeper, at, None if steps is None else int(steps), asked if asked.kind else None))
+    ground = KeptGround(keeper, at)
+    made = run(Futures(ground, at, None if steps is None else int(steps), asked if asked.kind else None))
     made.raise_question()
     return Fork(made.record(record.title, asked.kind, asked.facts))
+
+
+def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps: int, model: Module | None) -> Fork:
+    """The fix of a finding of a watch, tried from the last good state before it.
+
+    Args:
+        keeper: what was kept; None if nothing was asked to be.
+        record: of the watch.
+        finding: what was found.
+        steps: how many to make.
+        model: as it is now, if it still exists.
+    """
+    require_fix(finding)
+    if keeper is None and model is not None and not is_finite(model):
+        raise ForkError(
+            f"The weights of {record.title} are not finite any more, and no good ones were kept, so there is nothing to try a fix on.\n"
+            '  Watch again, with keep="good": modlab.watch(model, optimizer, keep="good")'
+        )
+    keeper = require_kept(keeper, record)
+    at = max([one for one in keeper.states if finding.step is not None and one <= finding.step], default=min(keeper.states))
+    return of_finding(finding, KeptGround(keeper, at), record.title, at, steps)
+
+
+def of_batch(model: Module, optimizers: list[Any], pair: tuple[Any, Any] | None, loss: Any, finding: Finding, steps: int) -> Fork:
+    """The fix of a finding of a diagnosis, tried on the present weights and the batch.
+
+    Args:
+        model: the model.
+        optimizers: those that were given.
+        pair: inputs and target; None if none were given.
+        loss: called with output and target.
+        finding: what was found.
+        steps: how many to make.
+    """
+    title = own_class(type(model)).__name__
+    if pair is None:
+        raise ForkError(
+            f"This diagnosis of {title} was made without a batch, so no fix can be tried.\n"
+            "  Write: modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss)"
+        )
+    if distribution_of(model).communicates:
+        raise ForkError(f"{title} talks to other ranks, which would wait for a fork of this one: fixes cannot be tried here.")
+    if not is_finite(model):
+        raise ForkError(
+            f"The weights of {title} are not finite, so there is nothing to try a fix on: good weights were not kept.\n"
+            '  Watch the training: modlab.watch(model, optimizer, keep="good"), then w.findings[0].try_fix()'
+        )
+    inputs, target = pair
+
+    def forward(model: Module, loss: Any) -> Any:
+        return loss(batches.call(model, batches.copied(inputs)), batches.copied(target))
+
+    with unseen(), quiet(True):
+        ground = BatchGround(model, optimizers, loss, forward, steps)
+    return of_finding(finding, ground, title, 0, steps)
+
+
+def of_finding(finding: Finding, ground: ForkGround, title: str, at: int, steps: int, fix: tuple[str, str] | None = None) -> Fork:
+    """The fix of a finding, tried.
+
+    Args:
+        finding: what was found.
+        ground: what to fork.
+        title: the model's class.
+        at: the step at which the fix is applied.
+        steps: how many to make behind that.
+        fix: the name of the change, and its code; without it, that of the finding.
+
+    Raises:
+        ForkError: there is no fix that can be applied.
+    """
+    name, code = fix or require_fix(finding)
+    made = run(Futures(ground, at, steps, applied(name, code, finding)))
+    made.raise_question()
+    facts: dict[str, Fact] = {"code": code} if code else {"what": name}
+    return Fork(made.record(title, "code" if code else "fix", facts))
+
+
+def without_ground() -> ForkError:
+    """The error for a finding whose training is not at hand."""
+    return ForkError(
+        "This finding comes from a file, or was copied: there is no training at hand to try its fix on.\n"
+        "  Ask the watch or the diagnosis itself: w.findings[0].try_fix(), modlab.diagnose(model, …).findings[0].try_fix()"
+    )
+
+
+def require_fix(finding: Finding) -> tuple[str, str]:
+    """The change that is its fix, and its code.
+
+    Raises:
+        ForkError: there is none that can be applied.
+    """
+    found = fix_of(finding)
+    if found is None:
+        advice = wording.fix(finding)
+        said = f"Its fix cannot be applied to a copy by itself: {advice}" if advice else "It has no fix that could be applied to a copy."
+        raise ForkError(f"{said}\n  Try a change of your own: w.fork(step, lambda model, optimizer: …)")
+    return found
+
+
+def require_steps(steps: Any) -> int:
+    """A number of steps.
+
+    Raises:
+        QuestionError: it is none.
+    """
+    if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 1:
+        raise QuestionError(f"try_fix(steps=…) got {steps!r}, but takes how many steps to make: try_fix(steps=100)")
+    return int(steps)
 
 
 def run(futures: Futures) -> Futures:
@@ -255,7 +374,8 @@ def require_step(step: Any, kept: Sequence[int], until: int) -> int:
         raise QuestionError(f"w.fork(step=…) got {step!r}, but takes the number of a step: w.fork(step={kept[-1]})")
     if int(step) < kept[0]:
         raise ForkError(
-            f"Nothing is kept at or before step {int(step):,}: the first kept state is the one after {kept[0]:,} steps.\n  w.fork(step={kept[0]})"
+            f"Nothing is kept at or before step {int(step):,}: the first kept state is the one at step {kept[0]:,}.\n"
+            f"  Write: w.fork(step={kept[0]})"
         )
     if int(step) > until:
         raise ForkError(f"Step {int(step):,} was not made: the run has {until:,} steps.\n  Nearest: w.fork(step={kept[-1]})")

@@ -19,6 +19,7 @@ from modlab.inspection import checks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
+from modlab.records.finding import Finding
 from modlab.records.knobs import KnobRecord
 from modlab.records.paths import as_known, spellings
 from modlab.records.watch import Entry, WatchRecord, part
@@ -451,7 +452,7 @@ class Watch(Result):
 
         ``.ok`` is True if training was seen and nothing is broken; ``.unseen`` names what could not be judged.
         """
-        return Verdict.of(self.record.verdict)
+        return Verdict.of(self.record.verdict, self)
 
     @property
     def findings(self) -> tuple[Worded, ...]:
@@ -464,7 +465,7 @@ class Watch(Result):
 
         The alert of a NaN has the step in which it first appeared, run again, as its ``.trace``.
         """
-        return tuple(map(Alert.of, self.record.alerts))
+        return tuple(Alert.of(one, self) for one in self.record.alerts)
 
     @property
     def history(self) -> dict[str, Any]:
@@ -577,6 +578,12 @@ class Watch(Result):
         from modlab.results import fork  # most watches are never forked
 
         return fork.of_keeper(self._keeper, self.record, step, change, steps)
+
+    def try_fix(self, finding: Finding, steps: int = 100) -> Fork:
+        """Apply the fix of one of its findings to a fork, beside an unchanged one: `Worded.try_fix`."""
+        from modlab.results import fork
+
+        return fork.of_watch(self._keeper, self.record, finding, steps, self._source() if self._source is not None else None)
 
     @classmethod
     def _of(cls, record: WatchRecord) -> Watch:

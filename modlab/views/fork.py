@@ -50,7 +50,7 @@ def _rows(record: ForkRecord) -> list[tuple[str, ...]]:
 
 
 def _ends(record: ForkRecord, which: str) -> Iterator[str]:
-    curve = getattr(record, which)[: len(record.fork)][record.at - record.first :].astype(np.float64)
+    curve = getattr(record, which)[: len(record.fork)][record.at - record.began :].astype(np.float64)
     finite = curve[np.isfinite(curve)]
     yield words.number(float(curve[0])) if len(curve) else ""
     yield words.number(float(finite.min())) if len(finite) else ""
@@ -76,13 +76,13 @@ def picture(record: ForkRecord, width: int = 560, height: int = 170) -> str:
     drawn = [pictures.fewer(curve.astype(np.float64), _POINTS) for curve in curves]
     marks = [(record.at, forks.mark(record))] if record.change else []
     lines = list(zip(names, drawn, (_ORIGINAL, _FORK), strict=True))
-    return pictures.curves(lines, (record.first, record.first + len(record.fork) - 1), marks, f"loss at last: {said}", width, height)
+    return pictures.curves(lines, (record.began, record.began + len(record.fork) - 1), marks, f"loss at last: {said}", width, height)
 
 
 def figure(record: ForkRecord, *, ax: Axes | None = None) -> Figure:
     """The curves as a figure for papers."""
     ax = _axes(ax, 7, 3)
-    steps = np.arange(record.first, record.first + len(record.fork))
+    steps = np.arange(record.began, record.began + len(record.fork))
     name = "fork" if record.change else "unchanged fork"
     ax.plot(steps, record.original[: len(record.fork)], color=COLOURS["container"], linewidth=2.4, label="original")
     ax.plot(steps, record.fork, color=COLOURS["activation"], linewidth=1.2, label=name)

@@ -14,6 +14,8 @@ SAME = 0.05
 CHANGES: dict[str, str] = {
     "function": "changed by {name}",
     "settings": "with {settings}",
+    "fix": "with {what}",
+    "code": "after {code}",
 }
 """By the `change` of a record: what was done to the fork."""
 
@@ -47,7 +49,8 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
         return _unchanged(record, steps)
     after, before = record.last("fork"), record.last("original")
     found = outcome(record)
-    ends = f"the loss is {_number(after)} after {steps}, and was {_number(before)}"
+    where = " on the batch" if record.source == "batch" else ""
+    ends = f"after {steps}{where} the loss is {_number(after)}, and {_number(before)} without the change"
     strong = {
         "better": "The fork does better:",
         "worse": "The fork does worse:",
@@ -55,8 +58,8 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
         "not finite": "The fork's loss is not finite:",
     }[found]
     if found == "not finite":
-        ends = f"within {steps} it became NaN or infinite; the original's was {_number(before)}"
-    return strong, f"{ends}. {_done(record)}"
+        ends = f"within {steps} it becomes NaN or infinite; without the change it is {_number(before)}"
+    return strong, f"{ends} ({mark(record)}{_since(record)})."
 
 
 def _unchanged(record: ForkRecord, steps: str) -> tuple[str, str]:
@@ -65,8 +68,8 @@ def _unchanged(record: ForkRecord, steps: str) -> tuple[str, str]:
     return "The fork is not the original:", f"from step {record.differs:,} on its losses differ."
 
 
-def _done(record: ForkRecord) -> str:
-    return f"{mark(record)[:1].upper()}{mark(record)[1:]} from step {record.at:,} on."
+def _since(record: ForkRecord) -> str:
+    return "" if record.source == "batch" else f", from step {record.at:,} on"
 
 
 def mark(record: ForkRecord) -> str:
@@ -76,6 +79,9 @@ def mark(record: ForkRecord) -> str:
 
 def notes(record: ForkRecord) -> Iterator[str]:
     """What is to be known about a fork."""
+    if record.source == "batch":
+        yield "Two copies of the model, one of them changed, trained on the one batch from the present weights on; nothing else was touched."
+        return
     if record.steps:
         began = f"Run from the state kept after {format.plural(record.began, 'step')}"
         yield f"{began}; {_exactness(record)}"
@@ -98,7 +104,7 @@ def _exactness(record: ForkRecord) -> str:
 
 def _ended(record: ForkRecord) -> str:
     error = record.error.rstrip(".")
-    return _ENDED[record.ended].format(step=f"{record.first + len(record.fork):,}", error=error)
+    return _ENDED[record.ended].format(step=f"{record.began + len(record.fork):,}", error=error)
 
 
 def _why_none(record: ForkRecord) -> str:
@@ -107,10 +113,8 @@ def _why_none(record: ForkRecord) -> str:
 
 def kept(record: KeptRecord) -> str:
     """What a watch keeps for a fork, for the foot of its views."""
-    if record.trouble:
-        return f"nothing more is kept for a fork: {record.trouble}"
     states = format.plural(len(record.states), "state")
-    return f"kept for w.fork: {states} and the batches behind, {format.size(record.bytes)}"
+    return f"kept for w.fork: {states} and the batches behind {'it' if len(record.states) == 1 else 'them'}, {format.size(record.bytes)}"
 
 
 def _number(value: float) -> str:

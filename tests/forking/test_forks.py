@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab import errors as modlab_errors
+from modlab import format
+from modlab.forking import fixes
 from modlab.forking import keeper as keeping
+from modlab.forking.futures import KeptGround
+from modlab.records.finding import Finding
+from modlab.results.fork import of_finding
 from tests.watching.test_identity import RUNS, Run, photograph
 
 LOOPS: dict[str, Callable[[], Run]] = {}
@@ -425,7 +432,6 @@ def watched(make: Callable[[], Run], steps: int = STEPS, **options: Any) -> tupl
 def often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """States are kept every five steps."""
     monkeypatch.setattr(keeping, "GAP", 5)
-    monkeypatch.setattr(keeping, "SHARE", 1e6)
     yield
 
 
@@ -449,3 +455,263 @@ def test_a_watch_that_keeps_is_the_same_run(name: str) -> None:
     _, other, _, without = watched(LOOPS[name], keep="")
     assert losses == without
     assert photograph(one) == photograph(other)
+
+
+def plain_run(lr: float = 0.05, seed: int = 0) -> Run:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 1))
+    data = torch.randn(64, 4)
+
+    def loss() -> Tensor:
+        rows = torch.randint(64, (16,))
+        return F.mse_loss(model(data[rows]), data[rows].sum(1, keepdim=True))
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=lr, momentum=0.5))
+
+
+def changed_by_hand(at: int, change: Callable[[nn.Module, Any], Any]) -> list[float]:
+    """The oracle: the loop itself, with the change in it."""
+    torch.manual_seed(0)
+    model, optimizers, step = plain_run()
+    losses = []
+    for number in range(STEPS):
+        if number == at:
+            change(model, optimizers[0])
+        losses.append(float(step(number)))
+    return losses
+
+
+def halve(model: nn.Module) -> None:
+    with torch.no_grad():
+        model[0].weight.mul_(0.5)  # type: ignore[index]
+
+
+CHANGES: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
+    "learning rate": ({"lr": 0.2}, lambda _, optimizer: optimizer.param_groups[0].update(lr=0.2)),
+    "dropout": ({"2.p": 0.6}, lambda model, _: setattr(model[2], "p", 0.6)),
+    "weights": (halve, lambda model, _: halve(model)),
+    "a module": (
+        lambda model, optimizer: model.__setitem__(1, nn.Tanh()),
+        lambda model, optimizer: model.__setitem__(1, nn.Tanh()),
+    ),
+    "frozen": (lambda model: model[0].requires_grad_(False), lambda model, _: model[0].requires_grad_(False)),
+    "the optimizer's state": (lambda optimizer: optimizer.state.clear(), lambda _, optimizer: optimizer.state.clear()),
+}
+
+
+@pytest.mark.parametrize("at", [0, 7, 10])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_fork_is_the_loop_with_that_change(name: str, at: int) -> None:
+    w, model, _, losses = watched(plain_run)
+    before = photograph(model)
+    change, by_hand = CHANGES[name]
+    fork = w.fork(at, change)
+    assert fork.record.at == at and fork.exact
+    assert fork.original == losses[fork.record.began :]
+    assert fork.losses == changed_by_hand(at, by_hand)[fork.record.began :]
+    assert photograph(model) == before
+
+
+def test_a_schedule_keeps_its_course_from_the_changed_rate_on() -> None:
+    def make() -> Run:
+        model, optimizers, step = plain_run()
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizers[0], 0.5)
+        return model, optimizers, lambda number: (step(number), schedule.step())[0]
+
+    w, *_ = watched(make)
+    seen: list[float] = []
+
+    def change(model: nn.Module, optimizer: Any) -> None:
+        seen.append(optimizer.param_groups[0]["lr"])
+        optimizer.param_groups[0]["lr"] *= 4
+        optimizer.register_step_pre_hook(lambda one, *_: seen.append(one.param_groups[0]["lr"]))
+
+    w.fork(5, change, steps=3)
+    assert seen == [0.05 * 0.5**5, *(4 * 0.05 * 0.5**power for power in (5, 6, 7))]
+
+
+def test_a_fork_while_it_runs_leaves_the_run_alone() -> None:
+    def losses(forks: bool) -> list[Any]:
+        torch.manual_seed(0)
+        model, optimizers, step = plain_run()
+        found: list[Any] = []
+        with modlab.watch(model, optimizers, keep="good") as w:
+            for number in range(STEPS):
+                found.append(float(step(number)))
+                if forks and number in (8, 15):
+                    assert w.fork(3).exact
+                    assert w.fork(3, {"lr": 1.0}).record.parts == 4
+        return [*found, photograph(model)]
+
+    assert losses(True) == losses(False)
+
+
+def test_what_a_changed_fork_would_have_done_otherwise_is_said() -> None:
+    w, *_ = watched(LOOPS["a_branch_on_a_tensor"])
+    fork = w.fork(0, lambda model: model[0].weight.data.mul_(30))
+    assert fork.record.ended == "branch" and "another way" in str(fork)
+
+
+def test_a_batch_that_changed_in_secret_is_noticed() -> None:
+    data = torch.randn(8, 4)
+    model = small()
+    made = trained(model, lambda: model(data).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+    w, *_ = watched(lambda: made)
+    data.add_(1)
+    assert w.fork(0).record.ended == "constant"
+
+
+ANSWERS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "before the first": ({"step": -3}, modlab_errors.ForkError, "the first kept state is the one at step 0"),
+    "after the last": ({"step": 99}, modlab_errors.ForkError, "the run has 24 steps"),
+    "no step": ({"step": "x"}, modlab_errors.QuestionError, "takes the number of a step"),
+    "no change": ({"change": 3}, modlab_errors.QuestionError, "takes a function, or settings by name"),
+    "no setting": ({"change": {"lrr": 1}}, modlab_errors.QuestionError, "Nearest: 'lr'"),
+    "no steps": ({"steps": 0}, modlab_errors.QuestionError, "how many steps"),
+    "other arguments": ({"change": lambda a, b, c: None}, modlab_errors.QuestionError, "takes a, b, c"),
+    "it raises": ({"change": lambda model: 1 / 0}, modlab_errors.ForkError, "ZeroDivisionError: division by zero"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_bad_input_is_answered(name: str) -> None:
+    w, *_ = watched(plain_run)
+    given, kind, words = ANSWERS[name]
+    with pytest.raises(kind, match=words):
+        w.fork(**given)
+
+
+def test_without_keep_nothing_is_kept_and_nothing_runs() -> None:
+    w, *_ = watched(plain_run, keep="")
+    assert w.record.kept is None and "kept" not in str(w)
+    with pytest.raises(modlab_errors.ForkError, match='keep="good"'):
+        w.fork(3)
+    with pytest.raises(modlab_errors.QuestionError, match="'good'"):
+        modlab.watch(small(), keep="all")  # type: ignore[arg-type]
+    assert not torch.overrides._get_current_function_mode_stack()
+
+
+def test_memory_is_bounded_and_states_span_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "TAPE_ROOM", 150_000)
+    w, *_ = watched(plain_run, steps=240)
+    kept = w.record.kept
+    assert 2 < len(kept.states) <= keeping.STATES and kept.states[0] == 0 and kept.states[-1] > 120
+    assert kept.bytes < 400_000
+    assert all(end - begin >= keeping.LEAST for begin, end in zip(kept.states[:-1], kept.until, strict=False))
+    assert all(w.fork(start).exact for start in kept.states[:-1])
+    assert format.size(kept.bytes) in str(w) and format.size(kept.bytes) in w.html()
+
+
+def test_states_are_good_ones() -> None:
+    def make() -> Run:
+        model, optimizers, step = plain_run()
+
+        def spoilt(number: int) -> Tensor:
+            if number == 12:
+                with torch.no_grad():
+                    model[0].weight.fill_(float("nan"))
+            return step(number)
+
+        return model, optimizers, spoilt
+
+    w, *_ = watched(make)
+    assert max(w.record.kept.states) <= 12
+
+
+def test_a_fork_has_faces(tmp_path: Any) -> None:
+    w, *_ = watched(plain_run)
+    fork = w.fork(10, {"lr": 1e-4}, steps=10)
+    assert fork.record.steps == 10 and fork.outcome in ("worse", "better", "same")
+    assert fork.headline in fork.html() or fork.headline.split(":")[0] in fork.html()
+    told = fork.to_dict()
+    assert told["kind"] == "fork" and len(told["records"]) == len(fork.losses) and told["exact"]
+    assert [row["fork"] for row in told["records"]] == fork.losses
+    assert "lr = 0.0001" in str(fork) and "unchanged fork equals the original" in str(fork)
+    assert fork.save(tmp_path / "fork.html").read_text().count("<img") == 1
+    assert len(fork.figure().axes[0].lines) == 3
+    assert pickle.loads(pickle.dumps(fork)).losses == fork.losses
+
+
+# ---- fixes
+
+
+def test_the_fix_of_a_watch_s_finding_is_tried() -> None:
+    def make() -> Run:
+        model, optimizers, _ = plain_run()
+        data = torch.randn(64, 4)
+
+        def step(_: int) -> Tensor:
+            loss = F.mse_loss(model(data), data.sum(1, keepdim=True))
+            loss.backward()  # gradients are never zeroed
+            optimizers[0].step()
+            return loss
+
+        return model, optimizers, step
+
+    w, model, *_ = watched(make)
+    before = photograph(model)
+    alert = next(one for one in w.alerts if one.kind == "not zeroed")
+    fork = alert.try_fix(15)
+    assert fork.outcome == "better" and fork.exact and "gradients zeroed" in fork.headline
+    assert photograph(model) == before
+
+
+DIAGNOSES: dict[str, tuple[Callable[[nn.Sequential], Any], str]] = {
+    "in no optimizer": (lambda model: torch.optim.SGD(model[0].parameters(), lr=0.05), "better"),
+    "learning rate 0": (lambda model: torch.optim.SGD(model.parameters(), lr=0.0), ""),
+}
+
+
+@pytest.mark.parametrize("kind", DIAGNOSES)
+def test_the_fix_of_a_diagnosis_is_tried(kind: str) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = DIAGNOSES[kind][0](model)
+    x = torch.randn(32, 4)
+    found = modlab.diagnose(model, optimizer, batch=(x, x.sum(1, keepdim=True)), loss=nn.MSELoss())
+    before = photograph(model)
+    one = next(one for one in (*found.findings, *found.notes) if one.kind == kind)
+    if DIAGNOSES[kind][1]:
+        assert one.try_fix(30).outcome == DIAGNOSES[kind][1]
+    else:
+        with pytest.raises(modlab_errors.ForkError):
+            one.try_fix(30)
+    assert photograph(model) == before
+
+
+def test_why_a_fix_cannot_be_tried_is_said() -> None:
+    w, *_ = watched(plain_run, keep="")
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    (found,) = modlab.diagnose(model, optimizer).findings
+    with pytest.raises(modlab_errors.ForkError, match="without a batch"):
+        found.try_fix()
+    with pytest.raises(modlab_errors.ForkError, match="from a file"):
+        pickle.loads(pickle.dumps(found)).try_fix()
+    with pytest.raises(modlab_errors.QuestionError, match="how many steps"):
+        found.try_fix(0)
+    x = torch.randn(8, 4)
+    (found,) = modlab.diagnose(model, optimizer, batch=(x, x[:, :1]), loss=nn.MSELoss()).findings
+    with torch.no_grad():
+        model[1].weight.fill_(float("inf"))
+    with pytest.raises(modlab_errors.ForkError, match="good weights were not kept"):
+        found.try_fix()
+
+
+@pytest.mark.parametrize("kind", [*fixes.OF_REMEDIES.values(), *fixes.OF_FINDINGS.values(), *fixes.OF_CODE.values()])
+def test_each_row_of_the_table_names_a_change(kind: str) -> None:
+    assert kind in fixes.CHANGES
+
+
+@pytest.mark.parametrize("name", fixes.CHANGES)
+def test_each_change_can_be_applied(name: str) -> None:
+    w, model, *_ = watched(
+        lambda: trained(
+            net := nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.9), nn.Linear(8, 2), nn.Sigmoid()),
+            lambda: net(torch.randn(8, 4)).square().mean(),
+            torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5, weight_decay=0.01),
+        )
+    )
+    before = photograph(model)
+    fork = of_finding(Finding("made up"), KeptGround(w._keeper, 5), "Net", 5, 10, (name, ""))
+    assert fork.record.steps == 10 and fork.exact and not fork.record.error, fork
+    assert photograph(model) == before
