@@ -204,7 +204,8 @@ def _no_last_activation(player: Player, finding: Finding) -> None:
 
 
 def _last_layer(player: Player) -> Module:
-    layers = [one for one in player.things.modules().values() if isinstance(getattr(one, "weight", None), Tensor) and one.weight.dim() > 1]
+    weights = [(one, getattr(one, "weight", None)) for one in player.things.modules().values()]
+    layers = [one for one, weight in weights if isinstance(weight, Tensor) and weight.dim() > 1]
     if not layers:
         raise NothingToChangeError
     return layers[-1]
@@ -222,7 +223,8 @@ def _smaller_weights(player: Player, finding: Finding) -> None:
     """Begin anew with PyTorch's own scale."""
     one: Any
     for one in {id(module): module for place in _places(player, finding) for module in stores.modules(place)}.values():
-        if callable(reset := getattr(one, "reset_parameters", None)):
+        reset: Any = getattr(one, "reset_parameters", None)
+        if callable(reset):
             reset()
 
 

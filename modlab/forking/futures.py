@@ -100,17 +100,19 @@ class Futures:
     def _make(self, step: TapedStep) -> None:
         if self.fork is not None and self._change is not None and step.until > self.at and not self.changed:
             self.changed, self.at = True, max(self.at, step.number)
-            self._try(self._begin)
+            self._try(self._begin, step)
         if not self.ended:
             self._try(self._both, step)
         if not self.ended:
             self._note(step)
 
-    def _begin(self) -> None:
+    def _begin(self, step: TapedStep) -> None:
         fork, change = self.fork, self._change
         assert fork is not None and change is not None
+        fork.prepare(step)
         try:
-            fork.change(lambda: change(fork))
+            with self._ground.aside(), fork.running():
+                fork.change(lambda: change(fork))
         except ModlabError:
             raise
         except Exception as error:

@@ -188,16 +188,21 @@ class Keeper:
 
     def _thin_states(self) -> None:
         while len(self.states) > 2 and (len(self.states) > STATES or sum(one.bytes for one in self.states.values()) > STATES_ROOM):
-            kept = [*self.states][::2]
-            if kept[-1] != self._step:
-                kept.append(self._step)
-            if len(kept) == len(self.states):
-                kept.pop(len(kept) // 2)
-            self.states = {number: self.states[number] for number in kept}
-            for one in self.states.values():
-                one.forget(self.places.crossing)
-            self._gap *= 2
-            self._drop()
+            self._halve_states()
+
+    def _halve_states(self) -> None:
+        """Every second state goes; the first and the last one stay."""
+        kept = [*self.states][::2]
+        last = max(self.states)
+        if kept[-1] != last:
+            kept.append(last)
+        if len(kept) == len(self.states):
+            kept.pop(len(kept) // 2)
+        self.states = {number: self.states[number] for number in kept}
+        for one in self.states.values():
+            one.forget(self.places.crossing)
+        self._gap *= 2
+        self._drop()
 
     def _is_good(self) -> bool:
         """Whether loss and weights are finite, and the loss is not worse than lately; overdue, finite is enough."""
@@ -220,8 +225,13 @@ class Keeper:
         """Keep fewer steps behind each state."""
         while True:
             self._drop()
-            if self._tape_bytes <= TAPE_ROOM or self.reach == LEAST:
+            if self._tape_bytes <= TAPE_ROOM:
                 return
+            if self.reach == LEAST:
+                if len(self.states) <= 2:
+                    return
+                self._halve_states()
+                continue
             reach = (self.reach or len(self.tape) // max(1, len(self.states)) + 1) // 2
             self.reach = max(LEAST, reach)
 

@@ -62,6 +62,16 @@ class Player:
 
     # ---- what is changed
 
+    def prepare(self, step: TapedStep) -> None:
+        """Set what the loop sets before this step, so that a change begins with what holds in it."""
+        calls = [entry for entry in step.entries if entry.kind == CALL]
+        steps = {entry.what: entry for entry in reversed(step.entries) if entry.kind == STEP}
+        for call in calls[:1]:
+            self._set(call.settings or ())
+        for number, entry in steps.items():
+            if entry.settings is not None:
+                self._set_groups(number, self.things.optimizers[number], entry.settings)
+
     def change(self, work: Callable[[], None]) -> None:
         """Change the copies, and have what follows from that."""
         before = [[settings_of(group) for group in one.param_groups] for one in self.things.optimizers]

@@ -80,7 +80,7 @@ def mark(record: ForkRecord) -> str:
 def notes(record: ForkRecord) -> Iterator[str]:
     """What is to be known about a fork."""
     if record.source == "batch":
-        yield "Two copies of the model, one of them changed, trained on the one batch from the present weights on; nothing else was touched."
+        yield "Two copies of the model, one of them changed, trained on the one batch, from the present weights on."
         return
     if record.steps:
         began = f"Run from the state kept after {format.plural(record.began, 'step')}"

@@ -592,11 +592,11 @@ def test_without_keep_nothing_is_kept_and_nothing_runs() -> None:
 
 
 def test_memory_is_bounded_and_states_span_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "TAPE_ROOM", 150_000)
+    monkeypatch.setattr(keeping, "TAPE_ROOM", 500_000)
     w, *_ = watched(plain_run, steps=240)
     kept = w.record.kept
     assert 2 < len(kept.states) <= keeping.STATES and kept.states[0] == 0 and kept.states[-1] > 120
-    assert kept.bytes < 400_000
+    assert kept.bytes < 600_000
     assert all(end - begin >= keeping.LEAST for begin, end in zip(kept.states[:-1], kept.until, strict=False))
     assert all(w.fork(start).exact for start in kept.states[:-1])
     assert format.size(kept.bytes) in str(w) and format.size(kept.bytes) in w.html()
@@ -679,7 +679,6 @@ def test_the_fix_of_a_diagnosis_is_tried(kind: str) -> None:
 
 
 def test_why_a_fix_cannot_be_tried_is_said() -> None:
-    w, *_ = watched(plain_run, keep="")
     model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
     (found,) = modlab.diagnose(model, optimizer).findings
