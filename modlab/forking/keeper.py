@@ -17,7 +17,7 @@ from torch.nn import Module
 from modlab.forking.kept_states import KeptState, TrainedThings, is_finite
 from modlab.forking.module_settings import named_modules
 from modlab.forking.recording import Recording
-from modlab.forking.tape import OVERHEAD, Places, Tape, TapedStep, nbytes
+from modlab.forking.tape import OVERHEAD, Places, Tape, TapedStep
 from modlab.inspection import stores
 from modlab.inspection.optimizers import steppers
 from modlab.records.fork import KeptRecord
@@ -68,7 +68,6 @@ class Keeper:
         self._gap = GAP
         self._anew = False  # whether what was kept lacks somebody who trains along
         self._tape_bytes = 0
-        self._counted: set[int] = set()  # constants
         self._losses: list[Any] = []
 
     # ---- on and off
@@ -125,16 +124,9 @@ class Keeper:
         if losses:
             self._losses = [*self._losses[1 - LEVEL :], losses[-1].value]
         self.tape[step.number] = step
-        new = sum(1 for _ in step.entries) * OVERHEAD + step.states()
-        self._tape_bytes += new + self._new_bytes(step)
-
-    def _new_bytes(self, step: TapedStep) -> int:
-        seen, total = self._counted, 0
-        for one in step.constants():
-            if id(one) not in seen:
-                seen.add(id(one))
-                total += nbytes(one.tensor)
-        return total
+        tape = self.recording.tape
+        self._tape_bytes += len(step.entries) * OVERHEAD + step.states() + tape.fresh
+        tape.fresh = 0
 
     def new_holder(self, thing: Any) -> bool:
         """An optimizer or a module trains along that was not known: what was kept without it is completed, or cannot be run on."""
@@ -246,7 +238,6 @@ class Keeper:
         steps = self.tape.values()
         states = sum(len(step.entries) * OVERHEAD + step.states() for step in steps)
         self._tape_bytes = states + self.recording.tape.recount(steps)
-        self._counted = {id(one) for step in steps for one in step.constants()}
 
     def _rest(self) -> None:
         """See no more where the tape behind the last state is long enough, until the next one is due."""

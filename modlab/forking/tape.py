@@ -265,11 +265,15 @@ class Tape:
 
     Args:
         places: the numbers.
+
+    Attributes:
+        fresh: bytes of the constants that came since they were counted.
     """
 
     def __init__(self, places: Places) -> None:
         self.places = places
         self.entries: list[TapeEntry] = []
+        self.fresh = 0
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
         self._lies: dict[int, int] = {}  # number → what it lies in
 
@@ -299,6 +303,7 @@ class Tape:
         found = self._held.get(id(tensor))
         if found is None or found.tensor is not tensor or found.changed:
             found = Constant(alike(tensor) if is_small_part(tensor) else tensor.detach() if tensor.requires_grad else tensor)
+            self.fresh += nbytes(found.tensor)
             if found.tensor is tensor:
                 self._held[id(tensor)] = found
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -138,7 +139,11 @@ _NOT_IN_PLACE = frozenset({"__invert__", "__iter__", "__index__", "__int__", "__
 
 def draws(function: Function) -> bool:
     """Whether it may draw random numbers."""
-    name = str(getattr(function, "__name__", ""))
+    return _draws_by_name(str(getattr(function, "__name__", "")))
+
+
+@lru_cache(maxsize=4096)
+def _draws_by_name(name: str) -> bool:
     return any(part in name for part in _DRAWS)
 
 
