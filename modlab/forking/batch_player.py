@@ -1,4 +1,4 @@
-"""A fork of the present state: a copy of a model that trains on one batch, where no steps of a training were kept."""
+"""The player of one batch, a fork of the present state: a copy of a model that trains on one batch, where no steps of a training were kept."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch.nn import Module
 
 from modlab.forking.kept_states import KeptState, TrainedThings
 from modlab.forking.player import Player
-from modlab.forking.tape import Places, TapedStep
+from modlab.forking.tape import PlaceNumbers, TapedStep
 from modlab.inspection import stores
+from modlab.statistics.memory import copied
 
 RATE = 1e-3
 """The learning rate of the optimizer that is taken where none was given."""
@@ -37,7 +38,7 @@ class BatchPlayer(Player):
         for optimizer in things.optimizers:
             optimizer.zero_grad()
         loss = self._forward(things.model, things.beside.get("loss"))
-        self.losses = [loss.detach().clone()]
+        self.losses = [copied(loss)]
         loss.backward()
         for optimizer in things.optimizers:
             optimizer.step()
@@ -60,7 +61,7 @@ class BatchGround:
         held = {"loss": loss} if stores.is_module(loss) else {}
         trained = [one for one in model.parameters() if one.requires_grad] or [*model.parameters()]
         given = optimizers or [torch.optim.Adam(trained, RATE)]
-        self._state = KeptState(0, TrainedThings(model, given, held), Places(), (0.0, 0.0))
+        self._state = KeptState(0, TrainedThings(model, given, held), PlaceNumbers(), (0.0, 0.0))
         self._forward, self._loss, self._most = forward, loss, most
         self.aside = nullcontext[None]
 

@@ -1,4 +1,4 @@
-"""What ``watch(keep="good")`` keeps: copies of the training at a few good steps, and a tape of the steps that follow each of them.
+"""The keeper: what ``watch(keep="good")`` keeps, copies of the training at a few good steps, and a tape of the steps that follow each of them.
 
 Good is a step after which loss and weights are finite, and the loss is not worse than what it was lately. When there are too many
 states, every second one goes; when the tape is too long, only the first steps after each state stay on it. So both span the run.
@@ -17,7 +17,7 @@ from torch.nn import Module
 from modlab.forking.kept_states import KeptState, TrainedThings, is_finite
 from modlab.forking.module_settings import named_modules
 from modlab.forking.recording import Recording
-from modlab.forking.tape import OVERHEAD, Places, Tape, TapedStep
+from modlab.forking.tape import OVERHEAD, PlaceNumbers, Tape, TapedStep
 from modlab.inspection import stores
 from modlab.inspection.optimizers import steppers
 from modlab.records.fork import KeptRecord
@@ -55,7 +55,7 @@ class Keeper:
 
     def __init__(self, model: Module, optimizers: list[Any], steps: Callable[[], int], say: Callable[[str], None]) -> None:
         self._model, self._steps, self._say = ref(model), steps, say
-        self.places = Places()
+        self.places = PlaceNumbers()
         self.recording = Recording(self, Tape(self.places))
         self._beside: dict[str, ReferenceType[Module]] = {}
         for one in steppers(tuple(optimizers)):

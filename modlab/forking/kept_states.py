@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from modlab.compat import inference, set_grad, tensor_hooks, without_autograd, without_modes, without_torch_function
 from modlab.forking.module_settings import named_modules
-from modlab.forking.tape import ALIGNED, Places, alike, nbytes
+from modlab.forking.tape import ALIGNED, PlaceNumbers, alike, nbytes
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.running.randomness import generators
@@ -164,7 +164,7 @@ class KeptState:
         level: the mean of the last losses; spread: their standard deviation.
     """
 
-    def __init__(self, step: int, things: TrainedThings, places: Places, level: tuple[float, float]) -> None:
+    def __init__(self, step: int, things: TrainedThings, places: PlaceNumbers, level: tuple[float, float]) -> None:
         self.step, self.level, self.spread = step, *level
         self.things, memo = things.copied()
         self.numbers = {places.of(one): memo[id(one)] for one in things.tensors() if places.of(one)}
@@ -192,7 +192,7 @@ class KeptState:
             _with_attributes(optimizer, memo)
         return True
 
-    def join_module(self, name: str, module: Module, places: Places) -> None:
+    def join_module(self, name: str, module: Module, places: PlaceNumbers) -> None:
         """Add a module that had no part in the training before."""
         made, memo = TrainedThings(module, [], {}).copied()
         self.things.beside[name] = made.model

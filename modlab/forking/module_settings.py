@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.forking.tape import Places, alike
+from modlab.forking.tape import PlaceNumbers, alike
 from modlab.inspection import stores
 
 Setting = tuple[str, str, Any]
@@ -61,7 +61,7 @@ class GroupSettings:
         """It has made a step."""
         self._last[number] = [_signature(group) for group in optimizer.param_groups]
 
-    def changes(self, number: int, optimizer: Any, places: Places) -> list[Group] | None:
+    def changes(self, number: int, optimizer: Any, places: PlaceNumbers) -> list[Group] | None:
         """All groups, if anything was set since; else None."""
         now = [_signature(group) for group in optimizer.param_groups]
         if now == self._last.get(number):

@@ -1,4 +1,4 @@
-"""Plays a tape to a copy of the training: every call is made again, with the copy's tensors in the places of the original's."""
+"""The player of a tape, to a copy of the training: every call is made again, with the copy's tensors in the places of the original's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from modlab.compat import inference, set_grad
 from modlab.forking.kept_states import KeptState, scale_by
 from modlab.forking.module_settings import Group, Setting, settings_of
-from modlab.forking.tape import BACKWARD, CALL, CHECK, GIVEN, STEP, Constant, Drawing, Place, TapedStep, TapeEntry, alike
+from modlab.forking.tape import BACKWARD, CALL, CHECK, GIVEN, STEP, Constant, GivenGenerator, Place, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
 from modlab.inspection.tensor_difference import equal_bits
 from modlab.running.randomness import generators, states
@@ -186,7 +186,7 @@ class Player:
             if thing.changed:
                 raise ChangedConstantError
             return thing.tensor
-        if cls is Drawing:
+        if cls is GivenGenerator:
             return thing.again()
         if cls in (list, tuple):
             return cls(map(self._given, thing))

@@ -55,7 +55,7 @@ class Constant:
         return version_of(self.tensor) != self.version
 
 
-class Drawing:
+class GivenGenerator:
     """A generator that was given to a call, as it was then."""
 
     __slots__ = ("device", "state")
@@ -175,7 +175,7 @@ def _flat(entries: Iterable[TapeEntry]) -> Iterator[TapeEntry]:
             yield from _flat(part)
 
 
-class Places:
+class PlaceNumbers:
     """Numbers the tensors that depend on the weights.
 
     Those of the model are known by identity (a weak reference would forbid ``torch.utils.swap_tensors``), all others as long as they live.
@@ -270,7 +270,7 @@ class Tape:
         fresh: bytes of the constants that came since they were counted.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: PlaceNumbers) -> None:
         self.places = places
         self.entries: list[TapeEntry] = []
         self.fresh = 0
@@ -287,7 +287,7 @@ class Tape:
         if cls is dict:
             return {key: self.encoded(part) for key, part in thing.items()}
         if cls is torch.Generator:
-            return Drawing(thing)
+            return GivenGenerator(thing)
         if issubclass(cls, tuple) and hasattr(cls, "_make"):
             return tuple(self.encoded(part) for part in thing)
         return thing

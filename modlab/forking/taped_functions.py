@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from modlab.statistics.memory import copied
+
 Function = Callable[..., Any]
 
 QUIET, GIVES, WRITES, ENGINE, DECIDES, COPIES = range(6)
@@ -156,7 +158,7 @@ def deep_copy(tensor: Tensor) -> Tensor:
     """What ``copy.deepcopy`` makes of a tensor, in a fork."""
     if tensor.is_leaf:
         return copy.deepcopy(tensor)
-    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    return copied(tensor).requires_grad_(tensor.requires_grad)
 
 
 def running_context() -> Any:
