@@ -112,6 +112,10 @@ class ProfileError(ModlabError, ValueError):
     """Something other than a profile was given, or a profile that names no module of the model."""
 
 
+class ForkError(ModlabError, ValueError):
+    """A training cannot be run on from the step that was asked for."""
+
+
 class GoneError(ModlabError, ReferenceError):
     """The model of a result no longer exists; what was read from it still does."""
 

@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 PLAIN = {"errors", "files", "format", "frozen", "records", "version"}  # know no torch
 BASE = PLAIN | {"compat"}
 WORK = BASE | {"statistics", "inspection", "running"}
-BELOW_RESULTS = WORK | {"explaining", "tracing", "comparing", "diagnosing", "watching", "wording", "views", "causes"}
+BELOW_RESULTS = WORK | {"explaining", "tracing", "comparing", "diagnosing", "forking", "watching", "wording", "views", "causes"}
 ALL = BELOW_RESULTS | {"results", "lessons", "runs", "modlab"}
 # layer: what it may import besides itself; "modlab" is the package's own __init__, the public names
 ALLOWED = {
@@ -38,7 +38,8 @@ ALLOWED = {
     "tracing": WORK | {"explaining", "wording"},
     "comparing": WORK | {"tracing", "wording"},
     "diagnosing": WORK | {"explaining", "tracing", "comparing", "watching", "causes", "wording"},
-    "watching": WORK | {"tracing", "comparing", "wording", "causes"},  # wording: for its alerts and verdict
+    "forking": WORK | {"tracing"},
+    "watching": WORK | {"tracing", "comparing", "forking", "wording", "causes"},  # wording: for its alerts and verdict
     "wording": PLAIN,
     "views": PLAIN | {"wording"},
     "results": BELOW_RESULTS,
@@ -232,7 +233,7 @@ def test_the_reader_of_imports_reads_them_right(file, line, name, tmp_path, monk
 
 READERS = frozenset({"clone", "copy_", "item", "tolist", "dequantize", "to_dense", "equal", "isnan", "any", "isfinite"})
 """Calls that read a tensor's memory, or may."""
-WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "comparing", "diagnosing", "watching")
+WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "comparing", "diagnosing", "forking", "watching")
 """Layers that meet tensors."""
 
 GATES = ("modlab.statistics.memory", "modlab.watching.finiteness", "modlab.watching.elements")

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
+from modlab.records.fork import KeptRecord
 from modlab.records.knobs import KnobRecord
 from modlab.records.sharding import Ranks
 from modlab.records.slots import Floats
@@ -363,6 +364,7 @@ class WatchRecord:
         ranks: over which the model lies: then what is said of a tensor is about this rank's part of it.
         knobs: what the user moves while it trains; their curves are among the scalars.
         watched: what is known of modules, parameters, optimizers and loss beside the numbers; the verdict rests on it.
+        kept: what is kept for a fork; None where that was not asked for.
     """
 
     title: str
@@ -388,6 +390,7 @@ class WatchRecord:
     ranks: Ranks | None = None
     knobs: tuple[KnobRecord, ...] = ()
     watched: Watched = field(default_factory=Watched)
+    kept: KeptRecord | None = None
 
     @property
     def cost(self) -> float:

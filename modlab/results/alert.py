@@ -8,7 +8,7 @@ from typing import Self
 from modlab.records import watch
 from modlab.records.finding import Finding
 from modlab.records.trace import TraceRecord
-from modlab.results.worded import Worded
+from modlab.results.worded import FixGround, Worded
 
 
 class Alert(Worded, watch.Alert):
@@ -17,11 +17,11 @@ class Alert(Worded, watch.Alert):
     __slots__ = ()
 
     @classmethod
-    def of(cls, finding: Finding) -> Self:
+    def of(cls, finding: Finding, ground: FixGround | None = None) -> Self:
         """The same alert, with its words and its trace."""
-        alert = super().of(finding)
+        alert = super().of(finding, ground)
         if not isinstance(alert.trace, TraceRecord):
             return alert
         from modlab.results.trace import Trace  # loaded where something was traced: most runs have no NaN
 
-        return replace(alert, trace=Trace.of(alert.trace))
+        return super().of(replace(alert, trace=Trace.of(alert.trace)), ground)

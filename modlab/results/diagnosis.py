@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import ReferenceType, ref
 
 import torch
 from torch.nn import Module
 
 from modlab.compat import own_class
 from modlab.diagnosing import batches
+from modlab.errors import GoneError
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
@@ -20,6 +22,9 @@ from modlab.views.findings import as_data
 from modlab.views.sheets import findings as view
 from modlab.views.sheets.layout import Sheet
 from modlab.wording.causes import CAUSES
+
+if TYPE_CHECKING:
+    from modlab.results.fork import Fork
 
 
 def diagnose(
@@ -93,7 +98,9 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
         tuple(remarks),
     )
     code = "modlab.diagnose(model, optimizer" if given else "modlab.diagnose(model"
-    return Diagnosis(record, model, code + (", batch=batch, loss=loss)" if pair is not None else ")"))
+    made = Diagnosis(record, model, code + (", batch=batch, loss=loss)" if pair is not None else ")"))
+    made._given = tuple(map(ref, given)), pair, loss
+    return made
 
 
 LEFT = 2
@@ -113,21 +120,41 @@ class Diagnosis(RowsResult):
         self.record = record
         self.code = code  # type: ignore[misc]
         self._model = structure.of_users(model).fingerprint
+        self._given: tuple[tuple[ReferenceType[Any], ...], tuple[Any, Any] | None, Any] = (), None, None  # optimizers, batch, loss
 
     @property
     def findings(self) -> tuple[FoundMistake, ...]:
         """What is certain, worst first."""
-        return tuple(map(FoundMistake.of, self.record.findings))
+        return tuple(FoundMistake.of(one, self) for one in self.record.findings)
 
     @property
     def notes(self) -> tuple[FoundMistake, ...]:
         """What is worth a look, but may be intended."""
-        return tuple(map(FoundMistake.of, self.record.notes))
+        return tuple(FoundMistake.of(one, self) for one in self.record.notes)
 
     @property
     def experiments(self) -> tuple[Experiment, ...]:
         """What each check that ran the model found; empty without a batch."""
-        return tuple(map(Experiment.of, self.record.experiments))
+        return tuple(Experiment.of(one, self) for one in self.record.experiments)
+
+    def try_fix(self, finding: Finding, steps: int = 100) -> Fork:
+        """Apply a finding's fix to a copy of the model that trains on the batch, beside an unchanged one: see `Worded.try_fix`."""
+        from modlab.results import fork
+
+        optimizers, pair, loss = self._given
+        fork.require_fix(finding)
+        model = self._alive("try_fix()")
+        held = [one() for one in optimizers]
+        if None in held:
+            raise GoneError(
+                "The optimizer of this diagnosis no longer exists, but try_fix() needs it.\n"
+                "  Keep it in a variable and ask again: modlab.diagnose(model, optimizer, batch=batch, loss=loss)"
+            )
+        return fork.of_batch(model, held, pair, loss, finding, steps)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickled diagnosis is what was found."""
+        return {**super().__getstate__(), "_given": ((), None, None)}
 
     @property
     def verdict(self) -> str:

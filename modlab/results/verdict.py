@@ -6,7 +6,7 @@ from modlab import format, wording
 from modlab.frozen import frozen
 from modlab.records import lines, watch
 from modlab.records.watch import SIGNS
-from modlab.results.worded import Worded
+from modlab.results.worded import FixGround, Worded
 
 
 class Check(Worded, watch.Check):
@@ -23,9 +23,11 @@ class Verdict(watch.Verdict):
     findings: tuple[Worded, ...] = ()
 
     @classmethod
-    def of(cls, verdict: watch.Verdict) -> Verdict:
-        """The same verdict, with its faces."""
-        return cls(tuple(map(Check.of, verdict.checks)), tuple(map(Worded.of, verdict.findings)), verdict.alerts, verdict.cares)
+    def of(cls, verdict: watch.Verdict, ground: FixGround | None = None) -> Verdict:
+        """The same verdict, with its faces; `ground` is what fixes can be tried on."""
+        checks = tuple(Check.of(one, ground) for one in verdict.checks)
+        findings = tuple(Worded.of(one, ground) for one in verdict.findings)
+        return cls(checks, findings, verdict.alerts, verdict.cares)
 
     @property
     def broken(self) -> Check | None:

@@ -19,6 +19,7 @@ from modlab.inspection import checks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
+from modlab.records.finding import Finding
 from modlab.records.knobs import KnobRecord
 from modlab.records.paths import as_known, spellings
 from modlab.records.watch import Entry, WatchRecord, part
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from modlab.results.diagnosis import Diagnosis
+    from modlab.results.fork import Change, Fork
     from modlab.results.runs import Runs
     from modlab.results.widget import View
 
@@ -75,6 +77,7 @@ def watch(
     on_nan: OnNaN = "report",
     inside: Literal["shadow"] | None = None,
     only: str | Sequence[str] | None = None,
+    keep: Literal["", "good"] = "",
 ) -> Watch:
     """Watch a model while it trains: a verdict, and live plots of activations, gradients, weights and updates.
 
@@ -90,6 +93,8 @@ def watch(
         inside: "shadow" runs a compiled model once more, eagerly, to see its activations.
         only: what to watch, as one or several patterns of dotted names: ``only="blocks.*"``. ``*`` matches anything, and everything
             inside a matching module is watched too. What is left out costs nothing, and the view says so.
+        keep: "good" keeps copies of model, optimizers and random generators at a few good steps, and the batches behind them, for `fork`
+            and `try_fix`; the view says how much memory that takes (docs/fork.md). Nothing is kept without it.
 
     Returns:
         The `Watch`; a second one on the same model closes the first.
@@ -121,12 +126,14 @@ def watch(
         raise QuestionError(f"watch(on_nan=…) got {on_nan!r}, but takes 'report', 'hold' or 'stop'.")
     if inside not in (None, "shadow"):
         raise QuestionError(f"watch(inside=…) got {inside!r}, but takes 'shadow' or nothing.")
-    _require_alone(model, on_nan, inside)
+    if keep not in ("", "good"):
+        raise QuestionError(f"watch(keep=…) got {format.cut(repr(keep), 80)}, but takes 'good' (for w.fork), or nothing.")
+    _require_alone(model, on_nan, inside, keep)
     held = model if sys.getrefcount(model) <= _references(object()) else None
     patterns = _patterns(model, only)
     before = end_others(model)
     try:
-        watcher = Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow", patterns)
+        watcher = Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow", patterns, keep == "good")
         watcher.held = held
         made = Watch(watcher, before)
         made._optimizers = [ref(one) for one in optimizers]
@@ -153,9 +160,9 @@ def _references(thing: object) -> int:
     return sys.getrefcount(thing)
 
 
-def _require_alone(model: Module, on_nan: str, inside: str | None) -> None:
+def _require_alone(model: Module, on_nan: str, inside: str | None, keep: str) -> None:
     """Refuse what one rank would do, and the others wait for."""
-    asked = f"on_nan={on_nan!r}" if on_nan != "report" else f"inside={inside!r}" if inside else ""
+    asked = f"on_nan={on_nan!r}" if on_nan != "report" else f"inside={inside!r}" if inside else f"keep={keep!r}" if keep else ""
     spread = distribution_of(model if on_nan == "stop" else unwrapped(model)) if asked else None  # what DDP wraps runs alone, too
     if spread is not None and spread.communicates:
         does = "stops before a step" if on_nan == "stop" else "runs the model once more"
@@ -202,6 +209,7 @@ class Watch(Result):
         self._final: WatchRecord | None = None
         self._kept: KeptBatch | None = None  # a batch and its loss
         self._optimizers: list[ReferenceType[Optimizer]] = []
+        self._keeper = watcher.keeper
         if before:
             watcher.remarks.append("an earlier watch of this model was closed when this one started")
 
@@ -436,7 +444,7 @@ class Watch(Result):
 
         ``.ok`` is True if training was seen and nothing is broken; ``.unseen`` names what could not be judged.
         """
-        return Verdict.of(self.record.verdict)
+        return Verdict.of(self.record.verdict, self)
 
     @property
     def findings(self) -> tuple[Worded, ...]:
@@ -449,7 +457,7 @@ class Watch(Result):
 
         The alert of a NaN has the step in which it first appeared, run again, as its ``.trace``.
         """
-        return tuple(map(Alert.of, self.record.alerts))
+        return tuple(Alert.of(one, self) for one in self.record.alerts)
 
     @property
     def history(self) -> dict[str, Any]:
@@ -525,11 +533,55 @@ class Watch(Result):
 
         return Runs(self.record, other.record, [*self.records, *other.records])
 
+    def fork(self, step: int | None = None, change: Change = None, *, steps: int | None = None) -> Fork:
+        """Run the training again from a kept state on, with a change, and show both losses; needs ``watch(..., keep="good")``.
+
+        The last kept state at or before `step` is run to that step, then changed there, and run on with the batches that were kept. The
+        training itself is untouched: model, optimizers, random generators. Works while the watch runs and after it. An unchanged twin runs
+        along, and the result says whether it equals the original bit for bit. What a fork cannot repeat is in docs/fork.md.
+
+        Args:
+            step: where to fork; without it, the last kept state.
+            change: called with a copy of the model and of the optimizer (a list of several), as its parameters are named: ``model``,
+                ``optimizer``. Or settings by name: ``{"lr": 1e-3, "2.p": 0.5}``. None changes nothing.
+            steps: how many to make; without it, as many as batches were kept for.
+
+        Returns:
+            The `Fork`.
+
+        Raises:
+            ForkError: nothing was kept, or nothing before that step.
+            QuestionError: `change` or a number is none that can be used.
+
+        >>> import torch, modlab
+        >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+        <torch._C.Generator object at ...>
+        >>> net = torch.nn.Linear(2, 1)
+        >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        >>> with modlab.watch(net, optimizer, keep="good") as w:
+        ...     for step in range(40):
+        ...         optimizer.zero_grad()
+        ...         net(torch.randn(8, 2)).square().mean().backward()
+        ...         optimizer.step()
+        >>> fork = w.fork(10, {"lr": 0.2})
+        >>> fork.exact, fork.outcome
+        (True, 'better')
+        """
+        from modlab.results import fork  # most watches are never forked
+
+        return fork.of_keeper(self._keeper, self.record, step, change, steps)
+
+    def try_fix(self, finding: Finding, steps: int = 100) -> Fork:
+        """Apply the fix of one of its findings to a fork, beside an unchanged one: `Worded.try_fix`."""
+        from modlab.results import fork
+
+        return fork.of_watch(self._keeper, self.record, finding, steps, self._source() if self._source is not None else None)
+
     @classmethod
     def _of(cls, record: WatchRecord) -> Watch:
         made = cls.__new__(cls)
         super(Watch, made).__init__()
-        made._watcher, made._stage, made._final, made._knobs = None, None, record, None
+        made._watcher, made._stage, made._final, made._knobs, made._keeper = None, None, record, None, None
         made._kept, made._optimizers = None, []
         return made
 
@@ -577,6 +629,7 @@ class Watch(Result):
             "_stage": None,
             "_knobs": None,
             "_kept": None,
+            "_keeper": None,
             "_optimizers": [],
             "_final": self.record,
         }

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from modlab import wording
 from modlab.records.finding import Finding
 
 if TYPE_CHECKING:
     from modlab.results.card import FindingCard
+    from modlab.results.fork import Fork
+
+
+class FixGround(Protocol):
+    """What a fix can be tried on: a watch, or a diagnosis."""
+
+    def try_fix(self, finding: Finding, steps: int) -> Fork:
+        """Apply the finding's fix to a fork."""
 
 
 class Worded(Finding):
     """What was found, with its words."""
 
-    __slots__ = ()
-
     @classmethod
-    def of(cls, finding: Finding) -> Self:
-        """The same finding, with its words."""
-        return cls(**{one.name: getattr(finding, one.name) for one in fields(finding)})
+    def of(cls, finding: Finding, ground: FixGround | None = None) -> Self:
+        """The same finding, with its words; `ground` is what its fix can be tried on."""
+        made = cls(**{one.name: getattr(finding, one.name) for one in fields(finding)})
+        object.__setattr__(made, "_ground", ground)
+        return made
 
     @property
     def text(self) -> str:
@@ -31,6 +39,39 @@ class Worded(Finding):
     def fix(self) -> str:
         """Code or advice; nothing if there is none."""
         return wording.fix(self)
+
+    def try_fix(self, steps: int = 100) -> Fork:
+        """Apply the fix to a copy of the training, and run it beside an unchanged copy; the training itself is untouched.
+
+        Of a watch with ``keep="good"`` the copies begin at the last good state before the finding, and get the batches that were kept. Of a
+        diagnosis with a batch and a loss they begin at the present weights, and train on that batch.
+
+        Args:
+            steps: how many to make.
+
+        Returns:
+            A `Fork`: ``.outcome`` says what came of it.
+
+        Raises:
+            ForkError: there is no training to try it on, or no fix that can be applied.
+
+        >>> import modlab, torch
+        >>> from torch import nn
+        >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+        <torch._C.Generator object at ...>
+        >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        >>> optimizer = torch.optim.SGD(net[0].parameters(), lr=0.1)
+        >>> x = torch.randn(32, 4)
+        >>> found = modlab.diagnose(net, optimizer, batch=(x, x.sum(1, keepdim=True)), loss=nn.MSELoss()).findings
+        >>> found[0].try_fix(50).outcome
+        'better'
+        """
+        from modlab.results import fork  # what runs a fork is loaded when one is asked for
+
+        ground: FixGround | None = getattr(self, "_ground", None)
+        if ground is None:
+            raise fork.without_ground()
+        return ground.try_fix(self, fork.require_steps(steps))
 
     def explain(self) -> FindingCard:
         """The evidence, what it means and what to do, as text and as a card in a notebook.

@@ -25,7 +25,7 @@ from modlab.compat import forget_global_hook, is_global_hook
 TRIES = 100
 """Maximum number of checks of what the other threads are doing, before the change is postponed."""
 
-Hook = Callable[[Any, Any, Any], None]
+Hook = Callable[[Any, Any, Any], Any]
 
 _open: list[OptimizerHooks] = []
 _lock = compat.lock_for_forks()
@@ -36,7 +36,7 @@ class OptimizerHooks:
     """What one watch or trace wants called around each step of any optimizer, except compiled steps.
 
     Args:
-        before: called before the step, with the optimizer and the step's arguments.
+        before: called before the step, with the optimizer and the step's arguments; it may return others in their place.
         after: called after the step.
     """
 
@@ -94,12 +94,14 @@ def _sweep_later(module: Any, args: Any) -> None:
         sweep()
 
 
-def _before(optimizer: Any, args: Any, kwargs: Any) -> None:
+def _before(optimizer: Any, args: Any, kwargs: Any) -> Any:
     if torch.compiler.is_compiling():  # otherwise a compiled step would recompile whenever our state changes
-        return
+        return None
+    others = None
     for one in (*_open,):
         if one in _open:  # another hook may have closed it
-            one.before(optimizer, args, kwargs)
+            others = one.before(optimizer, args, kwargs) or others
+    return others
 
 
 def _after(optimizer: Any, args: Any, kwargs: Any) -> None:

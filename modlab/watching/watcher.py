@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 import numpy as np
@@ -50,6 +50,9 @@ from modlab.watching.verdict import judged
 from modlab.watching.view_snapshots import ViewSnapshots
 from modlab.watching.watch_index import WatchIndex
 from modlab.watching.watched import taken_down
+
+if TYPE_CHECKING:
+    from modlab.forking.keeper import Keeper
 
 ENOUGH = 2_000
 """Inputs on which all units were counted, from which on counting gets the smaller part of the budget."""
@@ -101,10 +104,18 @@ class Watcher:
         on_nan: see `NaNGuard`.
         shadows: whether a compiled model is run once more to see its activations, see `Shadow`.
         only: patterns of what is looked at, see `Selection`; none: all.
+        keep: whether states and a tape are kept, see `Keeper`.
     """
 
     def __init__(
-        self, model: Module, optimizers: list[Any], budget: float, on_nan: str = "report", shadows: bool = False, only: Iterable[str] = ()
+        self,
+        model: Module,
+        optimizers: list[Any],
+        budget: float,
+        on_nan: str = "report",
+        shadows: bool = False,
+        only: Iterable[str] = (),
+        keep: bool = False,
     ) -> None:
         self._model = ref(model)
         self.roots = {id(model)}  # and what a compiler made of it
@@ -131,6 +142,7 @@ class Watcher:
         self.guard = NaNGuard(self, model, on_nan, self.index, self.steps, self.schedule, self.losses, self.alerts)
         self.tap = self.guard.tap
         self.step_hooks = StepHooks(self, self.index, self.steps, self.losses, self.guard, self.controls, self.knobs)
+        self.keeper = self._keeper(model, optimizers) if keep else None
         self._shared = Shared(
             self.index,
             self.roots,
@@ -166,6 +178,11 @@ class Watcher:
         self._away = False  # in a fork of the process in which it began
         self._ending: tuple[str, str] | None = None  # the state, and the error, that it comes to
 
+    def _keeper(self, model: Module, optimizers: list[Any]) -> Keeper:
+        from modlab.forking.keeper import Keeper  # most watches keep nothing
+
+        return Keeper(model, optimizers, lambda: self.steps.made, self.say)
+
     # ---- open and closed
 
     @property
@@ -185,6 +202,8 @@ class Watcher:
         self.guard.open()
         self.modules.open()
         engine_calls.listen(self.losses)
+        if self.keeper is not None:
+            self.keeper.begin()
         self._sample = self._begin_sample()
         watchers.add(self)
 
@@ -192,7 +211,8 @@ class Watcher:
         """This is a copy in another process: it takes its hooks off, and tells nobody; what it holds stays as it is."""
         self.lock, self._away = threading.RLock(), True
         self.ended = self.snapshots.publish = None
-        for part in (self.knobs.leave, self.step_hooks.close, self.modules.close, self.tap.leave, self._stop_listening, self._give_back):
+        parts = (self.knobs.leave, self.step_hooks.close, self.modules.close, self.tap.leave, self._stop_listening, self._give_back)
+        for part in (*parts, self._keep_no_more):
             tried(part)
         self._end_all()
 
@@ -215,6 +235,7 @@ class Watcher:
         self._closing = True
         surely(
             self,
+            self._keep_no_more,
             self._stop_listening,
             self.step_hooks.close,
             self.knobs.close,
@@ -248,6 +269,10 @@ class Watcher:
 
     def _stop_listening(self) -> None:
         engine_calls.leave(self.losses)
+
+    def _keep_no_more(self) -> None:
+        if self.keeper is not None:
+            self.keeper.close()
 
     def _give_back(self) -> None:
         recursion_limit.give_back(self)
@@ -658,6 +683,7 @@ class Watcher:
                 paused=self.controls.paused and not self.closed,
                 ranks=self.index.ranks,
                 knobs=self.knobs.records(),
+                kept=None if self.keeper is None else self.keeper.record(),
             )
         return judged(replace(record, watched=self._watched()))
 

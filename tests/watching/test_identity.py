@@ -324,6 +324,7 @@ WAYS = {
     "some steps": {"budget": 0.02},
     "kept": {"budget": 1.0, "on_nan": "hold"},
     "shadow": {"budget": 1.0, "inside": "shadow"},
+    "good steps": {"budget": 1.0, "keep": "good"},
 }
 
 

@@ -14,6 +14,7 @@ from modlab.records.loss import the_loss
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, ScalarRecord, WatchRecord
 from modlab.views.html import static_file, tabulated
 from modlab.views.watch import headline, layers, merging, pairs, pictures, words
+from modlab.wording import forks
 
 ROWS = 60
 ALERTS = 12
@@ -44,7 +45,8 @@ def of_watch(record: WatchRecord) -> str:
     parts += [f"<p>⚠ {_text(remark)}</p>" for remark in words.remarks(record)]
     if record.steps:
         trained = f", trained by {_text(record.optimizer)}" if record.optimizer else ""
-        parts.append(f"<p><small>{format.plural(record.steps, 'step')} of {_text(record.title)}{trained}</small></p>")
+        kept = f" · {_text(forks.kept(record.kept))}" if record.kept is not None else ""
+        parts.append(f"<p><small>{format.plural(record.steps, 'step')} of {_text(record.title)}{trained}{kept}</small></p>")
     return "\n".join(part for part in parts if part)
 
 

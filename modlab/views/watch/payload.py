@@ -17,6 +17,7 @@ from modlab.records.loss import losses
 from modlab.records.watch import Alert, HistoryRecord, NeuronsRecord, ScalarRecord, UnitsRecord, WatchRecord
 from modlab.views.payload import Arrays, common, pack
 from modlab.views.watch import headline, limits, words
+from modlab.wording import forks
 
 BUDGET = 225_000
 """Bytes of a packed payload at rest: with the front end and the picture without script, an output stays below 500 KB."""
@@ -137,6 +138,8 @@ def foot(record: WatchRecord) -> str:
     said = [format.plural(record.steps, "step"), format.plural(record.samples, "sample")]
     if record.loop > 0:
         said.append(f"cost {words.share(record.cost)} of the loop (budget {words.share(record.budget)})")
+    if record.kept is not None:
+        said.append(forks.kept(record.kept))
     return " · ".join(said)
 
 

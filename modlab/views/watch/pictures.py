@@ -173,6 +173,53 @@ def chart(curve: Curve, steps: int, marks: Sequence[tuple[int, str]], alt: str, 
     return image(_svg(width, height, parts), alt, width, height)
 
 
+def curves(
+    lines: Sequence[tuple[str, Array, str]],
+    span: tuple[int, int],
+    marks: Sequence[tuple[int, str]],
+    alt: str,
+    width: int = 560,
+    height: int = 170,
+) -> str:
+    """Several curves on one axis of steps, with a legend.
+
+    Args:
+        lines: of each the name, the values (evenly spread over the span) and the colour; later ones are drawn above.
+        span: the first and the last step.
+        marks: steps with a dotted line, and what is written there.
+        alt: what is read instead.
+        width: of the picture.
+        height: of it.
+    """
+    left, top, right, bottom = 62, 26, 8, 20
+    across, up = width - left - right, height - top - bottom
+    scale = Scale.of(np.concatenate([values for _, values, _ in lines]))
+    parts = [f"<path d='M{left} {top}H{width - right}M{left} {top + up / 2:.0f}H{width - right}' stroke='{INK}' opacity='.25'/>"]
+    parts.append(f"<path d='M{left} {top + up}H{width - right}' stroke='{INK}' opacity='.6'/>")
+    for step, said in marks:
+        at = left + (step - span[0]) / max(span[1] - span[0], 1) * across
+        anchor, off = ("start", 4) if at < left + across / 2 else ("end", -4)
+        parts.append(f"<path d='M{_short(at)} {top}v{up}' stroke='{INK}' stroke-dasharray='2 3'/>")
+        where = f"x='{_short(at + off)}' y='{top + up - 5}' text-anchor='{anchor}'"
+        parts.append(f"<text {where} {_FONT} fill='{INK}'>{escape(format.cut(format.clean(said), 50))}</text>")
+    place = float(left)
+    for number, (name, values, colour) in enumerate(lines):
+        x = left + np.linspace(0, across, len(values)) if len(values) > 1 else np.array([left + across / 2])
+        wide = 3.2 if number + 1 < len(lines) else 1.6
+        y = top + np.clip(scale.at(values), 0, 1) * up
+        parts.append(f"<path d='{_path(x, y)}' fill='none' stroke='{colour}' stroke-width='{wide}' stroke-linejoin='round'/>")
+        parts.append(_not_finite(x[~np.isfinite(values)], across / max(len(x) - 1, 1), top, up))
+        parts.append(f"<path d='M{_short(place)} 13h18' stroke='{colour}' stroke-width='{wide}'/>")
+        parts.append(f"<text x='{_short(place + 23)}' y='17' {_FONT} fill='{INK}'>{escape(name)}</text>")
+        place += 42 + 6.2 * len(name)
+    middle = math.sqrt(scale.low * scale.high) if scale.log else (scale.low + scale.high) / 2
+    for value, at in ((scale.high, top + 4), (middle, top + up / 2 + 4), (scale.low, top + up + 2)):
+        parts.append(f"<text x='{left - 6}' y='{at:.0f}' text-anchor='end' {_FONT} fill='{INK}'>{words.number(value)}</text>")
+    for text, at, anchor in ((f"step {span[0]:,}", left, "start"), (f"{span[1]:,}", width - right, "end")):
+        parts.append(f"<text x='{at}' y='{height - 5}' text-anchor='{anchor}' {_FONT} fill='{INK}'>{text}</text>")
+    return image(_svg(width, height, parts), alt, width, height)
+
+
 def _not_finite(x: Array, wide: float, top: float, up: float) -> str:
     """Where a curve has values that are not finite."""
     if not len(x):

@@ -9,6 +9,7 @@ from modlab.records.finding import Finding
 from modlab.records.watch import SIGNS, Alert, UnitsRecord, WatchRecord
 from modlab.views.text import table_lines
 from modlab.views.watch import headline, layers, pairs, words
+from modlab.wording import forks
 
 ROWS = 60
 ALERTS = 30
@@ -27,6 +28,8 @@ def of_watch(record: WatchRecord) -> str:
     lines += _layers(record)
     lines += _scalars(record)
     lines += [f"! {words.said(remark)}" for remark in words.remarks(record)]
+    if record.kept is not None:
+        lines.append(forks.kept(record.kept))
     return "\n".join(lines)
 
 

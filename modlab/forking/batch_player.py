@@ -1,0 +1,74 @@
+"""The player of one batch, a fork of the present state: a copy of a model that trains on one batch, where no steps of a training were kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch.nn import Module
+
+from modlab.forking.kept_states import KeptState, TrainedThings
+from modlab.forking.player import Player
+from modlab.forking.tape import PlaceNumbers, TapedStep
+from modlab.inspection import stores
+from modlab.statistics.memory import copied
+
+RATE = 1e-3
+"""The learning rate of the optimizer that is taken where none was given."""
+
+
+class BatchPlayer(Player):
+    """Trains on one batch.
+
+    Args:
+        state: where it begins.
+        forward: calls a model with a fresh copy of the batch, and gives its loss.
+    """
+
+    def __init__(self, state: KeptState, forward: Callable[[Module, Module | None], Any]) -> None:
+        super().__init__(state, set())
+        self._forward = forward
+
+    def play(self, step: TapedStep) -> None:
+        """Make one step."""
+        torch.set_grad_enabled(True)
+        things = self.things
+        for optimizer in things.optimizers:
+            optimizer.zero_grad()
+        loss = self._forward(things.model, things.beside.get("loss"))
+        self.losses = [copied(loss)]
+        loss.backward()
+        for optimizer in things.optimizers:
+            optimizer.step()
+
+
+class BatchGround:
+    """The present state of a model, with a batch and a loss.
+
+    Args:
+        model: the model; it is copied.
+        optimizers: copied as well; none: Adam.
+        loss: called with an output and the target.
+        forward: calls a model, and a loss, with a fresh copy of the batch.
+        most: steps that can be made.
+    """
+
+    began, kind = 0, "batch"
+
+    def __init__(self, model: Module, optimizers: list[Any], loss: Any, forward: Callable[[Module, Any], Any], most: int) -> None:
+        held = {"loss": loss} if stores.is_module(loss) else {}
+        trained = [one for one in model.parameters() if one.requires_grad] or [*model.parameters()]
+        given = optimizers or [torch.optim.Adam(trained, RATE)]
+        self._state = KeptState(0, TrainedThings(model, given, held), PlaceNumbers(), (0.0, 0.0))
+        self._forward, self._loss, self._most = forward, loss, most
+        self.aside = nullcontext[None]
+
+    def player(self) -> Player:
+        """A copy of the training at its beginning."""
+        return BatchPlayer(self._state, lambda model, loss: self._forward(model, loss or self._loss))
+
+    def steps(self) -> Iterator[TapedStep]:
+        """Steps without a tape."""
+        return (TapedStep(number, number + 1, []) for number in range(self._most))

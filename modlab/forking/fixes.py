@@ -1,0 +1,326 @@
+"""Fixes of findings as a fork can apply them: a table from the kind of a remedy, or of a finding, to a change of the copies.
+
+A new finding's fix is a new row: the name of a change for its remedy's kind, or a line of code in the remedy that speaks of ``model``
+and ``optimizer`` alone, which is run on the copies as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Module
+
+from modlab.forking.player import Player
+from modlab.inspection import stores
+from modlab.records.finding import Finding
+
+Fix = Callable[[Player, Finding], None]
+
+CODE = "code"
+"""The change that is a remedy's own line of code."""
+
+_KNOWN = frozenset({"model", "optimizer", "self", "nn", "torch"})
+
+
+def fix_of(finding: Finding) -> tuple[str, str] | None:
+    """The name of the change that is its fix, and the line of code where that is one; None if it has none that can be applied.
+
+    The first of its remedies that can be applied counts; then its own kind.
+    """
+    for remedy in finding.fixes:
+        code = _bare(remedy.code)
+        if name := OF_REMEDIES.get(remedy.kind) or OF_CODE.get(code):
+            return name, ""
+        if code:
+            return CODE, code
+    own = OF_FINDINGS.get(finding.kind)
+    return None if own is None else (own, "")
+
+
+def applied(name: str, code: str, finding: Finding) -> Callable[[Player], None]:
+    """A change for a fork."""
+    if name == CODE:
+        return lambda player: _run(code, player, finding)
+    return lambda player: CHANGES[name](player, finding)
+
+
+def _bare(code: str) -> str:
+    """Lines that change a model or an optimizer, and need nothing else, without their comments; "" for others."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError):
+        return ""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    open_ = any(isinstance(node, ast.Constant) and node.value is ... for node in ast.walk(tree))
+    return ast.unparse(tree) if names <= _KNOWN and not open_ and all(map(_acts, tree.body)) else ""
+
+
+def _acts(statement: ast.stmt) -> bool:
+    """Whether it calls something, or assigns to a part of something."""
+    if isinstance(statement, ast.Assign):
+        return not any(isinstance(target, ast.Name) for target in statement.targets)
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute)
+
+
+def _run(code: str, player: Player, finding: Finding) -> None:
+    things, owner = player.things, _places(player, finding)[0]
+    room = {"model": things.model, "optimizer": things.optimizers[0], "self": owner, "nn": nn, "torch": torch}
+    exec(code, room)
+    _own(player)
+
+
+# ---- changes
+
+
+def _groups(player: Player) -> Iterable[dict[str, Any]]:
+    return (group for optimizer in player.things.optimizers for group in optimizer.param_groups)
+
+
+def _scale_rate(factor: float) -> Fix:
+    def change(player: Player, _: Finding) -> None:
+        for group in _groups(player):
+            value = group["lr"] * factor
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(value)
+            else:
+                group["lr"] = value
+
+    return change
+
+
+def _some_rate(player: Player, _: Finding) -> None:
+    for group in _groups(player):
+        if not float(group["lr"]):
+            group["lr"] = 1e-3
+
+
+def _set(name: str, value: float) -> Fix:
+    def change(player: Player, _: Finding) -> None:
+        for group in _groups(player):
+            if name in group:
+                group[name] = value
+            elif name == "momentum" and "betas" in group:
+                group["betas"] = (value, *group["betas"][1:])
+
+    return change
+
+
+def _own(player: Player, _: Finding | None = None) -> None:
+    """Give what is trained and in no optimizer to the first one."""
+    if not player.things.optimizers:
+        return
+    held = {id(tensor) for group in _groups(player) for tensor in group["params"]}
+    lacking = [one for one in player.things.model.parameters() if one.requires_grad and id(one) not in held]
+    if lacking:
+        player.things.optimizers[0].add_param_group({"params": lacking})
+
+
+def _unfreeze(player: Player, finding: Finding) -> None:
+    for module in _places(player, finding):
+        module.requires_grad_(True)
+    _own(player)
+
+
+def _places(player: Player, finding: Finding) -> list[Module]:
+    """The modules that a finding is about, or the whole model."""
+    modules = player.things.modules()
+    paths = [*finding.places, finding.path, finding.module]
+    found = [modules[name] for path in paths for name in (path, path.rpartition(".")[0]) if name and name in modules]
+    return found[: None if finding.places else 1] or [player.things.model]
+
+
+def _fresh(player: Player, _: Finding) -> None:
+    player.fresh_gradients = True
+
+
+def _unclipped(player: Player, _: Finding) -> None:
+    player.without_clipping = True
+
+
+def _clip_higher(player: Player, _: Finding) -> None:
+    player.clipping = 10.0
+
+
+def _train(player: Player, _: Finding) -> None:
+    player.training = True
+    player.things.model.train()
+
+
+class _Standard:
+    """Brings the first floating input of a model to mean 0 and deviation 1, by the batch that it sees first."""
+
+    def __init__(self) -> None:
+        self._by: tuple[Tensor, Tensor] | None = None
+
+    def __call__(self, module: Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        place = next((i for i, one in enumerate(args) if isinstance(one, Tensor) and one.is_floating_point()), None)
+        if place is None:
+            return None
+        given = args[place]
+        if self._by is None:
+            over = [i for i in range(given.dim()) if i != 1] if given.dim() > 1 else [0]
+            seen = given.detach()
+            self._by = seen.mean(over, keepdim=True), seen.std(over, keepdim=True, correction=0).clamp_min(1e-6)
+        mean, deviation = self._by
+        return (*args[:place], (given - mean) / deviation, *args[place + 1 :])
+
+
+def _standardize(player: Player, _: Finding) -> None:
+    player.things.model.register_forward_pre_hook(_Standard())
+
+
+def _replaced(of: tuple[type, ...], by: Callable[[Module], Module], *, last: bool = False) -> Fix:
+    def change(player: Player, finding: Finding) -> None:
+        places = [
+            (module, name)
+            for one in _places(player, finding)
+            for module in [*stores.modules(one)]
+            for name, child in stores.named_children(module)
+            if isinstance(child, of)
+        ]
+        chosen = places[-1:] if last else places
+        if not chosen:
+            raise NothingToChangeError
+        for module, name in chosen:
+            module._modules[name] = by(module._modules[name])  # type: ignore[arg-type]
+
+    return change
+
+
+class NothingToChangeError(Exception):
+    """The model has nothing that this fix is about."""
+
+
+_ACTIVATED = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid, nn.LogSigmoid)
+
+
+def _no_last_activation(player: Player, finding: Finding) -> None:
+    whole = Finding(finding.kind)
+    _replaced(_ACTIVATED, lambda _: nn.Identity(), last=True)(player, whole)
+
+
+def _last_layer(player: Player) -> Module:
+    weights = [(one, getattr(one, "weight", None)) for one in player.things.modules().values()]
+    layers = [one for one, weight in weights if isinstance(weight, Tensor) and weight.dim() > 1]
+    if not layers:
+        raise NothingToChangeError
+    return layers[-1]
+
+
+def _smaller_last(player: Player, _: Finding) -> None:
+    layer: Any = _last_layer(player)
+    with torch.no_grad():
+        layer.weight.mul_(0.1)
+        if isinstance(layer.bias, Tensor):
+            layer.bias.zero_()
+
+
+def _smaller_weights(player: Player, finding: Finding) -> None:
+    """Begin anew with PyTorch's own scale."""
+    one: Any
+    for one in {id(module): module for place in _places(player, finding) for module in stores.modules(place)}.values():
+        reset: Any = getattr(one, "reset_parameters", None)
+        if callable(reset):
+            reset()
+
+
+def _dropout(player: Player, finding: Finding) -> None:
+    one: Any
+    for one in (module for place in _places(player, finding) for module in stores.modules(place)):
+        if isinstance(one, nn.modules.dropout._DropoutNd):
+            one.p = 0.1
+
+
+def _float32(player: Player, _: Finding) -> None:
+    player.things.model.float()
+
+
+CHANGES: dict[str, Fix] = {
+    "a tenth of the learning rate": _scale_rate(0.1),
+    "ten times the learning rate": _scale_rate(10.0),
+    "a learning rate of 0.001": _some_rate,
+    "momentum of 0.9": _set("momentum", 0.9),
+    "no weight decay": _set("weight_decay", 0.0),
+    "all parameters in the optimizer": _own,
+    "nothing frozen": _unfreeze,
+    "gradients zeroed in each step": _fresh,
+    "no clipping": _unclipped,
+    "ten times the bound of clipping": _clip_higher,
+    "training mode": _train,
+    "standardized inputs": _standardize,
+    "no activation at the end": _no_last_activation,
+    "a smaller last layer": _smaller_last,
+    "new initial weights": _smaller_weights,
+    "LeakyReLU for ReLU": _replaced((nn.ReLU,), lambda _: nn.LeakyReLU(0.1)),
+    "ReLU for saturating activations": _replaced((nn.Sigmoid, nn.Tanh), lambda _: nn.ReLU()),
+    "dropout of 0.1": _dropout,
+    "float32": _float32,
+}
+"""What a fork is changed to, in the words in which it is told: "with …"."""
+
+OF_REMEDIES: dict[str, str] = {
+    "smaller steps": "a tenth of the learning rate",
+    "larger steps": "ten times the learning rate",
+    "some learning rate": "a learning rate of 0.001",
+    "zero the gradients": "gradients zeroed in each step",
+    "smaller last layer": "a smaller last layer",
+    "start anew": "a smaller last layer",
+    "scale the inputs": "standardized inputs",
+    "scale, or trace": "standardized inputs",
+    "keep units alive": "LeakyReLU for ReLU",
+    "let rare units learn": "LeakyReLU for ReLU",
+    "one sigmoid": "no activation at the end",
+    "softmax twice": "no activation at the end",
+    "after the change": "all parameters in the optimizer",
+    "or leave it": "all parameters in the optimizer",
+    "smaller numbers": "a tenth of the learning rate",
+    "make it smaller": "ReLU for saturating activations",
+    "less momentum": "momentum of 0.9",
+    "less decay": "no weight decay",
+    "clip less": "ten times the bound of clipping",
+    "no clipping": "no clipping",
+    "train mode": "training mode",
+    "unfreeze": "nothing frozen",
+    "new weights": "new initial weights",
+    "less dropout": "dropout of 0.1",
+    "wider dtype": "float32",
+    "more bits": "float32",
+}
+"""By the `kind` of a remedy."""
+
+OF_CODE: dict[str, str] = {"model.train()": "training mode"}
+"""By the code of a remedy, where the loop would undo what the line does once."""
+
+OF_FINDINGS: dict[str, str] = {
+    "rate too high": "a tenth of the learning rate",
+    "rate too low": "ten times the learning rate",
+    "rate zero": "a learning rate of 0.001",
+    "too much momentum": "momentum of 0.9",
+    "too much decay": "no weight decay",
+    "clipped to nothing": "no clipping",
+    "not zeroed": "gradients zeroed in each step",
+    "not held": "all parameters in the optimizer",
+    "holds none": "all parameters in the optimizer",
+    "late parameters not held": "all parameters in the optimizer",
+    "in no optimizer": "all parameters in the optimizer",
+    "replaced since": "all parameters in the optimizer",
+    "not owned": "all parameters in the optimizer",
+    "none trainable": "nothing frozen",
+    "frozen": "nothing frozen",
+    "evaluation mode alone": "training mode",
+    "in evaluation mode": "training mode",
+    "inputs too large": "standardized inputs",
+    "inputs vanish": "standardized inputs",
+    "sigmoid twice": "no activation at the end",
+    "softmax twice": "no activation at the end",
+    "all zero, in a row": "new initial weights",
+    "all weights alike": "new initial weights",
+    "dead": "LeakyReLU for ReLU",
+    "dead units": "LeakyReLU for ReLU",
+    "saturated": "ReLU for saturating activations",
+}
+"""By the `kind` of a finding whose remedies say nothing that can be applied."""

@@ -1,0 +1,184 @@
+"""Futures: a training run on from a kept state, unchanged and changed, side by side, a step at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+from modlab.errors import ForkError, ModlabError
+from modlab.forking.keeper import Keeper
+from modlab.forking.player import ChangedConstantError, OtherBranchError, Player
+from modlab.forking.tape import BACKWARD, STEP, TapedStep
+from modlab.records.finding import Fact
+from modlab.records.fork import ForkRecord
+from modlab.running.guarded import line_of
+
+Change = Callable[[Player], None]
+"""What changes a fork."""
+
+
+class ForkGround(Protocol):
+    """What a fork can be made of: a training that was kept, or the present state with one batch (its `kind`: "kept" or "batch")."""
+
+    began: int
+    kind: str
+
+    def player(self) -> Player:
+        """A copy of the training at its beginning."""
+
+    def steps(self) -> Iterator[Any]:
+        """What can be played."""
+
+    def aside(self) -> AbstractContextManager[None]:
+        """What is called inside is nobody's training."""
+
+
+class KeptGround:
+    """A state that was kept, and the tape behind it.
+
+    Args:
+        keeper: what was kept; it is left as it is.
+        at: the step of interest: the last state at or before it.
+    """
+
+    kind = "kept"
+
+    def __init__(self, keeper: Keeper, at: int) -> None:
+        state = keeper.from_state(at)
+        assert state is not None
+        self._keeper, self._state, self.began, self.aside = keeper, state, state.step, keeper.aside
+
+    def player(self) -> Player:
+        """A copy of the training at its beginning."""
+        return Player(self._state, self._keeper.places.crossing)
+
+    def steps(self) -> Iterator[TapedStep]:
+        """The tape."""
+        return self._keeper.after(self._state)
+
+
+class Futures:
+    """One fork and its unchanged twin.
+
+    Args:
+        ground: of what they are made.
+        at: the step at which the fork is changed; where that cannot be reached, it is changed at once.
+        steps: how many to make behind that; None: as many as there are.
+        change: what to change; None: nothing.
+    """
+
+    def __init__(self, ground: ForkGround, at: int, steps: int | None, change: Change | None) -> None:
+        self._ground, self._change = ground, change
+        self._line: int | None = None
+        self.began = ground.began
+        last = max((step.until for step in ground.steps()), default=self.began)
+        self.at = at if at <= last else self.began
+        self._until = math.inf if steps is None else self.at + steps
+        self.twin = ground.player()
+        self.fork = ground.player() if change is not None else None
+        self._curves: tuple[list[float], list[float], list[float]] = [], [], []
+        self._differs, self.ended, self.error = -1, "", ""
+        self._question: ModlabError | None = None
+        self.changed = False
+
+    def run(self) -> Iterator[int]:
+        """Make the steps; gives the number of each that was made."""
+        for step in self._ground.steps():
+            self._make(step)
+            if self.ended:
+                return
+            yield step.number
+            if step.until >= self._until:
+                self.ended = "steps"
+                return
+        self.ended = "tape"
+
+    def _make(self, step: TapedStep) -> None:
+        if self.fork is not None and self._change is not None and step.until > self.at and not self.changed:
+            self.changed, self.at = True, max(self.at, step.number)
+            self._try(self._begin, step)
+        if not self.ended:
+            self._try(self._both, step)
+        if not self.ended:
+            self._note(step)
+
+    def _begin(self, step: TapedStep) -> None:
+        fork, change = self.fork, self._change
+        assert fork is not None and change is not None
+        fork.prepare(step)
+        try:
+            with self._ground.aside(), fork.running():
+                fork.change(lambda: change(fork))
+        except ModlabError:
+            raise
+        except Exception as error:
+            raise ForkError(
+                f"The change raised {line_of(error)}\n  The training is untouched. Change what the copy at step {self.at:,} has."
+            ) from error
+
+    def _both(self, step: TapedStep) -> None:
+        with self._ground.aside():
+            for player in filter(None, (self.twin, self.fork)):
+                with player.running():
+                    player.play(step)
+
+    def _note(self, step: TapedStep) -> None:
+        taped = step.losses()
+        if self._line is None:
+            self._line = _line_of_loss(step)
+        some = [place for place, one in enumerate(taped) if one.line == self._line]
+        original = [one.value for one in taped] if taped else self.twin.losses  # of one batch there is no tape
+        some = some or [*range(len(original))]
+        found = (original, self.twin.losses, (self.fork or self.twin).losses)
+        for curve, values in zip(self._curves, found, strict=True):
+            curve.append(_sum([values[place] for place in some if place < len(values)]))
+        if not self.twin.same and self._differs < 0:
+            self._differs = step.number
+
+    def _try(self, work: Callable[..., None], *args: Any) -> None:
+        try:
+            work(*args)
+        except OtherBranchError:
+            self.ended = "branch"
+        except ChangedConstantError:
+            self.ended = "constant"
+        except ModlabError as error:  # a question that cannot be answered
+            self.ended, self._question = "error", error
+        except Exception as error:  # noqa: BLE001 - a model of the user's may raise anything; it is said in the result
+            self.ended, self.error = "error", line_of(error)
+
+    def raise_question(self) -> None:
+        """Raise what was wrong with the change itself."""
+        if self._question is not None:
+            raise self._question
+
+    def record(self, title: str, change: str = "", facts: Mapping[str, Fact] | None = None) -> ForkRecord:
+        """What came of it so far."""
+        original, twin, fork = (np.array(curve, np.float32) for curve in self._curves)
+        apart = np.flatnonzero(~((original == fork) | (np.isnan(original) & np.isnan(fork))))
+        parts = self.began + int(apart[0]) if len(apart) else -1
+        ended = self.ended or "steps"
+        what, curves = (change, facts or {}), (original, twin, fork)
+        return ForkRecord(title, self._ground.kind, self.began, self.at, *curves, *what, self._differs, parts, ended, self.error)
+
+
+def _line_of_loss(step: TapedStep) -> int | None:
+    """Where ``backward()`` is called for the first optimizer's step; the last one, where several are."""
+    found = None
+    for entry in step.entries:
+        if entry.kind == STEP and entry.what == 0 and (inside := [one for part in entry.closures for one in part if one.kind == BACKWARD]):
+            return inside[0].line
+        if entry.kind == BACKWARD:
+            found = entry.line
+        elif entry.kind == STEP and entry.what == 0 and found is not None:
+            return found
+    return found
+
+
+def _sum(values: list[Any]) -> float:
+    there = [float(one.double().sum()) for one in values if one is not None]
+    return sum(there) if there else math.nan

@@ -1,0 +1,284 @@
+"""The keeper: what ``watch(keep="good")`` keeps, copies of the training at a few good steps, and a tape of the steps that follow each of them.
+
+Good is a step after which loss and weights are finite, and the loss is not worse than what it was lately. When there are too many
+states, every second one goes; when the tape is too long, only the first steps after each state stay on it. So both span the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import ReferenceType, ref
+
+from torch.nn import Module
+
+from modlab.forking.kept_states import KeptState, TrainedThings, is_finite
+from modlab.forking.module_settings import named_modules
+from modlab.forking.recording import Recording
+from modlab.forking.tape import OVERHEAD, PlaceNumbers, Tape, TapedStep
+from modlab.inspection import stores
+from modlab.inspection.optimizers import steppers
+from modlab.records.fork import KeptRecord
+from modlab.running.guarded import apart, guarded, line_of
+
+STATES = 8
+"""States that are kept at most."""
+
+STATES_ROOM, TAPE_ROOM = 256 << 20, 256 << 20
+"""Bytes of both; two states are kept however large they are."""
+
+GAP = 16
+"""Steps between two states at first; twice as many each time that every second state goes, so copies cost less and less of a run."""
+
+LEVEL, SPREADS = 16, 3.0
+"""Losses that make up its level, and how many of their standard deviations above it is worse."""
+
+LEAST = 8
+"""Steps that stay on the tape behind each state."""
+
+
+class Keeper:
+    """Keeps states and a tape of one training.
+
+    Args:
+        model: held weakly.
+        optimizers: those that are known.
+        steps: how many steps were made.
+        say: tells the user something once.
+
+    Attributes:
+        states: by the number of steps before them; `tape`: by number, the steps that can be run again.
+        trouble: why nothing more is kept, in one line.
+    """
+
+    def __init__(self, model: Module, optimizers: list[Any], steps: Callable[[], int], say: Callable[[str], None]) -> None:
+        self._model, self._steps, self._say = ref(model), steps, say
+        self.places = PlaceNumbers()
+        self.recording = Recording(self, Tape(self.places))
+        self._beside: dict[str, ReferenceType[Module]] = {}
+        for one in steppers(tuple(optimizers)):
+            self.recording.add(one)
+        self.states: dict[int, KeptState] = {}
+        self.tape: dict[int, TapedStep] = {}
+        self.reach = 0  # steps that are kept behind each state; 0: all
+        self.trouble = ""
+        self._step = self._next = 0
+        self._gap = GAP
+        self._anew = False  # whether what was kept lacks somebody who trains along
+        self._tape_bytes = 0
+        self._losses: list[Any] = []
+
+    # ---- on and off
+
+    @guarded
+    def begin(self) -> None:
+        """`open`, for who is not to meet an error of ours."""
+        self.open()
+
+    def open(self) -> None:
+        """Begin to keep, with the state as it is."""
+        self._step = self._next = self._steps()
+        self.recording.open()
+        self._keep()
+
+    def close(self) -> None:
+        """Keep nothing more; what was kept stays."""
+        self.recording.close()
+        self._losses = []
+
+    @property
+    def ends(self) -> Keeper:
+        """What an error of ours ends: the keeping alone."""
+        return self
+
+    def fail(self, error: Exception) -> None:
+        """Keep nothing more, and say why."""
+        if not self.trouble:
+            self.trouble = line_of(error)
+            self.recording.close()
+            self._say(f"nothing is kept for a fork from step {self._step:,} on: {self.trouble}")
+
+    # ---- told by the recording
+
+    @apart
+    def step_taped(self) -> None:
+        """A step may have ended."""
+        made = self._steps()
+        if made == self._step:
+            return
+        if self.recording.on:
+            self._take(self.recording.take(self._step, made))
+        self._step = made
+        if self._anew:
+            self.states, self.tape, self._anew, self._next = {}, {}, False, made
+        if made >= self._next and self._is_good():
+            self._keep()
+        if self._tape_bytes > TAPE_ROOM:
+            self._thin_tape()
+        self._rest()
+
+    def _take(self, step: TapedStep) -> None:
+        losses = step.losses()
+        if losses:
+            self._losses = [*self._losses[1 - LEVEL :], losses[-1].value]
+        self.tape[step.number] = step
+        tape = self.recording.tape
+        self._tape_bytes += len(step.entries) * OVERHEAD + step.states() + tape.fresh
+        tape.fresh = 0
+
+    def new_holder(self, thing: Any) -> bool:
+        """An optimizer or a module trains along that was not known: what was kept without it is completed, or cannot be run on."""
+        states = [*self.states.values()]
+        if not stores.is_module(thing):
+            self.recording.add(thing)
+            known = all([state.join(thing) for state in states])
+        else:
+            name = f"(beside {len(self._beside) + 1})"
+            self._beside[name] = ref(thing)
+            trained = any(tensor.requires_grad for one in stores.modules(thing) for _, tensor in stores.named_tensors(one))
+            known = not trained and not self._anew
+            if known:
+                self._join(name, thing)
+        self._anew = self._anew or not known
+        return known
+
+    def _join(self, name: str, module: Module) -> None:
+        """A module without parameters that are trained: before now it had no part in the training."""
+        beside = TrainedThings(Module(), [], {name: module})
+        for tensor in beside.tensors():
+            self.places.own(tensor)
+        for state in self.states.values():
+            state.join_module(name, module, self.places)
+        members = named_modules([(name, module)])
+        self.recording.members |= {id(one): path for path, one in members.items()}
+
+    # ---- states
+
+    def _things(self) -> TrainedThings | None:
+        model, beside = self._model(), {name: one() for name, one in self._beside.items()}
+        optimizers = self.recording.optimizers
+        if model is None or None in optimizers or None in beside.values():
+            return None
+        return TrainedThings(model, optimizers, {name: one for name, one in beside.items() if one is not None})
+
+    def _keep(self) -> None:
+        things = self._things()
+        if things is None:
+            return
+        for tensor in things.tensors():
+            self.places.own(tensor)
+        modules = things.modules()
+        self.recording.members = {id(module): name for name, module in modules.items()}
+        self.recording.settings.follow(modules)
+        for number, optimizer in enumerate(things.optimizers):
+            self.recording.groups.read(number, optimizer)
+        self.states[self._step] = KeptState(self._step, things, self.places, self._level())
+        self._thin_states()
+        self._next = self._step + self._gap
+
+    def _thin_states(self) -> None:
+        while len(self.states) > 2 and (len(self.states) > STATES or sum(one.bytes for one in self.states.values()) > STATES_ROOM):
+            self._halve_states()
+
+    def _halve_states(self) -> None:
+        """Every second state goes; the first and the last one stay."""
+        kept = [*self.states][::2]
+        last = max(self.states)
+        if kept[-1] != last:
+            kept.append(last)
+        if len(kept) == len(self.states):
+            kept.pop(len(kept) // 2)
+        self.states = {number: self.states[number] for number in kept}
+        for one in self.states.values():
+            one.forget(self.places.crossing)
+        self._gap *= 2
+        self._drop()
+
+    def _is_good(self) -> bool:
+        """Whether loss and weights are finite, and the loss is not worse than lately; overdue, finite is enough."""
+        model = self._model()
+        values = _numbers(self._losses)
+        if model is None or not all(map(math.isfinite, values)) or not is_finite(model):
+            return False
+        if len(values) < 2 or self._step - self._next > 2 * self._gap:
+            return True
+        mean, spread = _level(values[:-1])
+        return values[-1] <= mean + SPREADS * spread + 1e-12
+
+    def _level(self) -> tuple[float, float]:
+        values = _numbers(self._losses)
+        return _level(values) if values else (math.nan, math.nan)
+
+    # ---- the tape
+
+    def _thin_tape(self) -> None:
+        """Keep fewer steps behind each state."""
+        while True:
+            self._drop()
+            if self._tape_bytes <= TAPE_ROOM:
+                return
+            if self.reach == LEAST:
+                if len(self.states) <= 2:
+                    return
+                self._halve_states()
+                continue
+            reach = (self.reach or len(self.tape) // max(1, len(self.states)) + 1) // 2
+            self.reach = max(LEAST, reach)
+
+    def _drop(self) -> None:
+        """Let go of steps that lie behind no state, or too far."""
+        if self.states:
+            starts = [*self.states]
+            first = starts[0]
+            reach = self.reach or math.inf
+            kept = [step for step in self.tape.values() if step.number >= first and any(0 <= step.number - one < reach for one in starts)]
+            self.tape = {step.number: step for step in kept}
+        steps = self.tape.values()
+        states = sum(len(step.entries) * OVERHEAD + step.states() for step in steps)
+        self._tape_bytes = states + self.recording.tape.recount(steps)
+
+    def _rest(self) -> None:
+        """See no more where the tape behind the last state is long enough, until the next one is due."""
+        last = max(self.states, default=self._step)
+        full = bool(self.reach) and self._step - last >= self.reach
+        if full and self.recording.on and self.recording.optimizers:
+            self.recording.rest()
+        elif not full and not self.recording.on and not self.trouble:
+            self.recording.resume()
+
+    # ---- what there is
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is called inside is nobody's training."""
+        with self.recording.aside():
+            yield
+
+    def from_state(self, step: int) -> KeptState | None:
+        """The last state at or before a step."""
+        return self.states[max(found)] if (found := [one for one in self.states if one <= step]) else None
+
+    def after(self, state: KeptState) -> Iterator[TapedStep]:
+        """The steps that follow a state, as long as they are kept."""
+        number = state.step
+        while (step := self.tape.get(number)) is not None:
+            yield step
+            number = step.until
+
+    def record(self) -> KeptRecord:
+        """What is kept, and how much memory it takes."""
+        states = tuple(sorted(self.states))
+        until = tuple(max((step.until for step in self.after(self.states[one])), default=one) for one in states)
+        size = self._tape_bytes + sum(one.bytes for one in self.states.values())
+        return KeptRecord(states, until, size, self.trouble)
+
+
+def _numbers(losses: list[Any]) -> list[float]:
+    return [float(one.double().sum()) for one in losses if one is not None]
+
+
+def _level(values: list[float]) -> tuple[float, float]:
+    mean = sum(values) / len(values)
+    return mean, math.sqrt(sum((one - mean) ** 2 for one in values) / len(values))

@@ -1,0 +1,227 @@
+"""Kept states: copies of a model, its optimizers and what trains along, at the end of a step."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+
+from modlab.compat import inference, set_grad, tensor_hooks, without_autograd, without_modes, without_torch_function
+from modlab.forking.module_settings import named_modules
+from modlab.forking.tape import ALIGNED, PlaceNumbers, alike, nbytes
+from modlab.inspection import stores
+from modlab.inspection.entries import PLAIN
+from modlab.running.randomness import generators
+from modlab.statistics.memory import NoValuesError, is_there
+
+
+class TrainedThings:
+    """A model with its optimizers, and modules beside it that train along; in a training, in a kept state and in a fork.
+
+    Attributes:
+        model: the model; optimizers: in the order in which their steps were first seen.
+        beside: modules outside of the model, by name.
+    """
+
+    def __init__(self, model: Module, optimizers: list[Any], beside: dict[str, Module]) -> None:
+        self.model, self.optimizers, self.beside = model, optimizers, beside
+
+    def modules(self) -> dict[str, Module]:
+        """All modules by name."""
+        return named_modules([("", self.model), *self.beside.items()])
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All parameters and buffers of the modules, and what else the optimizers hold, each once."""
+        found = {id(tensor): tensor for module in self.modules().values() for _, tensor in stores.named_tensors(module)}
+        held = (tensor for optimizer in self.optimizers for group in optimizer.param_groups for tensor in group["params"])
+        yield from (found | {id(tensor): tensor for tensor in held}).values()
+
+    def copied(self) -> tuple[TrainedThings, dict[int, Any]]:
+        """A copy of all, and what each thing has become, by identity.
+
+        Raises:
+            Exception: something in it cannot be copied.
+        """
+        with inference(False), without_torch_function(), without_modes():
+            set_grad(False)
+            memo = self._memo()
+            made = copy.deepcopy((self.model, self.optimizers, self.beside), memo)
+            for optimizer in self.optimizers:
+                _with_attributes(optimizer, memo)
+            for tensor in self.tensors():
+                _with_gradient(tensor, memo[id(tensor)])
+        return TrainedThings(*made), memo
+
+    def _memo(self) -> dict[int, Any]:
+        """Copies of what `copy.deepcopy` copies in another way, or not at all."""
+        memo: dict[int, Any] = {}
+        for module in self.modules().values():
+            for thing in object.__getattribute__(module, "__dict__").values():
+                if type(thing) is torch.Generator:
+                    memo[id(thing)] = _generator(thing)
+                elif issubclass(type(thing), Tensor) and not thing.is_leaf:
+                    memo[id(thing)] = alike(thing)
+        for tensor in self.tensors():
+            if is_lazy(tensor):
+                continue
+            if not is_there(tensor):
+                raise NoValuesError("the memory of a parameter is not there")
+            if not tensor.is_leaf:
+                memo[id(tensor)] = alike(tensor)
+            elif type(tensor) in PLAIN and tensor.layout is torch.strided and tensor.device.type == "cpu" and tensor.data_ptr() % ALIGNED:
+                memo[id(tensor)] = _like(tensor)
+        return memo
+
+    def bytes(self) -> int:
+        """Bytes of all its tensors, each once: gradients and optimizers' states as well."""
+        found: dict[int, Tensor] = {}
+        for tensor in self.tensors():
+            found[id(tensor)] = tensor
+            if tensor.is_leaf and tensor.grad is not None:
+                found[id(tensor.grad)] = tensor.grad
+        for optimizer in self.optimizers:
+            for state in optimizer.state.values():
+                found.update((id(one), one) for one in _tensors_in(state))
+        return sum(nbytes(one) for one in found.values() if not is_lazy(one))
+
+
+def _like(tensor: Tensor) -> Tensor:
+    copied = alike(tensor)
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(copied, tensor.requires_grad)
+    return copied.requires_grad_(tensor.requires_grad)
+
+
+def _with_attributes(optimizer: Any, memo: dict[int, Any]) -> None:
+    """What a copy of an optimizer lacks: hooks, and all but its state and groups. A scheduler's ``step`` would step the original."""
+    held = vars(memo[id(optimizer)])
+    for name, value in vars(optimizer).items():
+        if name not in ("state", "param_groups", "defaults", "step", *_SCALED):
+            held[name] = copy.deepcopy(value, memo)
+
+
+_SCALED = ("grad_scale", "found_inf")
+
+
+def scaled_by(optimizer: Any) -> tuple[Any, ...]:
+    """What a `GradScaler` hands to an optimizer that unscales its gradients itself, for one step."""
+    return tuple(vars(optimizer).get(name) for name in _SCALED)
+
+
+def scale_by(optimizer: Any, values: tuple[Any, ...]) -> None:
+    """Hand it the same."""
+    for name, value in zip(_SCALED, values, strict=True):
+        if value is not None:
+            setattr(optimizer, name, value)
+        else:
+            vars(optimizer).pop(name, None)
+
+
+def _with_gradient(tensor: Tensor, made: Tensor) -> None:
+    """What a copy of a parameter lacks: its gradient, and the hooks that change gradients."""
+    if made is tensor or is_lazy(tensor) or not tensor.is_leaf:
+        return
+    if tensor.grad is not None:
+        made.grad = alike(tensor.grad)
+    if tensor.requires_grad:
+        for name, hooks in tensor_hooks(tensor):
+            if name == "_backward_hooks":
+                for hook in hooks.values():
+                    made.register_hook(hook)  # type: ignore[no-untyped-call]
+
+
+def _generator(thing: torch.Generator) -> torch.Generator:
+    made = torch.Generator(thing.device)
+    made.set_state(thing.get_state())
+    return made
+
+
+def _tensors_in(thing: Any) -> Iterator[Tensor]:
+    if issubclass(type(thing), Tensor):
+        yield thing
+    elif isinstance(thing, dict):
+        for part in thing.values():
+            yield from _tensors_in(part)
+    elif isinstance(thing, (list, tuple)):
+        for part in thing:
+            yield from _tensors_in(part)
+
+
+class KeptState:
+    """What a training was at the end of a step.
+
+    Attributes:
+        step: how many steps were made.
+        things: copies.
+        numbers: by the number of a tensor on the tape, the copy that stands for it; names: its module's and its own name.
+        live: the same of tensors beside the model that were alive, such as a hidden state.
+        random: the states of torch's generators.
+        level: the mean of the last losses; spread: their standard deviation.
+    """
+
+    def __init__(self, step: int, things: TrainedThings, places: PlaceNumbers, level: tuple[float, float]) -> None:
+        self.step, self.level, self.spread = step, *level
+        self.things, memo = things.copied()
+        self.numbers = {places.of(one): memo[id(one)] for one in things.tensors() if places.of(one)}
+        self.names = {
+            places.of(tensor): (path, name) for path, one in things.modules().items() for name, tensor in stores.named_tensors(one)
+        }
+        self._memo = {id(one): memo[id(one)] for one in things.tensors()}  # to copy an optimizer that comes later
+        self.live = {number: _alive(tensor) for number, tensor in places.alive().items() if _is_copiable(tensor)}
+        self.random = [one.get_state() for one in generators()]
+        self.bytes = self.things.bytes() + sum(map(nbytes, self.live.values()))
+
+    def forget(self, crossing: set[int]) -> None:
+        """Let go of tensors that no later step has used."""
+        self.live = {number: tensor for number, tensor in self.live.items() if number in crossing}
+        self.bytes = self.things.bytes() + sum(map(nbytes, self.live.values()))
+
+    def join(self, optimizer: Any) -> bool:
+        """Add an optimizer that has made no step yet; whether all that it holds is here."""
+        held = [one for group in optimizer.param_groups for one in group["params"]]
+        if optimizer.state or not all(id(one) in self._memo for one in held):
+            return False
+        memo = {**self._memo}
+        with without_torch_function(), without_modes():
+            self.things.optimizers.append(copy.deepcopy(optimizer, memo))
+            _with_attributes(optimizer, memo)
+        return True
+
+    def join_module(self, name: str, module: Module, places: PlaceNumbers) -> None:
+        """Add a module that had no part in the training before."""
+        made, memo = TrainedThings(module, [], {}).copied()
+        self.things.beside[name] = made.model
+        for path, one in named_modules([(name, module)]).items():
+            for called, tensor in stores.named_tensors(one):
+                number = places.of(tensor)
+                self.numbers[number], self.names[number] = memo[id(tensor)], (path, called)
+                self._memo[id(tensor)] = memo[id(tensor)]
+
+    def again(self) -> tuple[TrainedThings, dict[int, Tensor]]:
+        """A copy to run on from, and the tensors by number."""
+        things, memo = self.things.copied()
+        numbers = {number: memo.get(id(one), one) for number, one in self.numbers.items()}
+        return things, numbers | {number: _alive(one) for number, one in self.live.items()}
+
+
+def _is_copiable(tensor: Tensor) -> bool:
+    return type(tensor) in PLAIN and is_there(tensor)
+
+
+def _alive(tensor: Tensor) -> Tensor:
+    return alike(tensor).requires_grad_(tensor.requires_grad and tensor.is_leaf)
+
+
+def is_finite(model: Module) -> bool:
+    """Whether all parameters and buffers of a model are finite."""
+    return without_autograd(_is_finite, model)
+
+
+def _is_finite(model: Module) -> bool:
+    some = [one for module in stores.modules(model) for _, one in stores.named_tensors(module) if not is_lazy(one)]
+    return all(bool(torch.isfinite(one).all()) for one in some if one.is_floating_point() and is_there(one) and not one.is_quantized)

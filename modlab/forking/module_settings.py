@@ -1,0 +1,96 @@
+"""Settings of modules and of optimizers' groups that a loop changes between its calls: modes, rates of dropout, learning rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+
+from modlab.forking.tape import PlaceNumbers, alike
+from modlab.inspection import stores
+
+Setting = tuple[str, str, Any]
+"""A module's name, an attribute of it, and its value."""
+
+
+class ModuleSettings:
+    """Floats among the modules' attributes, and their modes: what changes between two calls, somebody has set."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[str, dict[str, Any], str]] = []
+        self._last: list[Any] = []
+
+    def follow(self, modules: Mapping[str, Module]) -> None:
+        """From now on those of these modules, by name."""
+        held = [(path, object.__getattribute__(module, "__dict__")) for path, module in modules.items()]
+        self._places = [
+            (path, one, name) for path, one in held for name, value in one.items() if name == "training" or type(value) is float
+        ]
+        self.read()
+
+    def _now(self) -> list[Any]:
+        return [held.get(name) for _, held, name in self._places]
+
+    def read(self) -> None:
+        """A call has ended: what it has changed itself, it changes in a fork as well."""
+        self._last = self._now()
+
+    def changes(self) -> tuple[Setting, ...] | None:
+        """What was set since; None if nothing."""
+        now, last = self._now(), self._last
+        if now == last:
+            return None
+        self._last = now
+        changed = zip(self._places, now, last, strict=True)
+        return tuple((path, name, value) for (path, _, name), value, before in changed if value != before) or None
+
+
+Group = tuple[dict[str, Any], tuple[int, ...]]
+"""The settings of a group of parameters, and the numbers of its parameters."""
+
+
+class GroupSettings:
+    """What schedulers, knobs and users set in optimizers' groups."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, list[Any]] = {}
+
+    def read(self, number: int, optimizer: Any) -> None:
+        """It has made a step."""
+        self._last[number] = [_signature(group) for group in optimizer.param_groups]
+
+    def changes(self, number: int, optimizer: Any, places: PlaceNumbers) -> list[Group] | None:
+        """All groups, if anything was set since; else None."""
+        now = [_signature(group) for group in optimizer.param_groups]
+        if now == self._last.get(number):
+            return None
+        return [(settings_of(group), tuple(map(places.of, group["params"]))) for group in optimizer.param_groups]
+
+
+def settings_of(group: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a group; tensors among them are copied."""
+    return {name: alike(value) if isinstance(value, Tensor) else value for name, value in group.items() if name != "params"}
+
+
+def _signature(group: Mapping[str, Any]) -> list[Any]:
+    return [
+        len(value) if name == "params" else (id(value), value._version) if isinstance(value, Tensor) else value
+        for name, value in group.items()
+    ]
+
+
+def named_modules(roots: Sequence[tuple[str, Module]]) -> dict[str, Module]:
+    """All modules below some roots by dotted name, each once."""
+    found: dict[str, Module] = {}
+    seen: set[int] = set()
+    todo = [*roots]
+    while todo:
+        path, module = todo.pop(0)
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        found[path] = module
+        todo[:0] = [(f"{path}.{name}" if path else name, child) for name, child in stores.named_children(module) if child is not None]
+    return found

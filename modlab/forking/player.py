@@ -1,0 +1,292 @@
+"""The player of a tape, to a copy of the training: every call is made again, with the copy's tensors in the places of the original's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modlab.compat import inference, set_grad
+from modlab.forking.kept_states import KeptState, scale_by
+from modlab.forking.module_settings import Group, Setting, settings_of
+from modlab.forking.tape import BACKWARD, CALL, CHECK, GIVEN, STEP, Constant, GivenGenerator, Place, TapedStep, TapeEntry, alike
+from modlab.inspection import stores
+from modlab.inspection.tensor_difference import equal_bits
+from modlab.running.randomness import generators, states
+from modlab.running.values import leaves
+from modlab.statistics.memory import is_there, number_of
+
+_DEVICES = ("cpu", "cuda", "xpu")
+
+
+class OtherBranchError(Exception):
+    """The training would have gone another way here, of which the tape knows nothing."""
+
+
+class ChangedConstantError(Exception):
+    """A tensor on the tape was changed in place since."""
+
+
+class Player:
+    """A copy of the training that runs on from a kept state.
+
+    Args:
+        state: where it begins.
+        crossing: numbers of tensors that are used in later steps than they are made in.
+
+    Attributes:
+        things: the copies.
+        losses: of the last step: what each backward pass began from.
+        same: whether all of them so far were those on the tape, bit for bit.
+        without_clipping: gradients are not clipped; clipping: what the bound is multiplied by.
+        fresh_gradients: gradients are zeroed before each first backward pass of a step.
+        training: modules stay in training mode whatever the loop sets.
+    """
+
+    def __init__(self, state: KeptState, crossing: set[int]) -> None:
+        self.things, self._numbers = state.again()
+        self._kept = {*self._numbers} | crossing
+        self._names = state.names
+        self._modules = self.things.modules()
+        self._random = state.random
+        self.losses: list[Tensor] = []
+        self.same = True
+        self.without_clipping, self.clipping = False, 1.0
+        self.fresh_gradients = self.training = False
+        self._ratios: dict[tuple[int, int, str], tuple[Any, Any]] = {}  # settings that were changed: before and after
+        self._context: ExitStack | None = None
+        self._casts: Any = ()
+
+    # ---- what is changed
+
+    def prepare(self, step: TapedStep) -> None:
+        """Set what the loop sets before this step, so that a change begins with what holds in it."""
+        calls = [entry for entry in step.entries if entry.kind == CALL]
+        steps = {entry.what: entry for entry in reversed(step.entries) if entry.kind == STEP}
+        for call in calls[:1]:
+            self._set(call.settings or ())
+        for number, entry in steps.items():
+            if entry.settings is not None:
+                self._set_groups(number, self.things.optimizers[number], entry.settings)
+
+    def change(self, work: Callable[[], None]) -> None:
+        """Change the copies, and have what follows from that."""
+        before = [[settings_of(group) for group in one.param_groups] for one in self.things.optimizers]
+        with torch.enable_grad():
+            work()
+        for number, optimizer in enumerate(self.things.optimizers):
+            for place, group in enumerate(optimizer.param_groups):
+                old = before[number][place] if place < len(before[number]) else {}
+                for name, value in settings_of(group).items():
+                    if name in old and not _equal(old[name], value):
+                        self._ratios[number, place, name] = old[name], value
+        self._modules = self.things.modules()
+        for number, (path, name) in self._names.items():
+            module = self._modules.get(path)
+            held = {} if module is None else dict(stores.named_tensors(module))
+            if name in held:
+                self._numbers[number] = held[name]
+
+    # ---- steps
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Its own random numbers inside, the user's again behind."""
+        undo = states()
+        for generator, state in zip(generators(), self._random, strict=False):
+            generator.set_state(state)
+        was = torch.is_grad_enabled()
+        try:
+            yield
+        finally:
+            self._leave_context()
+            set_grad(was)
+            self._random = [one.get_state() for one in generators()]
+            undo()
+
+    def play(self, step: TapedStep) -> None:
+        """Make one step.
+
+        Raises:
+            OtherBranchError: the loop would have gone another way.
+            ChangedConstantError: a batch is not what it was.
+            Exception: what a call raises.
+        """
+        self.losses = []
+        fresh = self.fresh_gradients
+        for entry in step.entries:
+            if fresh and entry.kind in (BACKWARD, STEP):
+                for optimizer in self.things.optimizers:
+                    optimizer.zero_grad()
+                fresh = False
+            self._play(entry)
+        self._leave_context()
+        self._numbers = {number: one for number, one in self._numbers.items() if number in self._kept}
+
+    def _play(self, entry: TapeEntry) -> Any:
+        if entry.kind == GIVEN:
+            (held,) = entry.args
+            self._numbers[entry.outputs[0]] = alike(held.tensor).requires_grad_(entry.what)
+            return None
+        if entry.caller and self._is_skipped(entry):
+            return None
+        if entry.settings is not None and entry.kind == CALL:
+            self._set(entry.settings)
+        self._enter(entry.context)
+        if entry.others is not None:
+            entry.others()
+        if entry.random is not None:
+            for generator, state in zip(generators(), entry.random, strict=False):
+                generator.set_state(state)
+        if entry.kind == STEP:
+            return self._step(entry)
+        args, kwargs = self._given(entry.args), self._given(entry.kwargs)
+        if entry.caller and self.clipping != 1 and getattr(entry.what, "__name__", "") == "__rdiv__":
+            args = (args[0], args[1] * self.clipping)
+        return self._call(entry, args, kwargs)
+
+    def _call(self, entry: TapeEntry, args: Any, kwargs: Any) -> Any:
+        if entry.kind == BACKWARD:
+            self._meet_loss(entry, args, kwargs)
+        what = self._modules[entry.what] if entry.kind == CALL and type(entry.what) is str else entry.what
+        result = what(*args, **kwargs)
+        if entry.kind == CHECK:
+            if bool(result) != entry.value:
+                raise OtherBranchError
+            return None
+        if issubclass(type(result), Tensor):
+            if entry.outputs:
+                self._numbers[entry.outputs[0]] = result
+        elif entry.outputs:
+            for number, (_, leaf, _) in zip(entry.outputs, leaves(result), strict=False):
+                if number and issubclass(type(leaf), Tensor):
+                    self._numbers[number] = leaf
+        return result
+
+    def _is_skipped(self, entry: TapeEntry) -> bool:
+        """Whether it is a part of clipping, which is left out."""
+        return self.without_clipping and bool(entry.writes)
+
+    def _meet_loss(self, entry: TapeEntry, args: Any, kwargs: Any) -> None:
+        tensors = args[0] if args else kwargs.get("tensors")
+        first = tensors[0] if type(tensors) in (list, tuple) else tensors
+        if isinstance(first, Tensor) and is_there(first):
+            self.losses.append(first.detach().clone())
+            if entry.value is not None and not (entry.value.shape == first.shape and equal_bits(entry.value, first.detach())):
+                self.same = False
+
+    def _given(self, thing: Any) -> Any:
+        cls = type(thing)
+        if cls is Place:
+            return self._numbers[thing.number]
+        if cls is Constant:
+            if thing.changed:
+                raise ChangedConstantError
+            return thing.tensor
+        if cls is GivenGenerator:
+            return thing.again()
+        if cls in (list, tuple):
+            return cls(map(self._given, thing))
+        if cls is dict:
+            return {key: self._given(part) for key, part in thing.items()}
+        return thing
+
+    # ---- optimizers
+
+    def _step(self, entry: TapeEntry) -> Any:
+        optimizer = self.things.optimizers[entry.what]
+        if entry.settings is not None:
+            self._set_groups(entry.what, optimizer, entry.settings)
+        scale_by(optimizer, self._given(entry.args))
+        step = type(optimizer).step
+        step = step.__wrapped__ if getattr(step, "hooked", False) else step  # past hooks on all optimizers: ours among them
+        args: tuple[Any, ...] = (self._closure(entry),) if entry.closures else ()
+        given: tuple[Any, dict[str, Any]] = (optimizer, *args), {}
+        for hook in [*optimizer._optimizer_step_pre_hooks.values()]:
+            given = hook(optimizer, *given) or given
+        result = step(*given[0], **given[1])
+        for hook in [*optimizer._optimizer_step_post_hooks.values()]:
+            hook(optimizer, *given)
+        return result
+
+    def _closure(self, entry: TapeEntry) -> Callable[[], Any]:
+        times = 0
+
+        def closure() -> Any:
+            nonlocal times
+            part = entry.closures[min(times, len(entry.closures) - 1)]
+            times += 1
+            result = None
+            for one in part:
+                result = self._play(one)
+            self._enter(entry.context)
+            return result
+
+        return closure
+
+    def _set_groups(self, number: int, optimizer: Any, groups: list[Group]) -> None:
+        for place, (settings, params) in enumerate(groups):
+            if place >= len(optimizer.param_groups):
+                optimizer.add_param_group({**settings, "params": [self._numbers[one] for one in params if one in self._numbers]})
+            group = optimizer.param_groups[place]
+            for name, value in settings.items():
+                ratio = self._ratios.get((number, place, name))
+                _assign(group, name, value if ratio is None else _scaled(value, *ratio))
+
+    # ---- settings and contexts
+
+    def _set(self, settings: tuple[Setting, ...]) -> None:
+        for path, name, value in settings:
+            module = self._modules.get(path)
+            if module is not None and not (name == "training" and self.training):
+                object.__getattribute__(module, "__dict__")[name] = value
+
+    def _enter(self, context: Any) -> None:
+        grad, inferred, casts = context
+        if (
+            inferred,
+            casts,
+        ) != self._casts or self._context is None:  # one autocast for neighbours: it remembers the weights that it has cast
+            self._leave_context()
+            self._casts, self._context = (inferred, casts), ExitStack()
+            wanted = dict(casts)
+            for device in _DEVICES:
+                if device in wanted:
+                    self._context.enter_context(torch.autocast(device, dtype=wanted[device]))
+                elif torch.is_autocast_enabled(device):
+                    self._context.enter_context(torch.autocast(device, enabled=False))
+            self._context.enter_context(inference(inferred))
+        set_grad(grad)
+
+    def _leave_context(self) -> None:
+        if self._context is not None:
+            self._context.close()
+        self._context, self._casts = None, ()
+
+
+def _scaled(value: Any, before: Any, after: Any) -> Any:
+    """A setting of the loop's in a fork where it was changed: it keeps its course, from the changed value on."""
+    numbers = [
+        number_of(one) if isinstance(one, (int, float, Tensor)) and not isinstance(one, bool) else None for one in (value, before, after)
+    ]
+    if None in numbers or not numbers[1]:
+        return after
+    return numbers[0] * (numbers[2] / numbers[1])  # type: ignore[operator]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        return number_of(one) == number_of(other)
+    return bool(one == other)
+
+
+def _assign(group: dict[str, Any], name: str, value: Any) -> None:
+    held = group.get(name)
+    if isinstance(held, Tensor):
+        with torch.no_grad():
+            held.fill_(number_of(value))
+    else:
+        group[name] = value

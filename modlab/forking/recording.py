@@ -1,0 +1,502 @@
+"""Recording a tape: a mode for functions of torch between the modules, hooks on the outermost calls of modules and on optimizers' steps.
+
+The mode is off inside of modules, backward passes and optimizers' steps, where it would turn fused paths off; it lies below all modes
+of the user's, so that the end of theirs takes theirs off.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any, Protocol
+from weakref import ReferenceType, ref
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from modlab import compat
+from modlab.compat import FunctionMode, pop_function_mode, push_function_mode, top_function_mode
+from modlab.forking import taped_functions as functions
+from modlab.forking.kept_states import scaled_by
+from modlab.forking.module_settings import GroupSettings, ModuleSettings
+from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, STEP, Place, Tape, TapedStep, TapeEntry, alike
+from modlab.inspection import stores
+from modlab.running.guarded import Look, guarded
+from modlab.running.listener import GlobalHooks
+from modlab.running.optimizer_hooks import OptimizerHooks
+from modlab.running.randomness import Meter, generators, states
+from modlab.statistics.memory import is_there
+from modlab.tracing import callers
+
+LOSS = 1 << 10
+"""Numbers of what a backward pass began from that are kept, to tell whether a fork is the same training."""
+
+WIDE = frozenset({"Python's random", "numpy"})
+LEARNT = 20
+"""Calls after which it is known whether these are used."""
+
+_SCALER = "grad_scaler.py"
+_CLIP = "clip_grad.py"
+
+
+class TapedWatch(Look, Protocol):
+    """Whose training is taped."""
+
+    def step_taped(self) -> None:
+        """An optimizer has made a step, or a pass begins: was it the end of a step that is counted?"""
+
+    def new_holder(self, thing: Any) -> bool | None:
+        """An optimizer or a module trains along of which nothing was known; whether what was kept can be completed."""
+
+
+class _Mode(FunctionMode):
+    """Hands each function of torch to `seen`."""
+
+    def __init__(self, seen: Callable[..., Any]) -> None:
+        self._seen = seen
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._seen(func, args, kwargs or {})
+
+
+class Recording:
+    """Tapes one training in the thread in which it was opened.
+
+    Args:
+        watch: whose it is.
+        tape: where it goes.
+
+    Attributes:
+        members: the names of modules by identity: of the model, and of others that train along.
+        settings, groups: what the user sets on modules and in optimizers.
+    """
+
+    def __init__(self, watch: TapedWatch, tape: Tape) -> None:
+        self.ends = self._watch = watch
+        self.tape, self._places = tape, tape.places
+        self.members: dict[int, str] = {}
+        self._optimizers: list[ReferenceType[Any]] = []
+        self.on = False
+        self._thread = 0
+        self._depth = 0  # of modules, steps and backward passes in each other
+        self._outer: tuple[str, int, int] = "", 0, 0  # what the outermost one is: kind, identity, and the frame that runs it
+        self._entry: TapeEntry | None = None
+        self._mode = _Mode(self._seen)
+        self._modules = GlobalHooks(self._enter, self._leave, with_kwargs=True, always_call=True)
+        self._hooks = OptimizerHooks(self._step_begins, self._step_ended)
+        self._closures: list[tuple[TapeEntry, list[TapeEntry]]] = []  # steps with a closure, and the entries before them
+        self.settings = ModuleSettings()
+        self.groups = GroupSettings()
+        self._strange: dict[int, bool] = {}  # modules outside of the model: whether a tensor of theirs depends on the weights
+        self._learnt = 0
+        self._wide, self._widely = True, False  # whether Python's and numpy's generators are asked as well, and were drawn from
+
+    @property
+    def optimizers(self) -> list[Any]:
+        """Those whose steps are taped; None for one that is gone."""
+        return [one() for one in self._optimizers]
+
+    def add(self, optimizer: Any) -> None:
+        """Tape its steps."""
+        self._optimizers.append(ref(optimizer))
+
+    # ---- on and off
+
+    def open(self) -> None:
+        """Begin to see."""
+        self._thread = get_ident()
+        self._modules.open()
+        for handle, held in zip(self._modules.handles, self._modules.stores, strict=True):
+            held.move_to_end(handle.id)  # behind those that notice that a step has ended of which no optimizer tells
+        self._hooks.open()
+        self.on = True
+        self._put_on()
+
+    def close(self) -> None:
+        """Take everything off; may be called again."""
+        self.on = False
+        self._hooks.close()
+        self._modules.close()
+        if get_ident() == self._thread:
+            compat.leave_function_mode(self._mode)
+        self._entry = None
+
+    def rest(self) -> None:
+        """See nothing for some steps."""
+        self.on = False
+        self._take_off()
+        self._modules.off()
+
+    def resume(self) -> None:
+        """See again, from the next call on."""
+        self._depth, self._entry = 0, None
+        self.on = True
+        self._modules.on()
+        self._put_on()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """See nothing of what is called inside, in this thread."""
+        on = self.on and get_ident() == self._thread and not self._depth
+        if on:
+            self._take_off()
+            self._depth, self._outer = 1, ("aside", 0, 0)
+        try:
+            yield
+        finally:
+            if on:
+                self._depth = 0
+                self._put_on()
+
+    def _put_on(self) -> None:
+        """The outermost of all modes."""
+        if not self.on:
+            return
+        others = [pop_function_mode() for _ in range(compat.function_mode_count())]
+        if not any(one is self._mode for one in others):
+            others.append(self._mode)
+        for one in reversed(others):
+            push_function_mode(one)
+
+    def _take_off(self) -> None:
+        count = compat.function_mode_count()
+        if count == 1 and top_function_mode() is self._mode:
+            pop_function_mode()
+        elif count:
+            for one in reversed([pop_function_mode() for _ in range(count)]):
+                if one is not self._mode:
+                    push_function_mode(one)
+
+    # ---- functions
+
+    def _seen(self, function: Any, args: Any, kwargs: Any) -> Any:
+        kind = functions.kind_of(function)
+        if kind == functions.QUIET and not self._is_scaler_asking(function, args):
+            return function(*args, **kwargs)
+        entry = self._function_begins(function, kind, args, kwargs)
+        if entry is None:
+            return function(*args, **kwargs)
+        if kind != functions.ENGINE:
+            result = function(*args, **kwargs)
+        else:
+            result = self._run_engine(function, args, kwargs)
+        self._function_ended(entry, result)
+        return result
+
+    def _run_engine(self, function: Any, args: Any, kwargs: Any) -> Any:
+        self._depth += 1
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._depth = max(0, self._depth - 1)
+
+    def _is_scaler_asking(self, function: Any, args: Any) -> bool:
+        """Whether a `GradScaler` decides whether to skip a step."""
+        return getattr(function, "__name__", "") == "item" and _caller()[1].endswith(_SCALER) and self._places.touch(args)
+
+    @guarded
+    def _function_begins(self, function: Any, kind: int, args: Any, kwargs: Any) -> TapeEntry | None:
+        if self._depth or not self.on:
+            return None
+        places = self._places
+        if not places.touch(args) and not (kwargs and places.touch(kwargs.values())):
+            if kind == functions.WRITES or "out" in kwargs:
+                self.tape.spare((*args, *kwargs.values()))
+            if kind != functions.ENGINE:
+                return None
+        if compat.graph_task() != -1 or compat.is_simulated() or torch.compiler.is_compiling():
+            return None
+        changed = args[0] if kind == functions.WRITES and args else kwargs.get("out")
+        if kind == functions.WRITES and str(getattr(function, "__name__", "")).startswith("_amp"):
+            changed = args  # they write into several
+        if changed is not None:
+            self._adopt(changed if type(changed) in (list, tuple) else (changed,))
+        return self._function_entry(function, kind, args, kwargs, changed)
+
+    def _function_entry(self, function: Any, kind: int, args: Any, kwargs: Any, changed: Any) -> TapeEntry:
+        what = functions.deep_copy if kind == functions.COPIES else function
+        given = args[:1] if kind == functions.COPIES else args
+        encoded = self.tape.encoded
+        entry = TapeEntry(FUNCTION, what, encoded(given), encoded(kwargs) if kwargs else None, functions.running_context())
+        name, file = _caller()
+        entry.caller = name if file.endswith(_CLIP) else ""
+        if changed is not None:
+            some = changed if type(changed) in (list, tuple) else (changed,)
+            entry.writes = tuple(place.number for place in _flat(encoded(list(some))) if type(place) is Place)
+        if functions.draws(function):
+            self._draw(entry)
+        if kind == functions.ENGINE and functions.is_backward(function):
+            self._backward(entry, args, kwargs)
+        elif kind == functions.DECIDES or kind == functions.QUIET:
+            entry.kind = CHECK
+        return entry
+
+    def _backward(self, entry: TapeEntry, args: Any, kwargs: Any) -> None:
+        entry.kind, entry.line = BACKWARD, _line()
+        tensors = args[0] if args else kwargs.get("tensors")
+        first = tensors[0] if type(tensors) in (list, tuple) else tensors
+        if isinstance(first, Tensor) and first.numel() <= LOSS and is_there(first):
+            entry.value = alike(first)
+
+    def _adopt(self, things: Sequence[Any]) -> None:
+        """These are about to be changed by what depends on the weights: from now on they do as well."""
+        for thing in things:
+            if type(thing) in (list, tuple):
+                self._adopt(thing)
+            elif issubclass(type(thing), Tensor) and not self._places.of(thing):
+                self.tape.spare((thing,))
+                self.tape.given(thing)
+                self._strange = {}
+
+    @guarded
+    def _function_ended(self, entry: TapeEntry, result: Any) -> None:
+        known = self._places.of(result)
+        if known and self._places.is_new(known) and not entry.writes and entry.kind == FUNCTION:
+            return  # what the tape has already: the same gradient, a tensor that was of that dtype before
+        if entry.kind == CHECK:
+            entry.value = bool(result)
+        elif entry.kind != BACKWARD:
+            entry.outputs = self.tape.numbered(result)
+        self._drew(entry)
+        self.tape.entries.append(entry)
+
+    # ---- modules
+
+    def _enter(self, module: Module, args: Any) -> None:
+        if self._thread != get_ident() or torch.compiler.is_compiling():
+            return
+        if self._depth and not self._is_lost(module):
+            self._depth += 1
+            return
+        self._depth, self._outer = 1, ("call", id(module), id(sys._getframe(1)))
+        self._call_begins(module, args)
+
+    def _is_lost(self, module: Module) -> bool:
+        """Whether the outermost call has ended without our being told, by an interrupt."""
+        kind, identity, frame = self._outer
+        if kind != "call" or identity != id(module) or callers.runs(frame):
+            return False
+        self._take_off()
+        self._entry = None
+        return True
+
+    @guarded
+    def _call_begins(self, module: Module, args: Any) -> None:
+        self._entry = None
+        if compat.graph_task() != -1 or compat.is_simulated():
+            return
+        self._watch.step_taped()
+        if not self.on:
+            return
+        self._take_off()
+        if id(module) not in self.members and not self._is_stranger(module, args):
+            return
+        name = self.members.get(id(module))
+        training = bool(stores.contents(module).get("training", True))
+        entry = TapeEntry(CALL, module if name is None else name, self.tape.encoded(args), None, functions.running_context())
+        entry.value = training
+        if name is not None:
+            entry.settings = self.settings.changes()
+        self._draw(entry)
+        self._entry = entry
+
+    def _is_stranger(self, module: Module, args: Any) -> bool:
+        """Whether the call of a module that is not the model's is taped: it depends on the weights, by what it gets or by what it holds."""
+        touched = self._is_touched(module)
+        if not touched and not self._places.touch(args):
+            return False
+        inside = [*stores.modules(module)]
+        held = [tensor for one in inside for _, tensor in stores.named_tensors(one)]
+        frozen = not any(tensor.requires_grad for tensor in held)
+        if touched or not frozen or (held and any(map(stores.mode, inside))):  # else a fork may call it as it is
+            return bool(self._watch.new_holder(module)) and id(module) in self.members
+        return True
+
+    def _is_touched(self, module: Module) -> bool:
+        """Whether a tensor of a module that is not the model's depends on the weights, as those of a moving average do."""
+        known = self._strange.get(id(module))
+        if known is None:
+            known = self._strange[id(module)] = any(
+                self._places.of(tensor) or (tensor.requires_grad and self._is_trained(tensor))
+                for one in stores.modules(module)
+                for _, tensor in stores.named_tensors(one)
+            )
+        return known
+
+    def _is_trained(self, tensor: Tensor) -> bool:
+        """Whether an optimizer that trains the model holds it."""
+        known = [one for one in self.optimizers if one is not None]
+        return any(one is tensor for optimizer in known for group in optimizer.param_groups for one in group["params"])
+
+    def _leave(self, module: Module, args: Any, *rest: Any) -> None:
+        if self._thread != get_ident() or torch.compiler.is_compiling() or not self._depth:
+            return
+        self._depth -= 1
+        if self._depth or self._outer[0] != "call":
+            return
+        entry, self._entry = self._entry, None
+        if entry is not None and len(rest) > 1:  # after an exception there is one alone
+            self._call_ended(entry, *rest)
+        if compat.graph_task() == -1 and not compat.is_simulated():
+            self._put_on()
+
+    @guarded
+    def _call_ended(self, entry: TapeEntry, kwargs: Any, output: Any) -> None:
+        if kwargs:
+            entry.kwargs = self.tape.encoded(kwargs)
+        self._drew(entry)
+        entry.outputs = self.tape.numbered(output)
+        self.tape.entries.append(entry)
+        if type(entry.what) is str:
+            self.settings.read()
+
+    # ---- steps
+
+    @guarded
+    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        if self._thread != get_ident() or compat.graph_task() != -1:
+            return None
+        if self._depth:
+            if self._outer[:2] != (STEP, id(optimizer)):
+                self._depth += 1
+                return None
+            self._depth = 0  # its last step raised
+        if not self.on:
+            return None
+        number = self._number(optimizer)
+        if number < 0:
+            return None
+        self._take_off()
+        entry = TapeEntry(STEP, number, self.tape.encoded(scaled_by(optimizer)), None, functions.running_context())
+        entry.settings = self.groups.changes(number, optimizer, self._places)
+        self._draw(entry)
+        self._depth, self._outer, self._entry = 1, (STEP, id(optimizer), 0), None
+        self._closures.append((entry, self.tape.entries))
+        return self._with_closure(entry, args, kwargs)
+
+    def _number(self, optimizer: Any) -> int:
+        """Among those that are known; -1 of one that does not train along."""
+        for number, one in enumerate(self.optimizers):
+            if one is optimizer:
+                return number
+        if any(self._places.of(tensor) for group in optimizer.param_groups for tensor in group["params"]):
+            self._watch.new_holder(optimizer)
+            return next((number for number, one in enumerate(self.optimizers) if one is optimizer), -1)
+        return -1
+
+    def _with_closure(self, entry: TapeEntry, args: Any, kwargs: Any) -> Any:
+        """The arguments of a step; a closure among them is taped each time."""
+        place = next((i for i, one in enumerate(args) if i and callable(one)), None)
+        if place is not None:
+            return (*args[:place], self._taped(entry, args[place]), *args[place + 1 :]), kwargs
+        if callable(kwargs.get("closure")):
+            return args, {**kwargs, "closure": self._taped(entry, kwargs["closure"])}
+        return None
+
+    def _taped(self, entry: TapeEntry, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def taped() -> Any:
+            self._closure_begins(entry)
+            try:
+                result = closure()
+            finally:
+                self._closure_ended()
+            self._closure_gave(entry, result)
+            return result
+
+        return taped
+
+    @guarded
+    def _closure_begins(self, entry: TapeEntry) -> None:
+        if self.on:
+            self.tape.entries = []
+            entry.closures.append(self.tape.entries)
+            self._depth = 0
+            self._put_on()
+
+    @guarded
+    def _closure_ended(self) -> None:
+        self._take_off()
+        self._depth = 1
+        self._outer = STEP, 0, 0
+
+    @guarded
+    def _closure_gave(self, entry: TapeEntry, result: Any) -> None:
+        """What a closure returns is kept with its entries: the last one of them gives it."""
+        if self.on and entry.closures:
+            given = TapeEntry(FUNCTION, _same, self.tape.encoded((result,)), None, functions.running_context())
+            given.settings = ()  # it lasts
+            entry.closures[-1].append(given)
+
+    @guarded
+    def _step_ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._thread != get_ident() or compat.graph_task() != -1:
+            return
+        if not self.on:
+            self._watch.step_taped()
+        if not self._depth:
+            return
+        self._depth -= 1
+        if self._depth or not self._closures:
+            return
+        entry, self.tape.entries = self._closures.pop()
+        self._drew(entry)
+        self.tape.entries.append(entry)
+        self.groups.read(entry.what, optimizer)
+        self._watch.step_taped()
+        self._put_on()
+
+    def take(self, step: int, until: int) -> TapedStep:
+        """The step that has ended."""
+        return self.tape.step_ended(step, until)
+
+    # ---- random numbers
+
+    def _draw(self, entry: TapeEntry) -> None:
+        """How the generators are before a call."""
+        entry.random = [one.get_state() for one in generators()]
+        if self._wide:
+            entry.others = states(), Meter(thorough=True)
+
+    def _drew(self, entry: TapeEntry) -> None:
+        """A call that drew nothing keeps no states."""
+        before = entry.random
+        if before is not None and all(map(torch.equal, (one.get_state() for one in generators()), before)):
+            entry.random = None
+        if entry.others is not None:
+            undo, meter = entry.others
+            entry.others = None if WIDE.isdisjoint(meter.used()) else undo
+            self._learnt += 1
+            self._widely = self._widely or entry.others is not None
+            self._wide = self._widely or self._learnt < LEARNT
+
+
+def _same(thing: Any) -> Any:
+    return thing
+
+
+def _flat(thing: Any) -> list[Any]:
+    return [one for part in thing for one in _flat(part)] if type(thing) in (list, tuple) else [thing]
+
+
+def _caller() -> tuple[str, str]:
+    """The function, and its file, that called a function of torch which a mode has seen."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename.endswith(_OVERRIDES)):
+        frame = frame.f_back
+    return frame.f_code.co_name, frame.f_code.co_filename
+
+
+def _line() -> int:
+    """The line of the user's that called, past files of torch's and ours."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
+        frame = frame.f_back
+    return frame.f_lineno
+
+
+_OVERRIDES = "overrides.py"
+_BETWEEN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)

@@ -1,0 +1,414 @@
+"""A tape of the training: in each step, every call that depends on the weights, so that a copy of the model can be given the same calls.
+
+What does not depend on the weights (how a batch is drawn, what is printed) is a constant on the tape. A call is taped if one of its
+arguments depends on the weights: it is then given by a number (`Place`), and in a fork another tensor stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from modlab.compat import without_autograd
+from modlab.running.values import leaves
+from modlab.statistics.memory import is_there
+from modlab.tracing.tensor_ids import version_of
+
+FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN = "function", "call", "backward", "step", "check", "given"
+"""Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, and a tensor
+that comes from outside and is changed or trained."""
+
+OVERHEAD = 500
+"""Bytes, about, that an entry takes beside its tensors."""
+
+ALIGNED = 64
+"""Bytes: some kernels for matrices give other last digits where memory begins elsewhere."""
+
+
+_NONE: dict[str, Any] = {}
+
+
+class Place:
+    """Stands on the tape for a tensor that depends on the weights."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Constant:
+    """A tensor that does not, held by reference; `version` tells whether it was changed in place later."""
+
+    __slots__ = ("tensor", "version")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.version = tensor, version_of(tensor)
+
+    @property
+    def changed(self) -> bool:
+        """Whether it was changed in place since."""
+        return version_of(self.tensor) != self.version
+
+
+class GivenGenerator:
+    """A generator that was given to a call, as it was then."""
+
+    __slots__ = ("device", "state")
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.device, self.state = generator.device, generator.get_state()
+
+    def again(self) -> torch.Generator:
+        """One that draws the same numbers."""
+        made = torch.Generator(self.device)
+        made.set_state(self.state)
+        return made
+
+
+class TapeEntry:
+    """One call.
+
+    Attributes:
+        kind: see above.
+        what: a function; the name of a module; the number of an optimizer.
+        args, kwargs: with `Place` and `Constant` for tensors.
+        outputs: the number of each leaf of what it gave; 0 for what is no tensor.
+        writes: the numbers of those that it changes in place.
+        context: autograd and autocast, see `running_context`.
+        random: the states of torch's generators before it, if it drew from them; `others`: of the rest.
+        value: of a check, what it gave; of a backward pass, a copy of what it began from.
+        caller: the name of the function of torch's that called it, "" for code of the user's.
+        line: of a backward pass, the line in the user's code.
+        settings: before it, what the user set on modules, or in an optimizer's groups; None if nothing.
+        closures: of a step with a closure, the entries of each time it was called.
+    """
+
+    __slots__ = (
+        "args",
+        "caller",
+        "closures",
+        "context",
+        "kind",
+        "kwargs",
+        "line",
+        "others",
+        "outputs",
+        "random",
+        "settings",
+        "value",
+        "what",
+        "writes",
+    )
+
+    def __init__(self, kind: str, what: Any, args: Any = (), kwargs: Any = None, context: Any = None) -> None:
+        self.kind, self.what, self.args, self.kwargs, self.context = kind, what, args, kwargs or _NONE, context
+        self.outputs: tuple[int, ...] = ()
+        self.writes: tuple[int, ...] = ()
+        self.random: list[Tensor] | None = None
+        self.others: Any = None
+        self.value: Any = None
+        self.caller, self.line = "", 0
+        self.settings: Any = None
+        self.closures: list[list[TapeEntry]] = []
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it has an effect beside its outputs and what it writes."""
+        return self.kind in (BACKWARD, STEP, CHECK) or self.settings is not None
+
+
+def numbers_in(thing: Any) -> Iterator[int]:
+    """The numbers of the places in a nest."""
+    if type(thing) is Place:
+        yield thing.number
+    elif type(thing) in (list, tuple):
+        for part in thing:
+            yield from numbers_in(part)
+    elif type(thing) is dict:
+        for part in thing.values():
+            yield from numbers_in(part)
+
+
+def constants_in(thing: Any) -> Iterator[Constant]:
+    """The constants in a nest."""
+    if type(thing) is Constant:
+        yield thing
+    elif type(thing) in (list, tuple):
+        for part in thing:
+            yield from constants_in(part)
+    elif type(thing) is dict:
+        for part in thing.values():
+            yield from constants_in(part)
+
+
+class TapedStep:
+    """The entries of one step; `until` is the number of the next one. Steps that nobody announces may be noticed two at a time."""
+
+    __slots__ = ("entries", "number", "until")
+
+    def __init__(self, number: int, until: int, entries: list[TapeEntry]) -> None:
+        self.number, self.until, self.entries = number, until, entries
+
+    def constants(self) -> Iterator[Constant]:
+        """The tensors that it holds."""
+        for entry in _flat(self.entries):
+            yield from constants_in((entry.args, entry.kwargs))
+
+    def states(self) -> int:
+        """Bytes of its generators' states."""
+        return sum(state.nbytes for entry in _flat(self.entries) for state in entry.random or ())
+
+    def losses(self) -> list[TapeEntry]:
+        """Its backward passes."""
+        return [entry for entry in _flat(self.entries) if entry.kind == BACKWARD]
+
+
+def _flat(entries: Iterable[TapeEntry]) -> Iterator[TapeEntry]:
+    for entry in entries:
+        yield entry
+        for part in entry.closures:
+            yield from _flat(part)
+
+
+class PlaceNumbers:
+    """Numbers the tensors that depend on the weights.
+
+    Those of the model are known by identity (a weak reference would forbid ``torch.utils.swap_tensors``), all others as long as they live.
+
+    Attributes:
+        crossing: numbers of tensors that were used in a later step than they were made in.
+    """
+
+    def __init__(self) -> None:
+        self._own: dict[int, int] = {}
+        self._owned: set[int] = set()
+        self._met: dict[int, tuple[ref[Tensor], int]] = {}
+        self._count = self._since = 0
+        self.crossing: set[int] = set()
+
+    def own(self, tensor: Tensor) -> int:
+        """A tensor of the model."""
+        number = self._own.get(id(tensor))
+        if number is None:
+            number = self._own[id(tensor)] = self._next()
+            self._owned.add(number)
+        return number
+
+    def is_own(self, number: int) -> bool:
+        """Whether it is the number of one of the model's."""
+        return number in self._owned
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+    def of(self, tensor: Any) -> int:
+        """Its number; 0 if it does not depend on the weights."""
+        key = id(tensor)
+        number = self._own.get(key)
+        if number is not None:
+            return number
+        found = self._met.get(key)
+        return found[1] if found is not None and found[0]() is tensor else 0
+
+    def touch(self, things: Iterable[Any]) -> bool:
+        """Whether any of these, or of the lists among them, depends on the weights."""
+        for thing in things:
+            if id(thing) in self._own or id(thing) in self._met:
+                if self.of(thing):
+                    return True
+            elif type(thing) in (list, tuple) and self.touch(thing):
+                return True
+        return False
+
+    def meet(self, tensor: Tensor) -> int:
+        """The number of what a call gave."""
+        number = self.of(tensor)
+        if not number:
+            number = self._next()
+            self._met[id(tensor)] = ref(tensor), number
+        return number
+
+    def is_new(self, number: int) -> bool:
+        """Whether it was met in this step."""
+        return number > self._since
+
+    def use(self, number: int) -> None:
+        """It is an argument now."""
+        if number <= self._since:
+            self.crossing.add(number)
+
+    def memory(self, tensor: Tensor, number: int) -> int:
+        """What it lies in: views of one memory give the same."""
+        try:
+            return int(tensor.untyped_storage()._cdata)
+        except (RuntimeError, NotImplementedError, TypeError, AttributeError):  # sparse, a stand-in: none of its own
+            return -number
+
+    def alive(self) -> dict[int, Tensor]:
+        """The tensors that are not the model's and still live, by number."""
+        return {number: tensor for held, number in self._met.values() if (tensor := held()) is not None}
+
+    def step_ended(self) -> None:
+        """Forget those that are gone."""
+        self._met = {key: one for key, one in self._met.items() if one[0]() is not None}
+        self._since = self._count
+
+
+class Tape:
+    """What is taped of the step under way, and how its arguments are kept.
+
+    Args:
+        places: the numbers.
+
+    Attributes:
+        fresh: bytes of the constants that came since they were counted.
+    """
+
+    def __init__(self, places: PlaceNumbers) -> None:
+        self.places = places
+        self.entries: list[TapeEntry] = []
+        self.fresh = 0
+        self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
+        self._lies: dict[int, int] = {}  # number → what it lies in
+
+    def encoded(self, thing: Any) -> Any:
+        """A nest of arguments for the tape."""
+        cls = type(thing)
+        if issubclass(cls, Tensor):
+            return self._tensor(thing)
+        if cls in (list, tuple):
+            return cls(self.encoded(part) for part in thing)
+        if cls is dict:
+            return {key: self.encoded(part) for key, part in thing.items()}
+        if cls is torch.Generator:
+            return GivenGenerator(thing)
+        if issubclass(cls, tuple) and hasattr(cls, "_make"):
+            return tuple(self.encoded(part) for part in thing)
+        return thing
+
+    def _tensor(self, tensor: Tensor) -> Place | Constant:
+        number = self.places.of(tensor)
+        if not number and tensor.requires_grad and tensor.is_leaf:
+            number = self.given(tensor)  # the user's own leaf, whose gradient is asked for
+        if number:
+            self.places.use(number)
+            self._lie(tensor, number)
+            return Place(number)
+        found = self._held.get(id(tensor))
+        if found is None or found.tensor is not tensor or found.changed:
+            found = Constant(alike(tensor) if is_small_part(tensor) else tensor.detach() if tensor.requires_grad else tensor)
+            self.fresh += nbytes(found.tensor)
+            if found.tensor is tensor:
+                self._held[id(tensor)] = found
+        return found
+
+    def given(self, tensor: Tensor) -> int:
+        """From now on it depends on the weights; it is kept as it is now."""
+        entry = TapeEntry(GIVEN, tensor.requires_grad and tensor.is_leaf, (Constant(alike(tensor)),))
+        number = self.places.meet(tensor)
+        entry.outputs = (number,)
+        self._lie(tensor, number)
+        self.entries.append(entry)
+        return number
+
+    def spare(self, things: Iterable[Any]) -> None:
+        """These are about to be written over: what the tape holds of them is copied."""
+        for thing in things:
+            found = self._held.get(id(thing))
+            if found is not None and found.tensor is thing:
+                found.tensor = alike(thing)
+                found.version = version_of(found.tensor)
+                del self._held[id(thing)]
+            elif type(thing) in (list, tuple):
+                self.spare(thing)
+
+    def _lie(self, tensor: Tensor, number: int) -> None:
+        if number not in self._lies:
+            self._lies[number] = self.places.memory(tensor, number)
+
+    def numbered(self, result: Any) -> tuple[int, ...]:
+        """The numbers of what a call gave."""
+        if issubclass(type(result), Tensor):
+            return (self._meet(result),)
+        if result is None or type(result) in (bool, int, float):
+            return ()
+        return tuple(self._meet(leaf) if issubclass(type(leaf), Tensor) else 0 for _, leaf, _ in leaves(result))
+
+    def _meet(self, tensor: Tensor) -> int:
+        number = self.places.meet(tensor)
+        self._lie(tensor, number)
+        return number
+
+    def step_ended(self, number: int, until: int) -> TapedStep:
+        """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
+        needed = {self._lies.get(one, -one) for one in self.places.alive()}
+        step = TapedStep(number, until, self._useful(self.entries, needed))
+        self.entries, self._lies = [], {}
+        self.places.step_ended()
+        return step
+
+    def _useful(self, entries: list[TapeEntry], needed: set[int]) -> list[TapeEntry]:
+        kept = []
+        for entry in reversed(entries):
+            if not (entry.lasts or self._is_needed(entry, needed)):
+                continue
+            kept.append(entry)
+            for part in reversed(entry.closures):
+                part[:] = self._useful(part, needed)
+            needed.update(self._lies.get(one, -one) for one in numbers_in([entry.args, entry.kwargs]))
+        kept.reverse()
+        return kept
+
+    def _is_needed(self, entry: TapeEntry, needed: set[int]) -> bool:
+        if entry.kind == CALL and entry.value:  # in training mode it may change buffers
+            return True
+        touched = (*entry.outputs, *entry.writes)
+        return any(self._lies.get(one, -one) in needed or self.places.is_own(one) for one in touched)
+
+    def recount(self, steps: Iterable[TapedStep]) -> int:
+        """Bytes that some steps hold, each tensor once; what they do not hold is let go of."""
+        found = {id(one): one for step in steps for one in step.constants()}
+        self._held = {key: one for key, one in self._held.items() if id(one) in found}
+        return sum(nbytes(one.tensor) for one in found.values())
+
+
+def nbytes(tensor: Tensor) -> int:
+    """Bytes of a tensor's own numbers."""
+    try:
+        return int(tensor.nbytes) if tensor.layout is torch.strided else int(tensor.element_size() * tensor.numel())
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+def is_small_part(tensor: Tensor) -> bool:
+    """Whether it is a view of a much larger memory, which would be held with it."""
+    try:
+        return tensor.untyped_storage().nbytes() > 2 * tensor.nbytes and is_there(tensor)
+    except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested
+        return False
+
+
+def alike(tensor: Tensor) -> Tensor:
+    """A copy without a history, whose memory begins as far from a multiple of 64 bytes: then the same kernels give the same numbers."""
+    return without_autograd(_alike, tensor)
+
+
+def _alike(tensor: Tensor) -> Tensor:
+    plain = (
+        tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested and type(tensor) in (Tensor, torch.nn.Parameter)
+    )
+    if not plain or tensor.device.type != "cpu" or not tensor.data_ptr() % ALIGNED or not tensor.is_contiguous():
+        return tensor.detach().clone()
+    size = tensor.element_size()
+    room = tensor.new_empty(tensor.numel() + 2 * ALIGNED // size)
+    off = (tensor.data_ptr() - room.data_ptr()) % ALIGNED
+    if off % size:
+        return tensor.detach().clone()
+    made = room[off // size : off // size + tensor.numel()].view(tensor.shape)
+    return made.copy_(tensor)

@@ -1,0 +1,86 @@
+"""A fork of a training: what was kept for one, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import field
+
+import numpy as np
+
+from modlab import format
+from modlab.frozen import frozen
+from modlab.records.finding import Fact
+from modlab.records.slots import Floats
+
+
+@format.printed
+@frozen
+class KeptRecord:
+    """What a watch keeps for a fork.
+
+    Attributes:
+        states: after how many steps the training was copied.
+        until: for each of them, up to which step it can be run on.
+        bytes: of all of it.
+        trouble: why nothing more is kept; "" if it is.
+    """
+
+    states: tuple[int, ...] = ()
+    until: tuple[int, ...] = ()
+    bytes: int = 0
+    trouble: str = ""
+
+
+@format.printed
+@frozen(eq=False)
+class ForkRecord:
+    """A part of a training, run again from a kept state on, unchanged and changed.
+
+    Attributes:
+        title: the model's class.
+        source: "kept" where a kept part of a training was run again, "batch" where a copy of the model trained on one batch.
+        began: after how many steps the state was kept from which it was run; the step of the first entry of the curves.
+        at: the step at which it was changed.
+        original: shape ``(steps,)``: the loss as it was; NaN where there was none.
+        twin: the same of the unchanged fork.
+        fork: of the changed one; where nothing was changed it is the twin.
+        change: what was changed: "" if nothing; "function", "settings" or the kind of a remedy.
+        facts: about the change: names of settings, their values before and after.
+        differs: the first step at which the unchanged fork was not the original bit for bit; -1 if it was.
+        parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
+        ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
+            gone another way), "error" or "constant" (a batch was changed in place later).
+        error: of that, in one line.
+    """
+
+    title: str
+    source: str
+    began: int
+    at: int
+    original: Floats
+    twin: Floats
+    fork: Floats
+    change: str = ""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    differs: int = -1
+    parts: int = -1
+    ended: str = "steps"
+    error: str = ""
+
+    @property
+    def steps(self) -> int:
+        """How many steps the fork made behind the change."""
+        return max(0, len(self.fork) - (self.at - self.began))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the unchanged fork was the original bit for bit."""
+        return self.differs < 0
+
+    def last(self, which: str = "fork") -> float:
+        """The mean of the last tenth of a curve behind the change, "original", "twin" or "fork"; NaN if something there is not finite."""
+        curve: Floats = getattr(self, which)[: len(self.fork)]
+        behind = curve[self.at - self.began :]
+        some = behind[-max(1, len(behind) // 10) :]
+        return float(np.mean(some)) if len(some) and bool(np.isfinite(some).all()) else math.nan

@@ -1,0 +1,382 @@
+"""A fork of a watched training: what would have come of it. Made by `w.fork(step, change)`."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch.nn import Module
+
+from modlab import wording
+from modlab.comparing.modes import quiet
+from modlab.compat import own_class
+from modlab.diagnosing import batches
+from modlab.errors import ForkError, QuestionError, names_near
+from modlab.forking.batch_player import BatchGround
+from modlab.forking.fixes import applied, fix_of
+from modlab.forking.futures import ForkGround, Futures, KeptGround
+from modlab.forking.keeper import Keeper
+from modlab.forking.kept_states import is_finite
+from modlab.forking.player import Player
+from modlab.frozen import frozen
+from modlab.inspection.distributed import distribution_of
+from modlab.records.finding import Fact, Finding
+from modlab.records.fork import ForkRecord
+from modlab.records.watch import WatchRecord
+from modlab.results.result import Result
+from modlab.version import __version__
+from modlab.watching.last_step import unseen
+from modlab.wording import forks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Change = Callable[..., Any] | Mapping[str, Any] | None
+
+
+@frozen
+class ForkStep:
+    """One step of a fork.
+
+    Attributes:
+        path: "", the whole model.
+        step: its number in the run.
+        original: the loss as it was.
+        twin: of the unchanged fork.
+        fork: of the changed fork.
+    """
+
+    path: str
+    step: int
+    original: float
+    twin: float
+    fork: float
+
+
+class Fork(Result):
+    """A part of a training, run again with a change: both losses, and what came of it."""
+
+    kind: ClassVar[str] = "fork"
+
+    def __init__(self, record: ForkRecord) -> None:
+        super().__init__()
+        self.record = record
+
+    @property
+    def exact(self) -> bool:
+        """Whether the unchanged fork equalled the original bit for bit."""
+        return self.record.exact
+
+    @property
+    def outcome(self) -> str:
+        """What came of the change: "better", "same", "worse", "not finite" or "not seen" (no step was made)."""
+        return forks.outcome(self.record)
+
+    @property
+    def original(self) -> list[float]:
+        """The loss of each step as it was, from the kept state on."""
+        return [one.original for one in self.records]
+
+    @property
+    def losses(self) -> list[float]:
+        """The loss of each step in the fork."""
+        return [one.fork for one in self.records]
+
+    @property
+    def records(self) -> Sequence[ForkStep]:
+        """A row a step."""
+        record = self.record
+        curves = zip(record.original.tolist(), record.twin.tolist(), record.fork.tolist(), strict=False)
+        return [ForkStep("", record.began + i, *values) for i, values in enumerate(curves)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: the headline, what came of it, and a record for each step."""
+        record = self.record
+        facts = {name: getattr(record, name) for name in ("began", "at", "differs", "parts", "ended", "error")}
+        return {**super().to_dict(), "outcome": self.outcome, "exact": record.exact, **facts}
+
+    def figure(self, *, ax: Axes | None = None) -> Figure:
+        """Both losses as a figure for papers; needs matplotlib."""
+        from modlab.views import fork
+
+        return fork.figure(self.record, ax=ax)
+
+    def html(self, *, bundle: bool = True) -> str:
+        """The view as one self-contained piece of HTML; it is a picture and needs no script."""
+        from modlab.views import html
+
+        return html.frame(self.kind, self._sentence(), self._static(), None, __version__)
+
+    def widget(self) -> Any:
+        """There is none: a fork is a picture."""
+        raise QuestionError("A fork has no widget: it is a picture. Display it, or write fork.save('fork.html').")
+
+    def _sentence(self) -> tuple[str, str]:
+        return forks.conclusion(self.record)
+
+    def _text(self) -> str:
+        from modlab.views import fork
+
+        return fork.of_fork(self.record)
+
+    def _static(self) -> str:
+        from modlab.views import fork
+
+        return fork.html(self.record)
+
+
+class AskedChange:
+    """A change that a user asked for, checked, and as a fork makes it.
+
+    Args:
+        change: a function of ``model`` and ``optimizer``, settings by name, or None.
+
+    Attributes:
+        kind: as in `ForkRecord.change`; facts: about it.
+    """
+
+    def __init__(self, change: Change) -> None:
+        self._change = change
+        self.kind, self.facts = "", dict[str, Fact]()
+        if callable(change):
+            self.kind, self.facts = "function", {"name": _name(change)}
+            self._arguments = _arguments(change)
+        elif isinstance(change, Mapping) and change and all(isinstance(name, str) for name in change):
+            self.kind, self.facts = "settings", {"settings": ", ".join(f"{name} = {value!r}" for name, value in change.items())}
+        elif change is not None:
+            raise QuestionError(
+                f"w.fork(change=…) got a {type(change).__name__}, but takes a function, or settings by name.\n"
+                '  Write: w.fork(step, {"lr": 1e-3}), or w.fork(step, lambda model, optimizer: …)'
+            )
+
+    def __call__(self, player: Player) -> None:
+        """Make it."""
+        things = player.things
+        optimizer = things.optimizers[0] if len(things.optimizers) == 1 else things.optimizers
+        if isinstance(self._change, Mapping):
+            for name, value in self._change.items():
+                _set(player, name, value)
+        elif self._change is not None:
+            given = {"model": things.model, "optimizer": optimizer}
+            self._change(*(given[name] for name in self._arguments))
+
+
+def _name(change: Callable[..., Any]) -> str:
+    name = str(getattr(change, "__name__", type(change).__name__))
+    return "the given function" if name == "<lambda>" else name
+
+
+def _arguments(change: Callable[..., Any]) -> tuple[str, ...]:
+    """Which of model and optimizer a function takes: by its parameters' names, else in that order."""
+    try:
+        names = [one.name for one in inspect.signature(change).parameters.values() if one.default is one.empty and one.kind < 2]
+    except (TypeError, ValueError):
+        names = ["model", "optimizer"]
+    known = tuple(name for name in names if name in ("model", "optimizer"))
+    if len(known) == len(names):
+        return known
+    if len(names) <= 2 and not known:
+        return ("model", "optimizer")[: len(names)]
+    raise QuestionError(
+        f"w.fork(change=…): {_name(change)} takes {', '.join(names)}, but is called with model and optimizer.\n"
+        f"  Write: def {_name(change) if change.__name__ != '<lambda>' else 'change'}(model, optimizer): …"
+    )
+
+
+def _set(player: Player, name: str, value: Any) -> None:
+    """A setting of all groups, or an attribute of a module by its dotted name."""
+    groups = [group for optimizer in player.things.optimizers for group in optimizer.param_groups if name in group and name != "params"]
+    path, _, attribute = name.rpartition(".")
+    modules = player.things.modules()
+    if groups:
+        for group in groups:
+            _set_group(group, name, value)
+    elif path in modules and attribute and hasattr(modules[path], attribute):
+        setattr(modules[path], attribute, value)
+    else:
+        known = dict.fromkeys(key for one in player.things.optimizers for group in one.param_groups for key in group if key != "params")
+        raise QuestionError(f"w.fork(change=…): no optimizer has {name!r}, and no module either.\n{names_near(name, known)}")
+
+
+def _set_group(group: dict[str, Any], name: str, value: Any) -> None:
+    held = group[name]
+    if hasattr(held, "fill_") and isinstance(value, numbers.Real):
+        held.fill_(value)
+    else:
+        group[name] = value
+
+
+def of_keeper(keeper: Keeper | None, record: WatchRecord, step: Any, change: Any, steps: Any) -> Fork:
+    """The fork that a user asks for.
+
+    Args:
+        keeper: what was kept; None if nothing was asked to be.
+        record: of the watch.
+        step: where to fork.
+        change: what to change.
+        steps: how many to make.
+    """
+    asked = AskedChange(change)
+    if steps is not None and (isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 1):
+        raise QuestionError(f"w.fork(steps=…) got {steps!r}, but takes how many steps to make behind the change: w.fork(steps=100)")
+    keeper = require_kept(keeper, record)
+    at = require_step(step, [*keeper.states], record.steps)
+    ground = KeptGround(keeper, at)
+    made = run(Futures(ground, at, None if steps is None else int(steps), asked if asked.kind else None))
+    made.raise_question()
+    return Fork(made.record(record.title, asked.kind, asked.facts))
+
+
+def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps: int, model: Module | None) -> Fork:
+    """The fix of a finding of a watch, tried from the last good state before it.
+
+    Args:
+        keeper: what was kept; None if nothing was asked to be.
+        record: of the watch.
+        finding: what was found.
+        steps: how many to make.
+        model: as it is now, if it still exists.
+    """
+    require_fix(finding)
+    if keeper is None and model is not None and not is_finite(model):
+        raise ForkError(
+            f"The weights of {record.title} are not finite any more, and no good ones were kept, so there is nothing to try a fix on.\n"
+            '  Watch again, with keep="good": modlab.watch(model, optimizer, keep="good")'
+        )
+    keeper = require_kept(keeper, record)
+    at = max([one for one in keeper.states if finding.step is not None and one <= finding.step], default=min(keeper.states))
+    return of_finding(finding, KeptGround(keeper, at), record.title, at, steps)
+
+
+def of_batch(model: Module, optimizers: list[Any], pair: tuple[Any, Any] | None, loss: Any, finding: Finding, steps: int) -> Fork:
+    """The fix of a finding of a diagnosis, tried on the present weights and the batch.
+
+    Args:
+        model: the model.
+        optimizers: those that were given.
+        pair: inputs and target; None if none were given.
+        loss: called with output and target.
+        finding: what was found.
+        steps: how many to make.
+    """
+    title = own_class(type(model)).__name__
+    if pair is None:
+        raise ForkError(
+            f"This diagnosis of {title} was made without a batch, so no fix can be tried.\n"
+            "  Write: modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss)"
+        )
+    if distribution_of(model).communicates:
+        raise ForkError(f"{title} talks to other ranks, which would wait for a fork of this one: fixes cannot be tried here.")
+    if not is_finite(model):
+        raise ForkError(
+            f"The weights of {title} are not finite, so there is nothing to try a fix on: good weights were not kept.\n"
+            '  Watch the training: modlab.watch(model, optimizer, keep="good"), then w.findings[0].try_fix()'
+        )
+    inputs, target = pair
+
+    def forward(model: Module, loss: Any) -> Any:
+        return loss(batches.call(model, batches.copied(inputs)), batches.copied(target))
+
+    with unseen(), quiet(True):
+        ground = BatchGround(model, optimizers, loss, forward, steps)
+    return of_finding(finding, ground, title, 0, steps)
+
+
+def of_finding(finding: Finding, ground: ForkGround, title: str, at: int, steps: int, fix: tuple[str, str] | None = None) -> Fork:
+    """The fix of a finding, tried.
+
+    Args:
+        finding: what was found.
+        ground: what to fork.
+        title: the model's class.
+        at: the step at which the fix is applied.
+        steps: how many to make behind that.
+        fix: the name of the change, and its code; without it, that of the finding.
+
+    Raises:
+        ForkError: there is no fix that can be applied.
+    """
+    name, code = fix or require_fix(finding)
+    made = run(Futures(ground, at, steps, applied(name, code, finding)))
+    made.raise_question()
+    facts: dict[str, Fact] = {"code": code} if code else {"what": name}
+    return Fork(made.record(title, "code" if code else "fix", facts))
+
+
+def without_ground() -> ForkError:
+    """The error for a finding whose training is not at hand."""
+    return ForkError(
+        "This finding comes from a file, or was copied: there is no training at hand to try its fix on.\n"
+        "  Ask the watch or the diagnosis itself: w.findings[0].try_fix(), modlab.diagnose(model, …).findings[0].try_fix()"
+    )
+
+
+def require_fix(finding: Finding) -> tuple[str, str]:
+    """The change that is its fix, and its code.
+
+    Raises:
+        ForkError: there is none that can be applied.
+    """
+    found = fix_of(finding)
+    if found is None:
+        advice = wording.fix(finding)
+        said = f"Its fix cannot be applied to a copy by itself: {advice}" if advice else "It has no fix that could be applied to a copy."
+        raise ForkError(f"{said}\n  Try a change of your own: w.fork(step, lambda model, optimizer: …)")
+    return found
+
+
+def require_steps(steps: Any) -> int:
+    """A number of steps.
+
+    Raises:
+        QuestionError: it is none.
+    """
+    if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 1:
+        raise QuestionError(f"try_fix(steps=…) got {steps!r}, but takes how many steps to make: try_fix(steps=100)")
+    return int(steps)
+
+
+def run(futures: Futures) -> Futures:
+    """Make all the steps, unseen by any watch."""
+    with unseen(), quiet(True):
+        for _ in futures.run():
+            pass
+    return futures
+
+
+def require_kept(keeper: Keeper | None, record: WatchRecord) -> Keeper:
+    """What was kept.
+
+    Raises:
+        ForkError: nothing was.
+    """
+    if keeper is not None and keeper.states:
+        return keeper
+    if keeper is None:
+        why = f"This watch of {record.title} kept no copies of the training, so there is nothing to run on from."
+        raise ForkError(f'{why}\n  Watch again, with keep="good": modlab.watch(model, optimizer, keep="good")')
+    raise ForkError(f"Nothing was kept of {record.title}: {keeper.trouble or 'no step was seen'}.")
+
+
+def require_step(step: Any, kept: Sequence[int], until: int) -> int:
+    """The step at which to fork, among those that can be run again.
+
+    Raises:
+        QuestionError: it is no whole number.
+        ForkError: no state before it was kept.
+    """
+    if step is None:
+        return kept[-1]
+    if isinstance(step, bool) or not isinstance(step, numbers.Integral):
+        raise QuestionError(f"w.fork(step=…) got {step!r}, but takes the number of a step: w.fork(step={kept[-1]})")
+    if int(step) < kept[0]:
+        raise ForkError(
+            f"Nothing is kept at or before step {int(step):,}: the first kept state is the one at step {kept[0]:,}.\n"
+            f"  Write: w.fork(step={kept[0]})"
+        )
+    if int(step) > until:
+        raise ForkError(f"Step {int(step):,} was not made: the run has {until:,} steps.\n  Nearest: w.fork(step={kept[-1]})")
+    return int(step)

@@ -1,0 +1,121 @@
+"""A fork in English: what was changed, what came of it, and what is not known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from modlab import format
+from modlab.records.fork import ForkRecord, KeptRecord
+
+SAME = 0.05
+"""Of the original's loss: less than this is no difference."""
+
+CHANGES: dict[str, str] = {
+    "function": "changed by {name}",
+    "settings": "with {settings}",
+    "fix": "with {what}",
+    "code": "after {code}",
+}
+"""By the `change` of a record: what was done to the fork."""
+
+_ENDED = {
+    "branch": "At step {step} the loop would have gone another way with these numbers (an `if` on a tensor), so the fork ends there.",
+    "constant": "The batch of step {step} was changed in place after the step, so the fork ends there.",
+    "error": "Step {step} of the fork ended in an error: {error}.",
+}
+
+
+def outcome(record: ForkRecord) -> str:
+    """What came of it: "better", "same", "worse", "not finite" or "not seen"."""
+    before, after = record.last("original"), record.last("fork")
+    if not record.steps:
+        return "not seen"
+    if not math.isfinite(after):
+        return "not finite"
+    if not math.isfinite(before):
+        return "better"
+    if record.parts < 0 or abs(after - before) <= SAME * abs(before):
+        return "same"
+    return "better" if after < before else "worse"
+
+
+def conclusion(record: ForkRecord) -> tuple[str, str]:
+    """The headline of a fork in two halves."""
+    if not record.steps:
+        return "No step could be run again:", _why_none(record)
+    steps = format.plural(record.steps, "step")
+    if not record.change:
+        return _unchanged(record, steps)
+    after, before = record.last("fork"), record.last("original")
+    found = outcome(record)
+    where = " on the batch" if record.source == "batch" else ""
+    ends = f"after {steps}{where} the loss is {_number(after)}, and {_number(before)} without the change"
+    strong = {
+        "better": "The fork does better:",
+        "worse": "The fork does worse:",
+        "same": "It makes no difference:",
+        "not finite": "The fork's loss is not finite:",
+    }[found]
+    if found == "not finite":
+        ends = f"within {steps} it becomes NaN or infinite; without the change it is {_number(before)}"
+    return strong, f"{ends} ({mark(record)}{_since(record)})."
+
+
+def _unchanged(record: ForkRecord, steps: str) -> tuple[str, str]:
+    if record.exact:
+        return "The fork equals the original, bit for bit:", f"{steps} from step {record.at:,} on give the very same losses."
+    return "The fork is not the original:", f"from step {record.differs:,} on its losses differ."
+
+
+def _since(record: ForkRecord) -> str:
+    return "" if record.source == "batch" else f", from step {record.at:,} on"
+
+
+def mark(record: ForkRecord) -> str:
+    """What was changed, in a few words."""
+    return CHANGES.get(record.change, record.change).format(**record.facts)
+
+
+def notes(record: ForkRecord) -> Iterator[str]:
+    """What is to be known about a fork."""
+    if record.source == "batch":
+        yield "Two copies of the model, one of them changed, trained on the one batch, from the present weights on."
+        return
+    if record.steps:
+        began = f"Run from the state kept after {format.plural(record.began, 'step')}"
+        yield f"{began}; {_exactness(record)}"
+    if record.change and record.parts >= 0:
+        yield f"Its loss first differs at step {record.parts:,}."
+    if record.ended in _ENDED and record.steps:
+        yield _ended(record)
+    if record.ended == "tape":
+        yield "It ends where the batches end that were kept."
+
+
+def _exactness(record: ForkRecord) -> str:
+    if record.exact:
+        return "the unchanged fork equals the original bit for bit." if record.change else "random generators included."
+    return (
+        f"but from step {record.differs:,} on the unchanged fork is not the original: something acts on this training that a fork cannot "
+        "repeat (see docs/fork.md), so the difference may not come from the change alone."
+    )
+
+
+def _ended(record: ForkRecord) -> str:
+    error = record.error.rstrip(".")
+    return _ENDED[record.ended].format(step=f"{record.began + len(record.fork):,}", error=error)
+
+
+def _why_none(record: ForkRecord) -> str:
+    return _ended(record) if record.ended in _ENDED else f"no batches were kept behind step {record.at:,}."
+
+
+def kept(record: KeptRecord) -> str:
+    """What a watch keeps for a fork, for the foot of its views."""
+    states = format.plural(len(record.states), "state")
+    return f"kept for w.fork: {states} and the batches behind {'it' if len(record.states) == 1 else 'them'}, {format.size(record.bytes)}"
+
+
+def _number(value: float) -> str:
+    return format.number(value) if math.isfinite(value) else "not finite"

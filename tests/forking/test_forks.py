@@ -1,0 +1,716 @@
+"""A fork that changes nothing is the same training, bit for bit; the original never notices."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab import errors as modlab_errors
+from modlab import format
+from modlab.forking import fixes
+from modlab.forking import keeper as keeping
+from modlab.forking.futures import KeptGround
+from modlab.records.finding import Finding
+from modlab.results.fork import of_finding
+from tests.watching.test_identity import RUNS, Run, photograph
+
+LOOPS: dict[str, Callable[[], Run]] = {}
+STEPS = 24
+
+
+def loop(make: Callable[[], Run]) -> Callable[[], Run]:
+    LOOPS[make.__name__] = make
+    return make
+
+
+def small(*more: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), *more, nn.Linear(8, 2))
+
+
+def trained(
+    model: nn.Module, loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, between: Callable[[int], Any] | None = None
+) -> Run:
+    """The usual loop; `between` is called behind each step."""
+
+    def step(number: int) -> Tensor:
+        optimizer.zero_grad()
+        found = loss()
+        found.backward()
+        optimizer.step()
+        if between is not None:
+            between(number)
+        return found
+
+    return model, [optimizer], step
+
+
+@loop
+def by_hand() -> Run:
+    model = small()
+
+    def step(_: int) -> Tensor:
+        loss: Tensor = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        with torch.no_grad():
+            for one in model.parameters():
+                one -= 0.1 * one.grad
+                one.grad = None
+        return loss
+
+    return model, [], step
+
+
+@loop
+def optimizer_not_given() -> Run:
+    model, _, step = trained(model := small(), lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.Adam(model.parameters()))
+    return model, [], step
+
+
+@loop
+def two_calls_in_a_step() -> Run:
+    model = small(nn.Dropout(0.2))
+
+    def loss() -> Tensor:
+        x = torch.randn(8, 4)
+        one, other = (F.normalize(model(x + 0.1 * torch.randn_like(x))) for _ in range(2))
+        return F.cross_entropy(one @ other.T / 0.1, torch.arange(8))
+
+    return trained(model, loss, torch.optim.Adam(model.parameters(), lr=0.01))
+
+
+@loop
+def a_hidden_state_is_carried() -> Run:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.out = nn.GRUCell(4, 6), nn.Linear(6, 1)
+
+        def forward(self, x: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+            hidden = self.cell(x, hidden)
+            return self.out(hidden), hidden
+
+    model = Recurrent()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    hidden = torch.zeros(3, 6)
+
+    def step(_: int) -> Tensor:
+        nonlocal hidden
+        optimizer.zero_grad()
+        total: Any = 0
+        for _ in range(3):
+            out, hidden = model(torch.randn(3, 4), hidden)
+            total = total + out.square().mean()
+        total.backward()
+        optimizer.step()
+        hidden = hidden.detach()
+        return total  # type: ignore[no-any-return]
+
+    return model, [optimizer], step
+
+
+@loop
+def a_teacher_that_averages() -> Run:
+    model = small()
+    teacher = copy.deepcopy(model).requires_grad_(False)
+
+    def between(_: int) -> None:
+        with torch.no_grad():
+            for mine, theirs in zip(teacher.parameters(), model.parameters(), strict=True):
+                mine.mul_(0.9).add_(theirs, alpha=0.1)
+
+    def loss() -> Tensor:
+        x = torch.randn(8, 4)
+        with torch.no_grad():
+            target = teacher(x) + 0.1
+        return (model(x) - target).square().mean()
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), between)
+
+
+@loop
+def a_discriminator_beside() -> Run:
+    maker, judge = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+    mine, theirs = torch.optim.Adam(maker.parameters(), 0.01), torch.optim.Adam(judge.parameters(), 0.01)
+
+    def step(_: int) -> Tensor:
+        fake = maker(torch.randn(8, 4))
+        theirs.zero_grad()
+        (judge(fake.detach()).mean() - judge(torch.randn(8, 4)).mean()).backward()
+        theirs.step()
+        mine.zero_grad()
+        loss: Tensor = -judge(fake).mean()
+        loss.backward()
+        mine.step()
+        return loss
+
+    return maker, [mine], step
+
+
+@loop
+def a_loss_with_buffers() -> Run:
+    model, criterion = small(), nn.Sequential(nn.BatchNorm1d(2, affine=False), nn.Dropout(0.1))
+    weighed = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0]))
+    target = torch.arange(8) % 2
+    loss = lambda: weighed(criterion(model(torch.randn(8, 4))), target)  # noqa: E731
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_frozen_judge() -> Run:
+    model, judge = small(), nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)).requires_grad_(False).eval()
+    return trained(model, lambda: judge(model(torch.randn(8, 4))).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_loss_with_weights_of_its_own() -> Run:
+    class Weighed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.log_scale = nn.Parameter(torch.zeros(2))
+
+        def forward(self, out: Tensor) -> Tensor:
+            return (out.square().mean(0) * torch.exp(-self.log_scale) + self.log_scale).sum()
+
+    model, criterion = small(), Weighed()
+    optimizer = torch.optim.Adam([*model.parameters(), *criterion.parameters()], lr=0.01)
+    return trained(model, lambda: criterion(model(torch.randn(8, 4))), optimizer)
+
+
+@loop
+def schedules_clipping_and_groups() -> Run:
+    model = small()
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=STEPS + 1)  # lr and momentum
+    model[2].requires_grad_(False)
+
+    def step(number: int) -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+        nn.utils.clip_grad_value_(model.parameters(), 0.01)
+        optimizer.step()
+        if number < 10:
+            schedule.step()
+        if number == 10:
+            model[2].requires_grad_(True)
+            optimizer.add_param_group({"params": [*model[2].parameters()], "lr": 0.03})
+        return loss
+
+    return model, [optimizer], step
+
+
+@loop
+def a_learning_rate_in_a_tensor() -> Run:
+    model = small()
+    optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(0.01))
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), optimizer, lambda _: schedule.step())
+
+
+@loop
+def all_generators() -> Run:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own, self.part = torch.Generator().manual_seed(3), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if random.random() < 0.5:
+                x = x * float(np.random.rand())
+            return self.part(x) + torch.randn(2, generator=self.own)
+
+    model = Odd()
+
+    def loss() -> Tensor:
+        out = model(torch.randn(8, 4))
+        return F.dropout(out + torch.randn_like(out), 0.3).square().mean()
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_buffer_for_all_batches() -> Run:
+    model, room = small(), torch.empty(8, 4)
+
+    def loss() -> Tensor:
+        room.copy_(torch.randn(8, 4))
+        return model(room).square().mean()
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def slices_of_a_data_set() -> Run:
+    data, model, place = torch.randn(400, 7)[:, 3:].contiguous(), small(), iter(range(0, 10_000, 7))
+
+    def loss() -> Tensor:
+        start = next(place) % 390
+        return model(data[start : start + 7]).square().mean()
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def validation_in_between() -> Run:
+    model = small(nn.BatchNorm1d(8), nn.Dropout(0.5))
+    seen = torch.zeros(())
+
+    def between(number: int) -> None:
+        if number % 5 == 4:
+            model.eval()
+            with torch.no_grad():
+                for _ in range(4):
+                    seen.add_(model(torch.randn(8, 4)).sum())
+            model.train()
+
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1), between)
+
+
+@loop
+def weights_are_put_back() -> Run:
+    model = small()
+    best = copy.deepcopy(model.state_dict())
+
+    def between(number: int) -> None:
+        nonlocal best
+        if number == 6:
+            best = copy.deepcopy(model.state_dict())
+        if number == 14:
+            model.load_state_dict(best)
+
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.Adam(model.parameters(), lr=0.01), between)
+
+
+@loop
+def sharpness_aware() -> Run:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(_: int) -> Tensor:
+        x = torch.randn(8, 4)
+        loss: Tensor = model(x).square().mean()
+        loss.backward()
+        with torch.no_grad():
+            moved = [0.05 * one.grad / (one.grad.norm() + 1e-12) for one in model.parameters()]
+            for one, by in zip(model.parameters(), moved, strict=True):
+                one.add_(by)
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        with torch.no_grad():
+            for one, by in zip(model.parameters(), moved, strict=True):
+                one.sub_(by)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return model, [optimizer], step
+
+
+@loop
+def gradient_penalty() -> Run:
+    model = small()
+
+    def loss() -> Tensor:
+        x = torch.randn(8, 4, requires_grad=True)
+        out = model(x)
+        (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        return out.square().mean() + (slope.norm(dim=1) - 1).square().mean()
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def gradients_are_edited() -> Run:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model[0].weight.register_hook(lambda gradient: gradient * 0.5)
+
+    def step(_: int) -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(torch.randn(8, 4)).square().mean()
+        torch.autograd.backward([loss])
+        for one in model.parameters():
+            one.grad += 0.01 * torch.randn_like(one.grad)
+        model[2].weight.grad = model[2].weight.grad.sign()
+        optimizer.step()
+        return loss
+
+    return model, [optimizer], step
+
+
+@loop
+def settings_of_modules() -> Run:
+    model = small(nn.Dropout(0.1))
+
+    def between(number: int) -> None:
+        model[2].p = 0.02 * number
+        model.train(number % 3 > 0)
+
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1), between)
+
+
+@loop
+def one_autocast_around_two_calls() -> Run:
+    model = small()
+
+    def loss() -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return model(torch.randn(8, 4)).square().mean() + model(torch.randn(8, 4)).abs().mean()
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def under_a_mode_of_the_user_s() -> Run:
+    model = small()
+
+    def loss() -> Tensor:
+        with torch.device("cpu"):
+            return model(torch.randn(8, 4)).square().mean()
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_method_and_keyword_arguments() -> Run:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encode, self.decode = nn.Linear(4, 2), nn.Linear(2, 4)
+
+        def loss(self, x: Tensor, scale: Tensor) -> Tensor:
+            return F.mse_loss(input=self.decode(input=torch.relu(self.encode(x))), target=x) * scale
+
+    model = Net()
+    return trained(model, lambda: model.loss(torch.randn(8, 4), scale=torch.tensor(2.0)), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_branch_on_a_tensor() -> Run:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(_: int) -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(torch.randn(8, 4)).square().mean()
+        if loss < 0.2:
+            loss = loss * 0.5
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return model, [optimizer], step
+
+
+def watched(make: Callable[[], Run], steps: int = STEPS, **options: Any) -> tuple[Any, nn.Module, list[Any], list[float]]:
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+    model, optimizers, step = make()
+    losses = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own words on what some of these do
+        with modlab.watch(model, optimizers, **{"keep": "good", **options}) as w:
+            for number in range(steps):
+                losses.append(float(step(number)))
+    return w, model, optimizers, losses
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """States are kept every five steps."""
+    monkeypatch.setattr(keeping, "GAP", 5)
+    yield
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name == "resnet")) for name in (*RUNS, *LOOPS)])
+def test_an_unchanged_fork_is_the_original(name: str) -> None:
+    w, model, optimizers, _ = watched((RUNS | LOOPS)[name])
+    kept = w.record.kept
+    assert kept is not None and not kept.trouble and len(kept.states) > 1
+    before = photograph(model), [copy.deepcopy(one.state_dict()) for one in optimizers]
+    for start in kept.states[:-1]:
+        fork = w.fork(start)
+        assert fork.exact, (start, fork.headline)
+        assert fork.record.ended == "tape" and len(fork.losses) == kept.until[kept.states.index(start)] - start
+    assert photograph(model) == before[0]
+    assert str([one.state_dict() for one in optimizers]) == str(before[1])
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_watch_that_keeps_is_the_same_run(name: str) -> None:
+    _, one, _, losses = watched(LOOPS[name])
+    _, other, _, without = watched(LOOPS[name], keep="")
+    assert losses == without
+    assert photograph(one) == photograph(other)
+
+
+def plain_run(lr: float = 0.05, seed: int = 0) -> Run:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 1))
+    data = torch.randn(64, 4)
+
+    def loss() -> Tensor:
+        rows = torch.randint(64, (16,))
+        return F.mse_loss(model(data[rows]), data[rows].sum(1, keepdim=True))
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=lr, momentum=0.5))
+
+
+def changed_by_hand(at: int, change: Callable[[nn.Module, Any], Any]) -> list[float]:
+    """The oracle: the loop itself, with the change in it."""
+    torch.manual_seed(0)
+    model, optimizers, step = plain_run()
+    losses = []
+    for number in range(STEPS):
+        if number == at:
+            change(model, optimizers[0])
+        losses.append(float(step(number)))
+    return losses
+
+
+def halve(model: nn.Module) -> None:
+    with torch.no_grad():
+        model[0].weight.mul_(0.5)  # type: ignore[index]
+
+
+CHANGES: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
+    "learning rate": ({"lr": 0.2}, lambda _, optimizer: optimizer.param_groups[0].update(lr=0.2)),
+    "dropout": ({"2.p": 0.6}, lambda model, _: setattr(model[2], "p", 0.6)),
+    "weights": (halve, lambda model, _: halve(model)),
+    "a module": (
+        lambda model, optimizer: model.__setitem__(1, nn.Tanh()),
+        lambda model, optimizer: model.__setitem__(1, nn.Tanh()),
+    ),
+    "frozen": (lambda model: model[0].requires_grad_(False), lambda model, _: model[0].requires_grad_(False)),
+    "the optimizer's state": (lambda optimizer: optimizer.state.clear(), lambda _, optimizer: optimizer.state.clear()),
+}
+
+
+@pytest.mark.parametrize("at", [0, 7, 10])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_fork_is_the_loop_with_that_change(name: str, at: int) -> None:
+    w, model, _, losses = watched(plain_run)
+    before = photograph(model)
+    change, by_hand = CHANGES[name]
+    fork = w.fork(at, change)
+    assert fork.record.at == at and fork.exact
+    assert fork.original == losses[fork.record.began :]
+    assert fork.losses == changed_by_hand(at, by_hand)[fork.record.began :]
+    assert photograph(model) == before
+
+
+def test_a_schedule_keeps_its_course_from_the_changed_rate_on() -> None:
+    def make() -> Run:
+        model, optimizers, step = plain_run()
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizers[0], 0.5)
+        return model, optimizers, lambda number: (step(number), schedule.step())[0]
+
+    w, *_ = watched(make)
+    seen: list[float] = []
+
+    def change(model: nn.Module, optimizer: Any) -> None:
+        seen.append(optimizer.param_groups[0]["lr"])
+        optimizer.param_groups[0]["lr"] *= 4
+        optimizer.register_step_pre_hook(lambda one, *_: seen.append(one.param_groups[0]["lr"]))
+
+    w.fork(5, change, steps=3)
+    assert seen == [0.05 * 0.5**5, *(4 * 0.05 * 0.5**power for power in (5, 6, 7))]
+
+
+def test_a_fork_while_it_runs_leaves_the_run_alone() -> None:
+    def losses(forks: bool) -> list[Any]:
+        torch.manual_seed(0)
+        model, optimizers, step = plain_run()
+        found: list[Any] = []
+        with modlab.watch(model, optimizers, keep="good") as w:
+            for number in range(STEPS):
+                found.append(float(step(number)))
+                if forks and number in (8, 15):
+                    assert w.fork(3).exact
+                    assert w.fork(3, {"lr": 1.0}).record.parts == 4
+        return [*found, photograph(model)]
+
+    assert losses(True) == losses(False)
+
+
+def test_what_a_changed_fork_would_have_done_otherwise_is_said() -> None:
+    w, *_ = watched(LOOPS["a_branch_on_a_tensor"])
+    fork = w.fork(0, lambda model: model[0].weight.data.mul_(30))
+    assert fork.record.ended == "branch" and "another way" in str(fork)
+
+
+def test_a_batch_that_changed_in_secret_is_noticed() -> None:
+    data = torch.randn(8, 4)
+    model = small()
+    made = trained(model, lambda: model(data).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+    w, *_ = watched(lambda: made)
+    data.add_(1)
+    assert w.fork(0).record.ended == "constant"
+
+
+ANSWERS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "before the first": ({"step": -3}, modlab_errors.ForkError, "the first kept state is the one at step 0"),
+    "after the last": ({"step": 99}, modlab_errors.ForkError, "the run has 24 steps"),
+    "no step": ({"step": "x"}, modlab_errors.QuestionError, "takes the number of a step"),
+    "no change": ({"change": 3}, modlab_errors.QuestionError, "takes a function, or settings by name"),
+    "no setting": ({"change": {"lrr": 1}}, modlab_errors.QuestionError, "Nearest: 'lr'"),
+    "no steps": ({"steps": 0}, modlab_errors.QuestionError, "how many steps"),
+    "other arguments": ({"change": lambda a, b, c: None}, modlab_errors.QuestionError, "takes a, b, c"),
+    "it raises": ({"change": lambda model: 1 / 0}, modlab_errors.ForkError, "ZeroDivisionError: division by zero"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_bad_input_is_answered(name: str) -> None:
+    w, *_ = watched(plain_run)
+    given, kind, words = ANSWERS[name]
+    with pytest.raises(kind, match=words):
+        w.fork(**given)
+
+
+def test_without_keep_nothing_is_kept_and_nothing_runs() -> None:
+    w, *_ = watched(plain_run, keep="")
+    assert w.record.kept is None and "kept" not in str(w)
+    with pytest.raises(modlab_errors.ForkError, match='keep="good"'):
+        w.fork(3)
+    with pytest.raises(modlab_errors.QuestionError, match="'good'"):
+        modlab.watch(small(), keep="all")  # type: ignore[arg-type]
+    assert not torch.overrides._get_current_function_mode_stack()
+
+
+def test_memory_is_bounded_and_states_span_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "TAPE_ROOM", 500_000)
+    w, *_ = watched(plain_run, steps=240)
+    kept = w.record.kept
+    assert 2 < len(kept.states) <= keeping.STATES and kept.states[0] == 0 and kept.states[-1] > 120
+    assert kept.bytes < 600_000
+    assert all(end - begin >= keeping.LEAST for begin, end in zip(kept.states[:-1], kept.until, strict=False))
+    assert all(w.fork(start).exact for start in kept.states[:-1])
+    assert format.size(kept.bytes) in str(w) and format.size(kept.bytes) in w.html()
+
+
+def test_states_are_good_ones() -> None:
+    def make() -> Run:
+        model, optimizers, step = plain_run()
+
+        def spoilt(number: int) -> Tensor:
+            if number == 12:
+                with torch.no_grad():
+                    model[0].weight.fill_(float("nan"))
+            return step(number)
+
+        return model, optimizers, spoilt
+
+    w, *_ = watched(make)
+    assert max(w.record.kept.states) <= 12
+
+
+def test_a_fork_has_faces(tmp_path: Any) -> None:
+    w, *_ = watched(plain_run)
+    fork = w.fork(10, {"lr": 1e-4}, steps=10)
+    assert fork.record.steps == 10 and fork.outcome in ("worse", "better", "same")
+    assert fork.headline in fork.html() or fork.headline.split(":")[0] in fork.html()
+    told = fork.to_dict()
+    assert told["kind"] == "fork" and len(told["records"]) == len(fork.losses) and told["exact"]
+    assert [row["fork"] for row in told["records"]] == fork.losses
+    assert "lr = 0.0001" in str(fork) and "unchanged fork equals the original" in str(fork)
+    assert fork.save(tmp_path / "fork.html").read_text().count("<img") == 1
+    assert len(fork.figure().axes[0].lines) == 3
+    assert pickle.loads(pickle.dumps(fork)).losses == fork.losses
+
+
+# ---- fixes
+
+
+def test_the_fix_of_a_watch_s_finding_is_tried() -> None:
+    def make() -> Run:
+        model, optimizers, _ = plain_run()
+        data = torch.randn(64, 4)
+
+        def step(_: int) -> Tensor:
+            loss = F.mse_loss(model(data), data.sum(1, keepdim=True))
+            loss.backward()  # gradients are never zeroed
+            optimizers[0].step()
+            return loss
+
+        return model, optimizers, step
+
+    w, model, *_ = watched(make)
+    before = photograph(model)
+    alert = next(one for one in w.alerts if one.kind == "not zeroed")
+    fork = alert.try_fix(15)
+    assert fork.outcome == "better" and fork.exact and "gradients zeroed" in fork.headline
+    assert photograph(model) == before
+
+
+DIAGNOSES: dict[str, tuple[Callable[[nn.Sequential], Any], str]] = {
+    "in no optimizer": (lambda model: torch.optim.SGD(model[0].parameters(), lr=0.05), "better"),
+    "learning rate 0": (lambda model: torch.optim.SGD(model.parameters(), lr=0.0), ""),
+}
+
+
+@pytest.mark.parametrize("kind", DIAGNOSES)
+def test_the_fix_of_a_diagnosis_is_tried(kind: str) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = DIAGNOSES[kind][0](model)
+    x = torch.randn(32, 4)
+    found = modlab.diagnose(model, optimizer, batch=(x, x.sum(1, keepdim=True)), loss=nn.MSELoss())
+    before = photograph(model)
+    one = next(one for one in (*found.findings, *found.notes) if one.kind == kind)
+    if DIAGNOSES[kind][1]:
+        assert one.try_fix(30).outcome == DIAGNOSES[kind][1]
+    else:
+        with pytest.raises(modlab_errors.ForkError):
+            one.try_fix(30)
+    assert photograph(model) == before
+
+
+def test_why_a_fix_cannot_be_tried_is_said() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    (found,) = modlab.diagnose(model, optimizer).findings
+    with pytest.raises(modlab_errors.ForkError, match="without a batch"):
+        found.try_fix()
+    with pytest.raises(modlab_errors.ForkError, match="from a file"):
+        pickle.loads(pickle.dumps(found)).try_fix()
+    with pytest.raises(modlab_errors.QuestionError, match="how many steps"):
+        found.try_fix(0)
+    x = torch.randn(8, 4)
+    (found,) = modlab.diagnose(model, optimizer, batch=(x, x[:, :1]), loss=nn.MSELoss()).findings
+    with torch.no_grad():
+        model[1].weight.fill_(float("inf"))
+    with pytest.raises(modlab_errors.ForkError, match="good weights were not kept"):
+        found.try_fix()
+
+
+@pytest.mark.parametrize("kind", [*fixes.OF_REMEDIES.values(), *fixes.OF_FINDINGS.values(), *fixes.OF_CODE.values()])
+def test_each_row_of_the_table_names_a_change(kind: str) -> None:
+    assert kind in fixes.CHANGES
+
+
+@pytest.mark.parametrize("name", fixes.CHANGES)
+def test_each_change_can_be_applied(name: str) -> None:
+    w, model, *_ = watched(
+        lambda: trained(
+            net := nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.9), nn.Linear(8, 2), nn.Sigmoid()),
+            lambda: net(torch.randn(8, 4)).square().mean(),
+            torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5, weight_decay=0.01),
+        )
+    )
+    before = photograph(model)
+    fork = of_finding(Finding("made up"), KeptGround(w._keeper, 5), "Net", 5, 10, (name, ""))
+    assert fork.record.steps == 10 and fork.exact and not fork.record.error, fork
+    assert photograph(model) == before
