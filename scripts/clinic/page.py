@@ -101,7 +101,7 @@ def offered(asked: Case, facts: Facts) -> list[dict[str, Any]]:
 
 def by_modlab(asked: Case) -> dict[str, Any]:
     """What `watch` and `diagnose` say of the training, and how good that is."""
-    answer = modlab_tools.both(partial(asked.training, SEED))
+    answer = modlab_tools.modlab_answers(partial(asked.training, SEED))["both"]
     grade = score.grade(asked, answer)
     named = list(dict.fromkeys(one.causes[0] for one in answer.named if one.causes))[:3]
     text = " ".join(line for line in answer.text.splitlines() if line)
