@@ -267,6 +267,12 @@ _FAILS = MistakeKind(_stops, _why_stops, lambda facts: "the forward pass" if fac
 _DROPOUT = "p is the fraction that is dropped, not the fraction that is kept."
 
 MISTAKES: dict[str, MistakeKind] = {
+    "sigmoid twice": MistakeKind(
+        "has already been through a sigmoid, and binary cross entropy with logits applies it again",
+        "The sigmoid of a number between 0 and 1 is between 0.5 and 0.73: predictions cannot differ by more than that, so the loss "
+        "cannot get close to 0.",
+        "the output",
+    ),
     # what is not registered
     "hidden": MistakeKind(
         hidden,
