@@ -32,7 +32,7 @@ MOST = {
     "compare": 80,
     "trace, one step": 129,
     "diagnose": 104,
-    "diagnose, with a batch": 168,
+    "diagnose, with a batch": 245,
     "watch, one step": 156,
 }
 """Files of modlab that a first call may load: those that it loads today, and room for a few."""

@@ -50,7 +50,7 @@ class TapedWatch(Look, Protocol):
         """An optimizer has made a step, or a pass begins: was it the end of a step that is counted?"""
 
     def new_holder(self, thing: Any) -> bool | None:
-        """An optimizer or a module trains along of which nothing was known; whether what was kept can be completed."""
+        """An optimizer or a module trains along that was not known; whether what was kept can be completed."""
 
 
 class _Mode(FunctionMode):

@@ -77,7 +77,7 @@ class TapeEntry:
         kind: see above.
         what: a function; the name of a module; the number of an optimizer.
         args, kwargs: with `Place` and `Constant` for tensors.
-        outputs: the number of each leaf of what it gave; 0 for what is no tensor.
+        outputs: the number of each leaf of what it gave; 0 where that is something else than a tensor.
         writes: the numbers of those that it changes in place.
         context: autograd and autocast, see `running_context`.
         random: the states of torch's generators before it, if it drew from them; `others`: of the rest.

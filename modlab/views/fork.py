@@ -58,7 +58,7 @@ def _ends(record: ForkRecord, which: str) -> Iterator[str]:
 
 
 def html(record: ForkRecord) -> str:
-    """Both curves, their numbers, and what is to be known."""
+    """Both curves, their numbers, and what to know about it."""
     parts = []
     if record.steps:
         parts.append(f'<p style="margin:0">{picture(record)}</p>')

@@ -78,7 +78,7 @@ def mark(record: ForkRecord) -> str:
 
 
 def notes(record: ForkRecord) -> Iterator[str]:
-    """What is to be known about a fork."""
+    """What to know about a fork."""
     if record.source == "batch":
         yield "Two copies of the model, one of them changed, trained on the one batch, from the present weights on."
         return
