@@ -1,4 +1,4 @@
-"""The player of one batch, a fork of the present state: a copy of a model that trains on one batch, where no steps of a training were kept."""
+"""The player of one batch, where no steps of a training were kept: a copy of the model trains on it, from the present state on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BatchPlayer(Player):
             optimizer.zero_grad()
         loss = self._forward(things.model, things.beside.get("loss"))
         self.losses = [copied(loss)]
-        loss.backward()
+        (loss if self.loss_factor == 1 else loss * self.loss_factor).backward()
         for optimizer in things.optimizers:
             optimizer.step()
 

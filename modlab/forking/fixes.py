@@ -235,6 +235,13 @@ def _dropout(player: Player, finding: Finding) -> None:
             one.p = 0.1
 
 
+def _scale_loss(factor: float) -> Fix:
+    def change(player: Player, _: Finding) -> None:
+        player.loss_factor = factor
+
+    return change
+
+
 def _float32(player: Player, _: Finding) -> None:
     player.things.model.float()
 
@@ -258,6 +265,8 @@ CHANGES: dict[str, Fix] = {
     "LeakyReLU for ReLU": _replaced((nn.ReLU,), lambda _: nn.LeakyReLU(0.1)),
     "ReLU for saturating activations": _replaced((nn.Sigmoid, nn.Tanh), lambda _: nn.ReLU()),
     "dropout of 0.1": _dropout,
+    "a hundred times the loss": _scale_loss(100.0),
+    "a hundredth of the loss": _scale_loss(0.01),
     "float32": _float32,
 }
 """What a fork is changed to, in the words in which it is told: "with …"."""
@@ -319,6 +328,24 @@ OF_FINDINGS: dict[str, str] = {
     "softmax twice": "no activation at the end",
     "all zero, in a row": "new initial weights",
     "all weights alike": "new initial weights",
+    "no zero grad": "gradients zeroed in each step",
+    "not finite by the rate": "a tenth of the learning rate",
+    "not in the optimizer": "all parameters in the optimizer",
+    "another models optimizer": "all parameters in the optimizer",
+    "eval while training": "training mode",
+    "loss too small": "a hundred times the loss",
+    "loss too large": "a hundredth of the loss",
+    "softmax before cross entropy": "no activation at the end",
+    "one huge feature": "standardized inputs",
+    "inputs not scaled": "standardized inputs",
+    "all weights equal": "new initial weights",
+    "weights begin too large": "new initial weights",
+    "weights begin too small": "new initial weights",
+    "too much dropout": "dropout of 0.1",
+    "vanishing gradient": "ReLU for saturating activations",
+    "overflow": "float32",
+    "underflow": "float32",
+    "too few digits": "float32",
     "dead": "LeakyReLU for ReLU",
     "dead units": "LeakyReLU for ReLU",
     "saturated": "ReLU for saturating activations",

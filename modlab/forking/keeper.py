@@ -1,4 +1,4 @@
-"""The keeper: what ``watch(keep="good")`` keeps, copies of the training at a few good steps, and a tape of the steps that follow each of them.
+"""The keeper: what ``watch(keep="good")`` keeps, copies of the training at a few good steps and a tape of what follows each.
 
 Good is a step after which loss and weights are finite, and the loss is not worse than what it was lately. When there are too many
 states, every second one goes; when the tape is too long, only the first steps after each state stay on it. So both span the run.

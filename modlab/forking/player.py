@@ -44,6 +44,7 @@ class Player:
         without_clipping: gradients are not clipped; clipping: what the bound is multiplied by.
         fresh_gradients: gradients are zeroed before each first backward pass of a step.
         training: modules stay in training mode whatever the loop sets.
+        loss_factor: what a loss is multiplied by before its backward pass.
     """
 
     def __init__(self, state: KeptState, crossing: set[int]) -> None:
@@ -56,6 +57,7 @@ class Player:
         self.same = True
         self.without_clipping, self.clipping = False, 1.0
         self.fresh_gradients = self.training = False
+        self.loss_factor = 1.0
         self._ratios: dict[tuple[int, int, str], tuple[Any, Any]] = {}  # settings that were changed: before and after
         self._context: ExitStack | None = None
         self._casts: Any = ()
@@ -151,6 +153,8 @@ class Player:
     def _call(self, entry: TapeEntry, args: Any, kwargs: Any) -> Any:
         if entry.kind == BACKWARD:
             self._meet_loss(entry, args, kwargs)
+            if self.loss_factor != 1 and args and isinstance(args[0], Tensor):
+                args = (args[0] * self.loss_factor, *args[1:])
         what = self._modules[entry.what] if entry.kind == CALL and type(entry.what) is str else entry.what
         result = what(*args, **kwargs)
         if entry.kind == CHECK:

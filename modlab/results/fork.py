@@ -262,6 +262,7 @@ def of_batch(model: Module, optimizers: list[Any], pair: tuple[Any, Any] | None,
         finding: what was found.
         steps: how many to make.
     """
+    require_fix(finding)
     title = own_class(type(model)).__name__
     if pair is None:
         raise ForkError(

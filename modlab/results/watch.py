@@ -583,7 +583,12 @@ class Watch(Result):
         """Apply the fix of one of its findings to a fork, beside an unchanged one: `Worded.try_fix`."""
         from modlab.results import fork
 
-        return fork.of_watch(self._keeper, self.record, finding, steps, self._source() if self._source is not None else None)
+        model = self._source() if self._source is not None else None
+        kept = self._watcher.clues.kept if self._watcher is not None else self._kept
+        if self._keeper is None and kept is not None and model is not None:  # the present state, with the batch that is at hand
+            optimizers = [one for one in (held() for held in self._optimizers) if one is not None]
+            return fork.of_batch(model, optimizers, (kept.inputs, kept.target), kept.loss, finding, steps)
+        return fork.of_watch(self._keeper, self.record, finding, steps, model)
 
     @classmethod
     def _of(cls, record: WatchRecord) -> Watch:
