@@ -81,11 +81,8 @@ def _constant_inputs(s: Symptoms) -> Facts | None:
 
 
 def _normalized(s: Symptoms) -> bool:
-    """Whether a normalization comes first, or a recurrent layer, whose gates squash."""
-    first = min(
-        (one for one in s.watched.modules if one.called and not one.container and one.path), key=lambda one: one.order, default=None
-    )
-    return first is not None and first.category == "norm"
+    """Whether the first layer with parameters is a normalization."""
+    return s.category(s.first_module) == "norm"
 
 
 def _huge(s: Symptoms) -> Facts | None:

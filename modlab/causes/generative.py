@@ -43,6 +43,8 @@ def _discriminator(s: Symptoms) -> Facts | None:
     some = [one for one in s.record.scalars if one.kind == "loss" and one.count > 4]
     if len(some) < 2 or len(s.groups) < 2:
         return None
+    if not any(one.term.criterion.startswith("binary") for one in s.clues.losses):  # a critic's loss has no such ends
+        return None
     if any(abs(one.value) < 0.02 and one.term.factor < 0 for one in s.clues.losses):  # the generator's, where it is flat
         return {"path": "", "low": min(abs(one.value) for one in s.clues.losses), "high": max(one.value for one in s.clues.losses)}
     low, high = min(some, key=lambda one: one.ends()[1]), max(some, key=lambda one: one.ends()[1])

@@ -97,6 +97,8 @@ def _pull(s: Symptoms, path: str) -> float:
 
 
 def _too_low(s: Symptoms) -> Facts | None:
+    if s.group.initial > 0 and s.group.rate < s.group.initial / 2:  # a schedule has it, and may raise it
+        return None
     if s.learns or not s.pace < SLOW or not s.is_finite or s.quickest > 1e-2 or s.flat:
         return None
     return {"pace": s.pace, "rate": s.group.rate}

@@ -24,6 +24,8 @@ LEARNT = 0.01
 """Fraction of the first loss at which a batch counts as learned, and training stops."""
 TELLS_APART = 0.9
 """Fraction of the loss of a constant answer above which the model has not learned to distinguish samples."""
+KNOWS = 0.7
+"""Fraction of the loss of a constant answer below which a model that does not get better knows the batch already."""
 RATES = (1e-2, 1e-1, 1e-3)
 
 
@@ -54,6 +56,9 @@ def overfit(bench: Bench) -> ExperimentRecord:
         return record("overfit", "passed", "learnt", percent=percent, **numbers)
     if share < (0.99 if first > 0 else 1.0):  # a loss that may be negative has no known minimum, and may already be at it
         return record("overfit", "unclear", "learns slowly", **numbers)
+    known = bench.kept(lambda: _same_for_all(bench, bench.model))
+    if known is not None and known < KNOWS:
+        return record("overfit", "unclear", "knows it", **{**numbers, "of one answer": known})
     return record("overfit", "failed", "does not learn", Remedy(code="modlab.trace(model)  # where does the gradient end?"), **numbers)
 
 

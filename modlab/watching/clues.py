@@ -179,7 +179,7 @@ class LossPool:
         self.rows = 0
         self.kinds: set[int] = set()
         self.within: list[float] = []
-        self.ignored, self.all = 0, 0
+        self.ignored, self.all, self.many = 0, 0, 1
         self.weights: tuple[float, ...] = ()
         self.spread = self.unnormalized = math.nan
         self.along, self.value, self.away = -1, math.nan, math.nan
@@ -212,6 +212,7 @@ class LossPool:
 
     def _take(self, found: loss_graph.Found, output: Tensor, target: Tensor) -> None:
         self.read += 1
+        self.many = target.numel()
         if found.term.criterion in ("cross-entropy", "likelihood"):
             self._classes(found, output, target)
             return
@@ -287,7 +288,7 @@ class LossPool:
         term = self.terms[0] if self.terms else None
         if term is None:
             return math.nan
-        factor = abs(term.factor)
+        factor = abs(term.factor) * (self.many if term.reduction == "sum" else 1)
         if len(shares):
             if len(self.weights) == len(shares):
                 weighted = shares * np.array(self.weights)

@@ -351,6 +351,12 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
         lambda facts: f"the loss falls, but not {'to half' if facts['first'] > 0 else 'by half'}, {_within(facts)}",
         "Too few steps, too large a batch, or too small a model.",
     ),
+    "knows it": (
+        lambda facts: (
+            f"the loss does not fall {_within(facts)}, but is already {format.share(facts['of one answer'])} of that of one answer for all"
+        ),
+        "The model has learned this batch before, and its loss may be as low as it can be: smoothed labels or noisy targets keep it from 0.",
+    ),
     "does not learn": (
         lambda facts: f"the loss does not fall {_within(facts)}",
         "A model that cannot memorize one batch learns nothing from many: a gradient does not get through, the loss does not depend on "
