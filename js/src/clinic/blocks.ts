@@ -3,7 +3,8 @@ import { element } from "../elements";
 import { curve, picture, spark } from "./charts";
 import type { Block, Cell } from "./data";
 
-export function drawn(block: Block): HTMLElement {
+/** One block of a look, by whose name its tables are told apart. */
+export function drawn(block: Block, look = ""): HTMLElement {
   switch (block.kind) {
     case "say":
       return element("p", {}, block.text);
@@ -16,7 +17,7 @@ export function drawn(block: Block): HTMLElement {
     case "pictures":
       return titled(block.title, element("div", { class: "pictures" }, ...block.pictures.map(picture)), element("p", { class: "says" }, block.says));
     case "table":
-      return titled(block.title, table(block.title, block.head, block.rows));
+      return titled(block.title, table(look ? `${look}: ${block.title}` : block.title, block.head, block.rows));
   }
 }
 
@@ -24,7 +25,7 @@ function titled(title: string, ...parts: HTMLElement[]): HTMLElement {
   return element("div", { class: "block" }, element("p", { class: "title" }, title), ...parts);
 }
 
-function table(title: string, head: string[], rows: Cell[][]): HTMLElement {
+function table(label: string, head: string[], rows: Cell[][]): HTMLElement {
   const numeric = head.map((_, column) => rows.length > 0 && rows.every((row) => isNumber(row[column])));
   const cell = (value: Cell | undefined, column: number): HTMLElement => {
     if (Array.isArray(value)) return element("td", {}, spark(value));
@@ -34,7 +35,7 @@ function table(title: string, head: string[], rows: Cell[][]): HTMLElement {
   const heads = head.map((name, column) => element("th", { scope: "col", class: numeric[column] ? "number" : null }, name));
   const body = rows.map((row) => element("tr", {}, ...row.map(cell)));
   const made = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...body));
-  return element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": title }, made);
+  return element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": label }, made);
 }
 
 /** A dotted name that may break behind a dot or an underscore. */

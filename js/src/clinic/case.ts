@@ -88,7 +88,7 @@ export class CaseView {
   #open(id: string): void {
     const look = this.one.looks.find((known) => known.id === id);
     if (!look || this.#looks.querySelector(`[data-opened="${id}"]`)) return;
-    this.#looks.prepend(element("section", { "data-opened": id }, element("h4", { tabindex: -1 }, look.title), ...look.blocks.map(drawn)));
+    this.#looks.prepend(element("section", { "data-opened": id }, element("h4", { tabindex: -1 }, look.title), ...look.blocks.map((block) => drawn(block, look.title))));
     this.#button(id)?.setAttribute("aria-pressed", "true");
   }
 
