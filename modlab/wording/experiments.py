@@ -355,7 +355,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
         lambda facts: (
             f"the loss does not fall {_within(facts)}, but is already {format.share(facts['of one answer'])} of that of one answer for all"
         ),
-        "The model has learned this batch before, and its loss may be as low as it can be: smoothed labels or noisy targets keep it from 0.",
+        "The model has learned this batch before, and its loss may be as low as it can be: smoothed labels or noise keep it above 0.",
     ),
     "does not learn": (
         lambda facts: f"the loss does not fall {_within(facts)}",
