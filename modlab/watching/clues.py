@@ -819,7 +819,7 @@ def _is_readable(tensor: Tensor) -> bool:
     """Whether its numbers lie here, all of them, and are numbers."""
     return (
         type(tensor) in PLAIN
-        and tensor.is_cpu
+        and not is_far(tensor)
         and is_there(tensor)
         and not tensor.is_complex()
         and tensor.layout is torch.strided

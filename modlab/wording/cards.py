@@ -10,7 +10,6 @@ from modlab.records.trace import Reason
 from modlab.records.watch import Alert, Check
 from modlab.wording import differences, experiments, mistakes, reasons
 from modlab.wording.alerts import ROLES
-from modlab.wording.causes import CAUSES
 from modlab.wording.findings import said
 from modlab.wording.names import named
 

@@ -45,6 +45,8 @@ def _elsewhere(finding: Finding) -> str:
 
 def in_halves(finding: Finding) -> tuple[str, str]:
     """What is wrong with what, and the evidence; the evidence is empty where the sentence is not in two parts."""
+    if causes.is_cause(finding):
+        return causes.halves(finding)
     if finding.kind in ALERTS:
         return halves(finding)
     made = KINDS[finding.kind].words(finding)
@@ -68,7 +70,7 @@ def sentence(finding: Finding) -> str:
 
 def title(finding: Finding) -> str:
     """What would be true without this finding, in a few words."""
-    return KINDS[finding.kind].title
+    return "the cause" if causes.is_cause(finding) else KINDS[finding.kind].title
 
 
 def fix(finding: Finding) -> str:
@@ -98,7 +100,7 @@ def is_cause(finding: Finding) -> bool:
 
 def rank(finding: Finding) -> tuple[int, int]:
     """Sorts the worst first."""
-    return ("broken", "careful", "note").index(finding.severity), KINDS[finding.kind].rank
+    return ("broken", "careful", "note").index(finding.severity), -1 if causes.is_cause(finding) else KINDS[finding.kind].rank
 
 
 IN_LADDER = frozenset(("loss not finite", "loss not seen"))

@@ -8,7 +8,6 @@ from typing import Any
 from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding, Severity
-from modlab.wording.causes import CAUSES, halves
 from modlab.wording.names import joined, named
 
 Facts = Mapping[str, Any]
@@ -147,7 +146,6 @@ def _loss_unseen(finding: Finding) -> str:
 
 
 KINDS: dict[str, FindingKind] = {
-    **{kind: FindingKind(-1, "broken", "the cause", halves) for kind in CAUSES},
     "loss not finite": FindingKind(0, "broken", "the loss is finite", _not_finite),
     "slices without a gradient": FindingKind(1, "careful", "every slice gets a gradient", _slices),
     "dead units": FindingKind(2, "broken", "its units fire", _dead),
