@@ -11,6 +11,9 @@ from modlab.records.clues import InputClues
 FAR, NEAR = 15.0, 1e-2
 """Standard deviations, and means, of inputs beyond which they are far from unit scale, and below which they vanish."""
 
+FEW = 16
+"""Samples up to which a whole data set is small enough to ask about: of toys in tutorials there are often some dozens."""
+
 ODD = 300.0
 """Times that the spread of one feature may be that of another."""
 
@@ -62,7 +65,7 @@ def _batch(s: Symptoms) -> InputClues | None:
 
 def _same_batch(s: Symptoms) -> Facts | None:
     one = _batch(s)
-    if one is None or len(one.shape) < 2 or one.repeated < 0.9 or one.same > 0.5 or one.distinct > 64 or s.record.steps < 20:
+    if one is None or len(one.shape) < 2 or one.repeated < 0.9 or one.same > 0.5 or one.distinct > FEW or s.record.steps < 20:
         return None
     return {"samples": one.distinct}
 
@@ -71,7 +74,7 @@ def _few(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is None or len(one.shape) < 2 or one.repeated > 0.5 or one.same > 0.5 or one.common > 0.8 or one.rows < 3 * one.distinct:
         return None
-    few = 48 if one.dtype.startswith("float") and not one.numbers.whole else 12  # of tokens there may be no more
+    few = 3 * FEW if one.dtype.startswith("float") and not one.numbers.whole else 12  # of tokens there may be no more
     return {"samples": one.distinct, "seen": one.rows} if one.distinct <= few else None
 
 
@@ -162,8 +165,8 @@ ROWS = (
     CauseRow("ordered batches", _ordered),
     CauseRow("imbalance", _imbalance),
     CauseRow("leak", _leak),
-    CauseRow("same batch", _same_batch, "few samples", "batches"),
-    CauseRow("few samples", _few, "same batch", "batches"),
+    CauseRow("same batch", _same_batch, "few samples", "batches", severity="careful"),
+    CauseRow("few samples", _few, "same batch", "batches", severity="careful"),
     CauseRow("one huge feature", _huge, "inputs not scaled", "scale", weight=1),
     CauseRow("inputs not scaled", _not_scaled, "one huge feature", "scale", weight=1),
     CauseRow("inputs vanish", _vanish, weight=1),

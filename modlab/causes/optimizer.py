@@ -30,7 +30,7 @@ def _not_held(s: Symptoms) -> Facts | None:
 
 
 def _two(s: Symptoms) -> Facts | None:
-    if not s.loop.shared or len(s.loop.optimizers) < 2 or s.learns:
+    if not s.loop.shared or len(s.loop.optimizers) < 2 or s.learns or s.watched.beside < s.record.steps / 2 or not s.is_sick:
         return None
     return {"path": s.loop.shared[0], "places": s.loop.shared, "optimizers": s.loop.optimizers}
 

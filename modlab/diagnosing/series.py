@@ -104,7 +104,9 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
 def causes_of(subject: Subject, optimizers: Sequence[Any], inputs: Any, target: Any, loss: Any) -> tuple[Finding, ...]:
     """Why it will not learn, as a short training of a copy shows."""
     bench = Bench(subject, inputs, target, loss)
-    return () if _unfit(subject, bench.model) is not None else short_training.short_training(bench, optimizers)
+    if _unfit(subject, bench.model) is not None or not _all_there(bench):
+        return ()
+    return short_training.short_training(bench, optimizers)
 
 
 def _notes(bench: Bench) -> tuple[Finding, ...]:

@@ -111,6 +111,11 @@ class Found(NamedTuple):
     way: list[Any]
 
 
+def is_here(tensor: Tensor) -> bool:
+    """Whether its numbers can be read without waiting for an accelerator."""
+    return tensor.is_cpu
+
+
 def name_of(node: Any) -> str:
     """``MseLoss`` for ``MseLossBackward0``."""
     return str(type(node).__name__).partition("Backward")[0]
@@ -143,7 +148,7 @@ def number_of(thing: Any) -> float:
     """A constant factor, if it lies here and is one number."""
     if isinstance(thing, (int, float)):
         return float(thing)
-    if isinstance(thing, Tensor) and thing.numel() == 1 and thing.is_cpu and not thing.is_complex():
+    if isinstance(thing, Tensor) and thing.numel() == 1 and is_here(thing) and not thing.is_complex():
         return float(thing.detach())
     return math.nan
 
@@ -346,7 +351,7 @@ def away_from_prior(loss: Tensor) -> float:
     for node in _nearest(loss.grad_fn, DEEP // 2):
         if name_of(node) == "Exp":
             result = saved(node, "result")
-            if isinstance(result, Tensor) and result.is_cpu and result.dim() > 1 and result.numel() > 8:
+            if isinstance(result, Tensor) and is_here(result) and result.dim() > 1 and result.numel() > 8:
                 return float((result.detach() - 1).abs().max())
     return math.nan
 
@@ -365,7 +370,7 @@ def _nearest(node: Any, most: int) -> Iterator[Any]:
 
 
 def _has(tensor: Any, test: Any) -> bool:
-    return isinstance(tensor, Tensor) and tensor.is_cpu and tensor.numel() > 0 and bool(test(tensor.detach()).any())
+    return isinstance(tensor, Tensor) and is_here(tensor) and tensor.numel() > 0 and bool(test(tensor.detach()).any())
 
 
 def _log(node: Any) -> str:

@@ -188,7 +188,7 @@ class LossPool:
     def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, *, numbers: bool, whole: bool) -> None:
         """Take in a look at a loss that a scaler has multiplied; a whole one knows which modules gave what."""
         self.looks += 1
-        self.value = float(loss.detach()) / scale if loss.is_cpu else math.nan
+        self.value = float(loss.detach()) / scale if not is_far(loss) else math.nan
         if whole or not self.terms:
             self.terms = tuple(replace(one.term, factor=one.term.factor / scale) for one in found[:8])
         self.risks.update(dict.fromkeys(loss_graph.risks(loss)))
@@ -225,7 +225,7 @@ class LossPool:
             self.squares = (self.squares if self.rows else 0) + flat.square().sum(0).numpy()
             self.rows += len(flat)
         weight = loss_graph.saved(found.node, "pos_weight")
-        if isinstance(weight, Tensor) and weight.is_cpu:
+        if isinstance(weight, Tensor) and not is_far(weight):
             self.weights = tuple(weight.detach().double().flatten()[:64].tolist())
 
     def _classes(self, found: loss_graph.Found, output: Tensor, target: Tensor) -> None:
@@ -247,7 +247,7 @@ class LossPool:
                 and bool(flat[0] != flat[-1])
             )
         weight = loss_graph.saved(found.node, "weight")
-        if isinstance(weight, Tensor) and weight.is_cpu:
+        if isinstance(weight, Tensor) and not is_far(weight):
             self.weights = tuple(weight.detach().double().flatten()[:1024].tolist())
         sums = [(int(i), float(output.double().logsumexp(i).abs().max())) for i in range(output.dim())]
         self.unnormalized = dict(sums)[dim]
@@ -479,7 +479,7 @@ class ClueCollector:
             times = 1.0 if scale is None or is_far(scale) else float(scale)
             without_autograd(partial(pool.add, tensor, found, times, numbers=True, whole=whole and self._reads))
             if whole and len(found) == 1 and isinstance(self._output, Tensor):
-                without_autograd(self._keep, found[0], float(tensor.detach()) if tensor.is_cpu else math.nan)
+                without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan)
             if self._reads and whole and pool.looks <= DENSE and self._batch and found[0].target is not None:
                 without_autograd(self._compare, self._batch[0].detach(), found[0].target.detach())
 
@@ -917,5 +917,5 @@ def _has_hooks(tensor: Tensor) -> bool:
 
 def _number(thing: Any) -> float:
     if isinstance(thing, Tensor):
-        return float(thing) if thing.numel() == 1 and thing.is_cpu else math.nan
+        return float(thing) if thing.numel() == 1 and not is_far(thing) else math.nan
     return float(thing) if isinstance(thing, (int, float)) else math.nan

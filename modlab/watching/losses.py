@@ -262,8 +262,9 @@ class Losses:
                 value = _value(tensor, scale)
             anew = self._is_thrown_away(site, epoch)
             states = self._states(site)
-            if self._watch.wants_loss() or (not is_far(tensor) and not math.isfinite(value) and self._bad_looks < LEARNT):
-                self._bad_looks += not math.isfinite(value)
+            bad = not is_far(tensor) and not math.isfinite(value)
+            if self._watch.wants_loss() or (bad and self._bad_looks < LEARNT):
+                self._bad_looks += bad
                 self._watch.see_loss(site.label, tensor, scale)
             if states is not None:
                 self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watch.tap.arrived, steps.call, anew))

@@ -36,7 +36,6 @@ _SHIFT = "Whatever is added here is subtracted again before the loss: the gradie
 _UNSEEN = "What was not seen is not judged: it may or may not be fine."
 
 REASONS = {
-    **{kind: words.why for kind, words in CAUSES.items()},
     # alerts
     "nan": _NAN,
     "inf": f"Infinity minus infinity, and infinity times 0, are NaN. {_NAN}",

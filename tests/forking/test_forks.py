@@ -444,7 +444,9 @@ def test_an_unchanged_fork_is_the_original(name: str) -> None:
     for start in kept.states[:-1]:
         fork = w.fork(start)
         assert fork.exact, (start, fork.headline)
-        assert fork.record.ended == "tape" and len(fork.losses) == kept.until[kept.states.index(start)] - start
+        taped = kept.until[kept.states.index(start)] - start
+        unended = name == "by_hand"  # of the last step nobody tells that it is over
+        assert fork.record.ended == "tape" and taped - unended <= len(fork.losses) <= taped
     assert photograph(model) == before[0]
     assert str([one.state_dict() for one in optimizers]) == str(before[1])
 
