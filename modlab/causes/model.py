@@ -147,7 +147,7 @@ def _nothing(s: Symptoms) -> Facts | None:
     shut = {path for path, _, last in s.activation("zeros") if last >= 0.9999}
     if any(one.path in shut for one in s.modules("recurrent")):
         return None
-    silent = any(units.fired.shape[1] and not units.fired[-1].any() for units in s.record.units)
+    silent = any(units.fired.size and not units.fired[-1].any() for units in s.record.units)
     fed = [one.path for one in s.modules("zero input") if one.facts["looks"] >= 3 and one.path != s.first_module]
     zero += [] if silent else fed
     return {"path": zero[0], "places": tuple(zero)} if zero and not s.learns and not s.has_burst else None

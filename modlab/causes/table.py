@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from modlab.causes import data, generative, graph, loop, loss, model, numbers, optimizer, sequence
-from modlab.causes.cause_row import CauseRow
+from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
 from modlab.records.finding import Finding, Remedy
 from modlab.records.watch import WatchRecord
@@ -19,12 +21,27 @@ MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""
 
 
-def causes(record: WatchRecord) -> tuple[Finding, ...]:
-    """The causes of which a record shows the evidence, the likeliest first."""
+def _asked(row: CauseRow, symptoms: Symptoms, failed: Callable[[Exception], None] | None) -> Facts | None:
+    try:
+        return row.test(symptoms)
+    except Exception as error:
+        if failed is None:
+            raise
+        failed(error)
+        return None
+
+
+def causes(record: WatchRecord, failed: Callable[[Exception], None] | None = None) -> tuple[Finding, ...]:
+    """The causes of which a record shows the evidence, the likeliest first.
+
+    Args:
+        record: of a watch.
+        failed: is told of a row's own error, which costs that row alone; without it the error is raised.
+    """
     symptoms = Symptoms(record)
     found: list[Finding] = []
     for row in ROWS:
-        facts = row.test(symptoms)
+        facts = _asked(row, symptoms, failed)
         if facts is not None:
             told = {"weight": row.weight, **{name: value for name, value in facts.items() if name != "path"}}
             if row.rival:

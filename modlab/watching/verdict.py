@@ -14,6 +14,7 @@ from modlab.records.finding import Fact, Finding, Remedy, Severity
 from modlab.records.loss import losses
 from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Check, ScalarRecord, Verdict, WatchRecord
 from modlab.records.watched import Watched, WatchedModule, WatchedParameter
+from modlab.running.guarded import note
 from modlab.watching.alerts import HALF, SAMPLES
 from modlab.watching.findings import TINY, find, not_finite, unseen_loss
 
@@ -71,7 +72,7 @@ def verdict(record: WatchRecord) -> Verdict:
         _enough(record),
         _falls(loss, untold, record.watched.classes),
     )
-    why = causes(record)
+    why = causes(record, note)
     told = {(one.kind, one.path) for one in why}
     beside = (one for one in find(record, loss) if (one.kind, one.path) not in told)
     symptoms = Symptoms(record)
