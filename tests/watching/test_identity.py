@@ -351,7 +351,7 @@ def unwatched(name: str) -> list[Any]:
     return film(RUNS[name], None)
 
 
-LONG = {("resnet", "kept"), ("resnet", "shadow"), ("resnet", "some steps")}
+LONG = {("resnet", "kept"), ("resnet", "shadow"), ("resnet", "some steps"), ("resnet", "good steps")}
 CASES = [pytest.param(name, way, marks=[pytest.mark.long] * ((name, way) in LONG)) for name in RUNS for way in WAYS]
 
 
