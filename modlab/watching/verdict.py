@@ -16,7 +16,7 @@ from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Check, Sca
 from modlab.records.watched import Watched, WatchedModule, WatchedParameter
 from modlab.running.guarded import note
 from modlab.watching.alerts import HALF, SAMPLES
-from modlab.watching.findings import TINY, find, not_finite, unseen_loss
+from modlab.watching.findings import NARROW, TINY, find, not_finite, unseen_loss
 
 UNMEASURED, UNGRADED = "no step measured", "no gradient of the optimizer's"
 TRAIN = Remedy(code="model.train()")
@@ -77,8 +77,13 @@ def verdict(record: WatchRecord) -> Verdict:
     beside = (one for one in find(record, loss) if (one.kind, one.path) not in told)
     symptoms = Symptoms(record)
     if symptoms.fallen > LEARNT or symptoms.progress > LEARNT:  # without them, it would learn no better
-        beside = (replace(one, severity="careful") if one.kind == "dead units" else one for one in beside)
+        beside = (replace(one, severity="careful") if one.kind == "dead units" and _is_wide(one) else one for one in beside)
     return Verdict(checks, (*why, *beside), _holding(record, "broken"), _holding(record, "careful"))
+
+
+def _is_wide(finding: Finding) -> bool:
+    """Whether a layer has so many units that some may be dead without consequence."""
+    return int(finding.facts["units"]) > NARROW  # type: ignore[arg-type]
 
 
 def _holding(record: WatchRecord, severity: Severity) -> tuple[str, ...]:

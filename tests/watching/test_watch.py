@@ -113,7 +113,7 @@ def test_a_dead_unit_and_a_starving_one() -> None:
     dead = found["dead", "l0", 1]
     assert dead.inputs >= 1000 and not dead.over
     assert net.l1.weight.tolist()[1] == pytest.approx([0.3722], abs=1e-4)  # moved by decay alone
-    assert check(w, "it moves").state == "passed" and w.verdict.broken is None and w.verdict.ok
+    assert check(w, "it moves").state == "passed" and w.verdict.broken is None and not w.verdict.ok
     finding = next(one for one in w.findings if one.kind == "dead units")
     assert finding.path == "l0" and finding.severity == "broken" and finding.facts["which"] == (1,) and finding.facts["units"] == 3
     assert "Unit 1 of l0 is dead" in w.headline
