@@ -104,7 +104,7 @@ def test_a_gradient_that_lies_is_found_out():
 
 @pytest.mark.parametrize(("name", "leaks"), [("counting/no causal mask", True), ("counting/rate halved every third batch", False)])
 def test_who_sees_the_future_is_found_out(name, leaks):
-    *earlier, last = of(name, 2)[0].changed
+    *earlier, last = of(name, 1)[0].changed
     assert last > 0 and (max(earlier) > 0) is leaks
 
 
@@ -127,18 +127,6 @@ def words(thing: object) -> str:
     return re.sub(r"-?\d[\d.,e+-]*", "#", json.dumps(thing))
 
 
-def test_a_cause_that_is_right_is_not_ruled_out():
-    """By the evidence of its own case: the rule against it must not hold there."""
-    wrong = []
-    for name in (
-        "ratings/zero grad after backward",
-        "inside/cross entropy of one logit",
-        "counting/no causal mask",
-        "recall/only the head is given",
-    ):
-        asked = case("working", name)
-        found = of(name, 30)[0]
-        rule = evidence.RULED_OUT.get(asked.cause)
-        if rule is not None and rule(Facts(found, 0.0, "error")):
-            wrong.append(name)
-    assert wrong == []
+@pytest.mark.parametrize("name", ["ratings/zero grad after backward", "inside/cross entropy of one logit", "recall/only the head is given"])
+def test_a_cause_that_is_right_is_not_ruled_out(name):
+    assert evidence.RULED_OUT[case("working", name).cause](Facts(of(name, 3)[0], 0.0, "error")) is None

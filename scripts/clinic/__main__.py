@@ -10,7 +10,7 @@ from multiprocessing import get_context
 import torch
 
 from scripts.clinic.cases import CASES
-from scripts.clinic.page import MOST_BYTES, PAGE, kept, made, written
+from scripts.clinic.page import MOST_BYTES, PAGE, by_modlab, kept, made, written
 
 
 def main() -> None:
@@ -19,7 +19,10 @@ def main() -> None:
     cases = dict(enumerate(kept() if given else [], 1))
     asked = [number for number in range(1, len(CASES) + 1) if not given or str(number) in given]
     with ProcessPoolExecutor(os.cpu_count(), get_context("fork"), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        cases |= zip(asked, pool.map(made, [[*CASES][number - 1] for number in asked], asked), strict=True)
+        if given == ["--modlab"]:
+            cases = {number: cases[number] | {"modlab": said} for number, said in enumerate(pool.map(by_modlab, CASES), 1)}
+        else:
+            cases |= zip(asked, pool.map(made, [[*CASES][number - 1] for number in asked], asked), strict=True)
     text = written([*cases.values()])
     if len(text.encode()) > MOST_BYTES:
         sys.exit(f"{PAGE.name}: {len(text.encode()):,} bytes, more than {MOST_BYTES:,}; the file is unchanged.")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from modlab.format import plural, rough, shape, share
 from scripts.clinic.facts import Facts
-from scripts.clinic.recording import Numbers, Parameter, first_of
+from scripts.clinic.recording import Layer, Numbers, Parameter, first_of
 
 Block = dict[str, Any]
 
@@ -104,7 +104,7 @@ def _batch(f: Facts) -> Iterator[Block]:
     else:
         head, rows = _samples(x, y)
         yield table("The first samples of batch 0", head, rows)
-    yield table("In numbers", ["", "mean", "std", "least", "greatest"], [*_summaries(f, x, y)])
+    yield table("In numbers", ["of", "mean", "std", "least", "greatest"], [*_summaries(f, x, y)])
     if f.classes and f.classes <= 12 and not isinstance(x, tuple):
         batches = [round(one) for one in torch.linspace(0, min(60, len(f.run.pool)) - 1, 6).tolist()]
         yield table(
@@ -213,7 +213,7 @@ def _outputs(f: Facts) -> Iterator[Block]:
         [name, rough(one.mean), rough(one.std), rough(one.low), rough(one.high), rough(one.across)]
         for name, one in zip(names, (early, late, found), strict=True)
     ]
-    yield table("In numbers", ["", "mean", "std", "least", "greatest", "std over samples"], rows)
+    yield table("In numbers", ["of", "mean", "std", "least", "greatest", "std over samples"], rows)
     if first.dim() == 3:
         rows = [[str(place), str(int(first[0, place].argmax())), str(int(target[0, place]))] for place in range(first.shape[1])]
         yield table(f"The first sequence in step {step}", ["position", "likeliest token", "target"], rows)
@@ -290,39 +290,37 @@ def _steps(f: Facts) -> Iterator[Block]:
 def _change(one: Parameter, value: float) -> str:
     if not (one.start.std or one.start.mean):
         return "began at 0"
-    if value >= 1:
-        return f"×{rough(value)}"
+    if not value < 1:
+        return f"×{rough(value)}" if math.isfinite(value) else rough(value)
     return "0" if value == 0 else f"{100 * value:.2g} %" if value >= 1e-5 else f"{100 * value:.0e} %"
 
 
 def _layers(f: Facts) -> Iterator[Block]:
-    rows = []
-    for one in f.layers:
-        if not one.calls or not one.first or not one.last:
-            rows.append([one.path, one.kind, "never called", "", "", "", ""])
-            continue
-        bent = one.kind.startswith("ReLU")
-        rows.append(
-            [
-                one.path if one.path else "(in no list of the model)" if not one.registered else "(the model)",
-                one.kind,
-                shape(one.first.shape),
-                f"{rough(one.first.mean)} ± {rough(one.first.std)}",
-                f"{rough(one.last.mean)} ± {rough(one.last.std)}" if not one.last.bad else "not finite",
-                rough(one.last.across) if not math.isnan(one.last.across) else "",
-                f"{share(one.first.dead)} → {share(one.last.dead)}" if bent else "",
-            ]
-        )
     head = [
         "layer",
         "kind",
-        "output",
-        "mean ± std, first step",
-        "mean ± std, last step",
-        "std over samples, last step",
         "units zero for a whole batch",
+        "std over samples, last step",
+        "mean ± std, last step",
+        "mean ± std, first step",
+        "output",
     ]
-    yield table("What each layer gives", head, rows)
+    yield table("What each layer gives", head, [*map(_layer, f.layers)])
+
+
+def _layer(one: Layer) -> list[str]:
+    path = one.path or ("(the model)" if one.registered else "(in no list of the model)")
+    if not one.first or not one.last:
+        return [path, one.kind, "never called", "", "", "", ""]
+    return [
+        path,
+        one.kind,
+        f"{share(one.first.dead)} → {share(one.last.dead)}" if one.kind.startswith("ReLU") else "",
+        "" if math.isnan(one.last.across) else rough(one.last.across),
+        "not finite" if one.last.bad else f"{rough(one.last.mean)} ± {rough(one.last.std)}",
+        f"{rough(one.first.mean)} ± {rough(one.first.std)}",
+        shape(one.first.shape),
+    ]
 
 
 def _weights(f: Facts) -> Iterator[Block]:

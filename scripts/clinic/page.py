@@ -51,7 +51,7 @@ def made(name: str, number: int) -> dict[str, Any]:
     asked = case("working", name)
     recorded, twin = record(asked, SEED)
     net = NETS[name.partition("/")[0]]
-    return of_facts(asked, Facts(recorded, twin, net.quality), number) | {"modlab": by_modlab(asked)}
+    return of_facts(asked, Facts(recorded, twin, net.quality), number) | {"modlab": by_modlab(name)}
 
 
 def of_facts(asked: Case, facts: Facts, number: int) -> dict[str, Any]:
@@ -99,8 +99,9 @@ def offered(asked: Case, facts: Facts) -> list[dict[str, Any]]:
     ]
 
 
-def by_modlab(asked: Case) -> dict[str, Any]:
-    """What `watch` and `diagnose` say of the training, and how good that is."""
+def by_modlab(name: str) -> dict[str, Any]:
+    """What `watch` and `diagnose` say of a case's training, and how good that is."""
+    asked = case("working", name)
     answer = modlab_tools.modlab_answers(partial(asked.training, SEED))["both"]
     grade = score.grade(asked, answer)
     named = list(dict.fromkeys(one.causes[0] for one in answer.named if one.causes))[:3]

@@ -23,9 +23,11 @@ from torch.optim import Optimizer
 from bench.sick.cases import Case
 from bench.sick.training import Training, called
 
-QUIET = ("bias=True", "inplace", "start_dim", "end_dim", "eps", "momentum", "affine", "track", "elementwise", "stride=(1, 1)")
-"""Arguments that a layer's description leaves out."""
-SAID = re.compile(r"(in_features|out_features|kernel_size)=")
+NAMES = re.compile(r"(in_features|out_features|kernel_size)=")
+USUAL = re.compile(
+    r"(, )?\b(stride|padding|bias|inplace|start_dim|end_dim|eps|momentum|affine|track_running_stats|elementwise_affine)=(\([^)]*\)|[^,]*)"
+)
+"""Names of arguments, and whole arguments, that the description of a layer leaves out."""
 
 LOOKS = 25
 """Steps in which the layers are looked at."""
@@ -468,8 +470,7 @@ def _has_bad(thing: Any) -> bool:
 
 def _described(module: nn.Module) -> str:
     """The class with its numbers: ``Linear(2, 32)``."""
-    inside = ", ".join(part for part in module.extra_repr().split(", ") if not part.startswith(QUIET))
-    return f"{type(module).__name__}({SAID.sub('', inside)})"
+    return f"{type(module).__name__}({USUAL.sub('', NAMES.sub('', module.extra_repr())).removeprefix(', ')})"
 
 
 def _detached(thing: Any) -> Any:
