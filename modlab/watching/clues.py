@@ -195,7 +195,8 @@ class LossPool:
         self.away = loss_graph.away_from_prior(loss)
         first = found[0]
         if first.target is not None and _is_readable(first.target) and first.target.is_floating_point():
-            bad = not bool(first.target.isfinite().all())
+            given = loss_graph.saved(first.node, "target") is not None  # and not computed from an output that may be no number
+            bad = given and not bool(first.target.isfinite().all())
             self.risks.update({"not a number in data": None} if bad else {})
         output, target = first.output if first.output is not None else loss_graph.seen(loss), first.target
         if not numbers or output is None or not _is_readable(output):
