@@ -22,6 +22,7 @@ class CauseRow:
         rival: the cause that looks most like it, where one line settles which it is; `settle`: a key of `wording.causes.SETTLES`.
         severity: of the finding.
         weight: where it stands: 0 for what the code certainly does, 1 for what the numbers show, 2 for what is left when nothing else is.
+        calm: whether it explains no loss that has burst; there it comes last.
     """
 
     cause: str
@@ -30,3 +31,4 @@ class CauseRow:
     settle: str = ""
     severity: Severity = "broken"
     weight: int = 0
+    calm: bool = False

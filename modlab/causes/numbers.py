@@ -49,7 +49,8 @@ def _overflow(s: Symptoms) -> Facts | None:
 def _rate(s: Symptoms) -> Facts | None:
     if s.is_finite or not (s.most > 5 * s.start or s.quickest > 0.5 or s.has_burst):
         return None
-    return {"pace": s.quickest, "rate": s.group.rate, "first": s.start, "most": s.most}
+    step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
+    return {"pace": s.last_pace, "rate": s.group.rate, "first": s.start, "most": s.most, "step": step}
 
 
 def _underflow(s: Symptoms) -> Facts | None:

@@ -196,6 +196,17 @@ class Symptoms:
         """The greatest."""
         return max(self.paces.values(), default=math.nan)
 
+    @cached_property
+    def last_pace(self) -> float:
+        """The greatest part of its norm that a step added to a weight in the last look in which all were numbers."""
+        found = []
+        for one in self.matrices:
+            update, weight = self.updates.get(one.path), self.weights.get(one.path)
+            if update is not None and weight is not None and len(update) == len(weight):
+                there = np.flatnonzero(np.isfinite(update) & np.isfinite(weight) & (weight > 0))
+                found += [float(update[there[-1]] / weight[there[-1]])] if len(there) else []
+        return max(found, default=math.nan)
+
     def shrunk(self) -> float:
         """The norm of all weights at the end, as a share of what it was at first."""
         first = last = 0.0

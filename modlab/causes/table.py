@@ -31,6 +31,11 @@ def _asked(row: CauseRow, symptoms: Symptoms, failed: Callable[[Exception], None
         return None
 
 
+def _ranked(symptoms: Symptoms) -> tuple[CauseRow, ...]:
+    """The rows, and behind all others those that do not explain what the loss does."""
+    return tuple(sorted(ROWS, key=lambda row: row.calm)) if symptoms.has_burst or not symptoms.is_finite else ROWS
+
+
 def causes(record: WatchRecord, failed: Callable[[Exception], None] | None = None) -> tuple[Finding, ...]:
     """The causes of which a record shows the evidence, the likeliest first.
 
@@ -40,7 +45,7 @@ def causes(record: WatchRecord, failed: Callable[[Exception], None] | None = Non
     """
     symptoms = Symptoms(record)
     found: list[Finding] = []
-    for row in ROWS:
+    for row in _ranked(symptoms):
         facts = _asked(row, symptoms, failed)
         if facts is not None:
             told = {"weight": row.weight, **{name: value for name, value in facts.items() if name != "path"}}

@@ -33,6 +33,10 @@ class CauseWords:
     code: str = ""
 
 
+LEAP = 0.02
+"""Part of a weight's size that is a large step."""
+
+
 def rough(number: Any) -> str:
     """A number in a sentence."""
     return format.rough(float(number)) if isinstance(number, (int, float)) and math.isfinite(number) else "NaN"
@@ -42,19 +46,17 @@ def _share(number: Any) -> str:
     return format.share(float(number))
 
 
-def _pace(facts: Facts) -> str:
-    pace = facts.get("pace")
-    if not isinstance(pace, float) or not math.isfinite(pace):
-        return "the steps are very large"
-    return (
-        f"a step changes a weight by {pace:,.0f} times its size" if pace >= 1 else f"a step changes a weight by {_share(pace)} of its size"
-    )
-
-
 def _too_high(facts: Facts) -> str:
-    most, first = facts["most"], facts["first"]
-    rose = f", and the loss went from {rough(first)} up to {rough(most)}" if most > 1.5 * first else ""
-    return f"at {rough(facts['rate'])}, {_pace(facts)}{rose}"
+    pace, most, first = facts["pace"], facts["most"], facts["first"]
+    said = []
+    if LEAP < pace < math.inf:  # else it was not looked at when its steps were large
+        many = f"{pace:,.0f} times its size" if pace >= 1 else f"{_share(pace)} of its size"
+        said.append(f"a step changes a weight by {many}")
+    if most > 1.5 * first:
+        said.append(f"the loss went from {rough(first)} up to {rough(most)}")
+    if not facts["rate"] == facts["rate"]:
+        return ", and ".join(said)
+    return f"at {rough(facts['rate'])}, {', and '.join(said)}" if said else f"the learning rate is {rough(facts['rate'])}"
 
 
 def _lost(facts: Facts) -> str:
@@ -233,7 +235,11 @@ CAUSES: dict[str, CauseWords] = {
         "a tenth of the learning rate",
     ),
     "not finite by the rate": CauseWords(
-        "the steps are so large that the loss stops being a number",
+        lambda f: (
+            f"the steps are so large that the loss is no number from step {f['step']:,} on"
+            if f["step"] >= 0
+            else "the steps are so large that the weights stop being numbers"
+        ),
         _too_high,
         "Each step made it larger, until numbers overflowed.",
         "a tenth of the learning rate, or clip_grad_norm_",
