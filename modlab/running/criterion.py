@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from modlab.records.clues import Function
-from modlab.running.loss_graph import Found, saved
+from modlab.running.autograd_nodes import saved
+from modlab.running.loss_graph import Found
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -67,8 +68,23 @@ def _criterion(found: Found) -> Loss | None:
     if name == "SmoothL1Loss":
         beta = saved(node, "beta")
         return lambda output, target: F.smooth_l1_loss(output, target, reduction=reduction, beta=beta)
+    if name in ("LogSoftmax", "Log"):
+        left_out = -100 if found.ignored is None else found.ignored
+        dim = next((one.dim for one in found.term.functions if one.dim >= 0), 1)
+        return lambda output, target: F.nll_loss(_in_rows(output, dim, target), target, ignore_index=left_out, reduction=reduction)
+    if name in ("Pow", "Square", "Mul", "Abs") and found.term.criterion.endswith("error") and reduction:
+        error = F.l1_loss if name == "Abs" else F.mse_loss
+        return lambda output, target: error(output.reshape(target.shape), target, reduction=reduction)
+    if name == "Add":
+        return lambda output, target: F.binary_cross_entropy(output, target, reduction=reduction)
     plain: Any = {"MseLoss": F.mse_loss, "L1Loss": F.l1_loss, "BinaryCrossEntropy": F.binary_cross_entropy}.get(name)
     return None if plain is None else lambda output, target: plain(output, target, reduction=reduction)
+
+
+def _in_rows(output: Tensor, dim: int, target: Tensor) -> Tensor:
+    """With the classes in the second dimension, and one row for each target where these are one row."""
+    classes = output.movedim(dim, 1) if output.dim() > 1 else output
+    return classes.movedim(1, -1).flatten(0, -2) if target.dim() == 1 and classes.dim() > 2 else classes
 
 
 def _step(node: Any, function: Function) -> Callable[[Tensor], Tensor] | None:
@@ -76,6 +92,8 @@ def _step(node: Any, function: Function) -> Callable[[Tensor], Tensor] | None:
     name, shape = function.name, function.shape
     if name == "LogSoftmax":
         return lambda x: x.log_softmax(function.dim)
+    if name == "Log":
+        return torch.log
     if name == "Softmax":
         return lambda x: x.softmax(function.dim)
     if name in ("View", "UnsafeView", "ReshapeAlias") and shape:

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from modlab.records.clues import Function, Term
-from modlab.statistics.memory import is_there
+from modlab.running import written_criteria
+from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
+from modlab.running.written_criteria import Compared
 
 DEEP = 96
 """Functions that are looked at, at most."""
@@ -35,6 +37,9 @@ CRITERIA = {
     "Xlogy": "divergence",
 }
 """By the name of the function, without what autograd puts behind it."""
+
+WRITTEN = {"Abs": "absolute error", "LinalgVectorNorm": "norm of the error", "Norm": "norm of the error"}
+"""Criteria that are written out, by what is done with the difference; else it is squared."""
 
 LAYOUT = frozenset(
     [
@@ -70,6 +75,9 @@ LAYOUT = frozenset(
 )
 """Functions that only lay numbers out anew."""
 
+PICKS = frozenset(("Gather", "Index"))
+"""Functions that take some numbers out of many."""
+
 ACTIVATIONS = frozenset(
     [
         "Softmax",
@@ -102,60 +110,26 @@ ACTIVATIONS = frozenset(
 
 
 class Found(NamedTuple):
-    """A term, its node, the tensors that its criterion compares, where autograd has saved them, and the nodes of its functions."""
+    """A term, its node, the tensors that its criterion compares, where autograd has saved them, and the nodes of its functions.
+
+    Of classes the output has them in its second dimension, and `ignored` is the one that a target has where it does not count.
+    """
 
     term: Term
     node: Any
     output: Tensor | None
     target: Tensor | None
     way: list[Any]
+    ignored: int | None = None
 
 
-def is_here(tensor: Tensor) -> bool:
-    """Whether its numbers can be read without waiting for an accelerator."""
-    return tensor.is_cpu
+class _Summand(NamedTuple):
+    """A node with its factor, how it is reduced, and what picked or weighted its numbers on the way to the loss."""
 
-
-def name_of(node: Any) -> str:
-    """``MseLoss`` for ``MseLossBackward0``."""
-    return str(type(node).__name__).partition("Backward")[0]
-
-
-def saved(node: Any, name: str) -> Any:
-    """What a node has saved under a name; None where there is nothing, or where it is packed."""
-    raw = getattr(node, f"_raw_saved_{name}", None)
-    if raw is not None and getattr(raw, "unpack_hook", None) is not None:
-        return None
-    try:
-        found = getattr(node, f"_saved_{name}", None)
-    except RuntimeError:  # changed in place, or freed
-        return None
-    if isinstance(found, Tensor) and not is_there(found):
-        return None
-    return found - 2**64 if isinstance(found, int) and found >= 2**63 else found  # autograd tells negative numbers so
-
-
-def shape_of(node: Any) -> tuple[int, ...]:
-    """The shape of what a node gave."""
-    metadata = getattr(node, "_input_metadata", ())
-    try:
-        return tuple(int(size) for size in metadata[0].shape) if metadata else ()
-    except (RuntimeError, TypeError):
-        return ()
-
-
-def number_of(thing: Any) -> float:
-    """A constant factor, if it lies here and is one number."""
-    if isinstance(thing, (int, float)):
-        return float(thing)
-    if isinstance(thing, Tensor) and thing.numel() == 1 and is_here(thing) and not thing.is_complex():
-        return float(thing.detach())
-    return math.nan
-
-
-def children(node: Any) -> list[Any]:
-    """The nodes whose results it took."""
-    return [child for child, _ in node.next_functions if child is not None]
+    node: Any
+    factor: float = 1.0
+    reduction: str = ""
+    passed: tuple[Any, ...] = ()
 
 
 def read(loss: Tensor, made: Mapping[Any, str]) -> list[Found]:
@@ -165,39 +139,50 @@ def read(loss: Tensor, made: Mapping[Any, str]) -> list[Found]:
         loss: with a graph.
         made: the nodes that gave the outputs of modules, and the paths of these.
     """
-    found = [_term(*one, made) for one in _summands(loss.grad_fn, made)]
+    found = [_term(one, made) for one in _summands(loss.grad_fn, made)]
     return sorted(found, key=lambda one: (one.term.criterion in ("", "penalty"), one.term.criterion == "penalty"))
 
 
-def _summands(node: Any, made: Mapping[Any, str]) -> Iterator[tuple[Any, float, str]]:
-    """What is added up in the end: each node with its factor and how it is reduced."""
-    waiting: deque[tuple[Any, float, str]] = deque([(node, 1.0, "")])
+def _summands(node: Any, made: Mapping[Any, str]) -> Iterator[_Summand]:
+    """What is added up in the end."""
+    waiting: deque[_Summand] = deque([_Summand(node)])
     for _ in range(DEEP):
         if not waiting:
             return
-        node, factor, reduction = waiting.popleft()
+        one = waiting.popleft()
+        node, factor = one.node, one.factor
         name, below = name_of(node), children(node)
         if node in made or not below or name in CRITERIA:
-            yield node, factor, reduction
-        elif name in ("Add", "Sub") and not _is_difference(node, reduction):
+            yield one
+        elif name in ("Add", "Sub") and not _is_difference(node, one.reduction):
             alpha = number_of(saved(node, "alpha"))
             second = factor * (alpha if alpha == alpha else 1.0) * (-1 if name == "Sub" else 1)
             sides = [child for child, _ in node.next_functions]
-            waiting += [(child, side, reduction) for child, side in zip(sides, (factor, second), strict=False) if child is not None]
-        elif name == "Rsub":
-            waiting.append((below[0], -factor, reduction))
+            waiting += [
+                one._replace(node=child, factor=side) for child, side in zip(sides, (factor, second), strict=False) if child is not None
+            ]
+        elif name in ("Rsub", "Neg"):
+            waiting.append(one._replace(node=below[0], factor=-factor))
         elif name in ("Mul", "Div") and len(below) == 1:
-            waiting.append((below[0], _scaled(node, name, factor), reduction))
-        elif name == "Neg":
-            waiting.append((below[0], -factor, reduction))
+            passed = (*one.passed, node) if name == "Mul" else one.passed
+            waiting.append(one._replace(node=below[0], factor=_scaled(node, name, factor), passed=passed))
         elif name in ("Mean", "Sum"):
-            waiting.append((below[0], factor, name.lower() if reduction in ("", "mean") else reduction))
+            waiting.append(_reduced(one, name.lower(), math.prod(shape_of(below[0])) / max(math.prod(shape_of(node)), 1)))
         elif name in ("Stack", "Cat"):
-            waiting += [(child, factor, reduction) for child in below]
-        elif name in LAYOUT or (name == "Sqrt" and not reduction):
-            waiting.append((below[0], factor, reduction))
+            waiting += [one._replace(node=child) for child in below]
+        elif name in LAYOUT or (name == "Sqrt" and not one.reduction):
+            passed = (*one.passed, node) if name in PICKS else one.passed
+            waiting.append(one._replace(node=below[0], passed=passed))
         else:
-            yield node, factor, reduction
+            yield one
+
+
+def _reduced(summand: _Summand, reduction: str, many: float) -> _Summand:
+    """With what is below, of which so many are added up or averaged: a mean of sums is a mean, many times as large."""
+    below, before = children(summand.node)[0], summand.reduction
+    if before in ("", reduction):
+        return summand._replace(node=below, reduction=reduction)
+    return summand._replace(node=below, factor=summand.factor * many if before == "mean" else summand.factor / many)
 
 
 def _scaled(node: Any, name: str, factor: float) -> float:
@@ -212,27 +197,42 @@ def _is_difference(node: Any, reduction: str) -> bool:
     return bool(reduction) and len(shape_of(node)) > 0
 
 
-def _term(node: Any, factor: float, reduction: str, made: Mapping[Any, str]) -> Found:
+def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
+    node, factor, reduction, passed = summand
     name = name_of(node)
     criterion, output, target = CRITERIA.get(name, ""), None, None
-    start = node
+    start, ignored = node, None
     if criterion:
         output, target = saved(node, "self"), saved(node, "target")
-        kind = saved(node, "reduction")
+        kind, ignored = saved(node, "reduction"), saved(node, "ignore_index")
         reduction = {1: "mean", 2: "sum"}.get(kind, reduction) if isinstance(kind, int) else reduction
-    elif name in ("Pow", "Abs", "Square", "Mul") and (below := children(node)) and name_of(below[0]) in ("Sub", "Rsub"):
-        criterion = "absolute error" if name == "Abs" else "squared error"
+        if ignored is not None and isinstance(target, Tensor) and not kind:  # the mean, and a mask, come after it
+            target = written_criteria.masked(target, passed, ignored)
+    elif (
+        name in ("Pow", "Abs", "Square", "Mul", "LinalgVectorNorm", "Norm")
+        and (below := children(node))
+        and name_of(below[0]) in ("Sub", "Rsub")
+    ):
+        criterion = WRITTEN.get(name, "squared error")
         start = below[0]
-    elif name == "LogSoftmax":  # by hand, or against shares of the classes
-        criterion, factor = "cross-entropy", -factor
+    path, at = _way(start, made) if name != "AccumulateGrad" else ([], None)
+    if not criterion:
+        criterion, (output, target) = _written(summand, path)
+        factor = -factor if criterion else factor  # as a logarithm stands in it with a minus
+        if criterion == "cross-entropy":
+            ignored = written_criteria.LEFT_OUT
+            if reduction == "mean" and output is not None and not any(name_of(one) in PICKS for one in (*passed, *path)):
+                factor /= output.shape[1] if output.dim() > 1 else len(output)  # the mean over all classes, of which one counts
+    if criterion == "binary cross-entropy" and name == "Add":
+        path, at = _way(start := children(children(node)[0])[0], made)
     if target is not None and target.requires_grad:  # another output, and no target
         target = None
-    path, at = _way(start, made) if name != "AccumulateGrad" else ([], None)
     if criterion == "likelihood" and any(name_of(one) == "LogSoftmax" for one in path[:6]):
         criterion = "cross-entropy"
     if at is None and not criterion and _is_penalty(node):
         criterion = "penalty"
-    way = [one for one in ([node, *path] if name == "LogSoftmax" else path) if name_of(one) != "Sub"]
+    picks = ("Sub", *PICKS) if name == "Log" else ("Sub",)
+    way = [one for one in ([node, *path] if name in ("LogSoftmax", "Log") else path) if name_of(one) not in picks]
     functions = tuple(map(_function, way))
     ending = tuple(map(_function, _ending(at))) if at is not None else ()
     compared = tuple(output.shape) if output is not None else shape_of(start)
@@ -248,7 +248,26 @@ def _term(node: Any, factor: float, reduction: str, made: Mapping[Any, str]) -> 
         made.get(at),
         any(map(_is_square, path)),
     )
-    return Found(term, node, output, target, way)
+    return Found(term, node, output, target, way, ignored)
+
+
+def _written(summand: _Summand, path: list[Any]) -> tuple[str, Compared]:
+    """A criterion of logarithms that is written out, and what it compares."""
+    node = summand.node
+    name, below = name_of(node), children(node)
+    if name == "LogSoftmax":  # by hand, or against shares of the classes
+        dim = saved(node, "dim")
+        compared = written_criteria.classes(saved(node, "result"), dim, summand.passed) if isinstance(dim, int) else Compared()
+        return "cross-entropy", compared
+    softmax = next((one for one in path[:6] if name_of(one) == "Softmax"), None) if name == "Log" else None
+    if softmax is not None and isinstance(dim := saved(softmax, "dim"), int):
+        picks = [one for one in path[: path.index(softmax)] if name_of(one) in PICKS]
+        result = saved(softmax, "result")
+        logarithms = result.detach().log() if isinstance(result, Tensor) else None
+        return "cross-entropy", written_criteria.classes(logarithms, dim, (*summand.passed, *picks))
+    if name == "Add" and len(below) == 2 and (compared := written_criteria.shares(*below)).target is not None:
+        return "binary cross-entropy", compared
+    return "", Compared()
 
 
 def _is_square(node: Any) -> bool:

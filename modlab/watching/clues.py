@@ -22,6 +22,7 @@ from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import Clues, GroupClues, InputClues, LoopClues, LossClues, ModuleClues, Numbers, PairClues, Relations
 from modlab.running import criterion, loss_graph
+from modlab.running.autograd_nodes import children, name_of, saved
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
 from modlab.watching.pairs import Pairs
@@ -64,6 +65,9 @@ PROBES, PART = 3, 32
 
 STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
 """Functions whose gradient is zero."""
+
+SHAPES = frozenset(("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone", "Alias", "Select"))
+"""Functions that give the same numbers in the same order, if they give as many."""
 
 HELD = 16 << 20
 """Bytes of the batch that is kept for a diagnosis, at most."""
@@ -195,7 +199,7 @@ class LossPool:
         self.away = loss_graph.away_from_prior(loss)
         first = found[0]
         if first.target is not None and _is_readable(first.target) and first.target.is_floating_point():
-            given = loss_graph.saved(first.node, "target") is not None  # and not computed from an output that may be no number
+            given = saved(first.node, "target") is not None  # and not computed from an output that may be no number
             bad = given and not bool(first.target.isfinite().all())
             self.risks.update({"not a number in data": None} if bad else {})
         output, target = first.output if first.output is not None else loss_graph.seen(loss), first.target
@@ -225,14 +229,13 @@ class LossPool:
             self.sums = (self.sums if self.rows else 0) + flat.sum(0).numpy()
             self.squares = (self.squares if self.rows else 0) + flat.square().sum(0).numpy()
             self.rows += len(flat)
-        weight = loss_graph.saved(found.node, "pos_weight")
+        weight = saved(found.node, "pos_weight")
         if isinstance(weight, Tensor) and not is_far(weight):
             self.weights = tuple(weight.detach().double().flatten()[:64].tolist())
 
     def _classes(self, found: loss_graph.Found, output: Tensor, target: Tensor) -> None:
         dim = 1 if output.dim() > 1 else 0
-        ignore = loss_graph.saved(found.node, "ignore_index")
-        kept = target[target != ignore] if isinstance(ignore, int) else target
+        kept = target[target != found.ignored] if found.ignored is not None else target
         self.ignored += target.numel() - kept.numel()
         self.all += target.numel()
         if kept.numel():
@@ -247,7 +250,7 @@ class LossPool:
                 and bool((flat.diff() >= 0).all() or (flat.diff() <= 0).all())
                 and bool(flat[0] != flat[-1])
             )
-        weight = loss_graph.saved(found.node, "weight")
+        weight = saved(found.node, "weight")
         if isinstance(weight, Tensor) and not is_far(weight):
             self.weights = tuple(weight.detach().double().flatten()[:1024].tolist())
         sums = [(int(i), float(output.double().logsumexp(i).abs().max())) for i in range(output.dim())]
@@ -420,8 +423,8 @@ class ClueCollector:
                 self._note(member.path, "ungraded")
             elif enabled and self._met and holds and _is_cut(taken, self._batch):
                 self._note(member.path, "cut", whole=_is_whole(taken), dtype=str(taken.dtype)[6:])
-        if taken is not None and taken.grad_fn is not None and loss_graph.name_of(taken.grad_fn) in STEPLIKE:
-            self._note(member.path, "steplike", function=loss_graph.name_of(taken.grad_fn))
+        if taken is not None and taken.grad_fn is not None and name_of(taken.grad_fn) in STEPLIKE:
+            self._note(member.path, "steplike", function=name_of(taken.grad_fn))
         self._met += any(one.requires_grad for one in held)
         if self._reads and holds and taken is not None and taken.is_floating_point() and _is_readable(taken) and not taken.any():
             self._note(member.path, "zero input")
@@ -486,14 +489,17 @@ class ClueCollector:
 
     def _with_target(self, found: loss_graph.Found) -> loss_graph.Found:
         """The target of an error by hand, of which the graph has saved the difference alone."""
-        output, difference = self._output, loss_graph.saved(found.node, "self")
-        if found.output is not None or found.way or not isinstance(output, Tensor) or not isinstance(difference, Tensor):
+        output, difference = self._output, saved(found.node, "self")
+        if found.output is not None or not isinstance(output, Tensor) or not isinstance(difference, Tensor):
             return found
-        if not found.term.criterion.endswith("error") or difference.shape != output.shape or type(output) not in PLAIN:
+        if not found.term.criterion.endswith("error") or type(output) not in PLAIN or output.numel() != difference.numel():
             return found
-        sides = loss_graph.children(found.node)[0].next_functions
-        target = output.detach() - difference.detach() if sides[0][0] is not None else output.detach() + difference.detach()
-        return found._replace(output=output, target=target)
+        if any(name_of(one) not in SHAPES for one in found.way):
+            return found
+        given = output.detach().reshape(difference.shape)
+        sides = children(found.node)[0].next_functions
+        target = given - difference.detach() if sides[0][0] is not None else given + difference.detach()
+        return found._replace(output=given, target=target)
 
     def _keep(self, found: loss_graph.Found, value: float) -> None:
         """Keep a copy of this batch and its loss, where that can be computed once more."""

@@ -54,7 +54,7 @@ def _too_high(facts: Facts) -> str:
         said.append(f"a step changes a weight by {many}")
     if most > 1.5 * first:
         said.append(f"the loss went from {rough(first)} up to {rough(most)}")
-    if not facts["rate"] == facts["rate"]:
+    if math.isnan(facts["rate"]):
         return ", and ".join(said)
     return f"at {rough(facts['rate'])}, {', and '.join(said)}" if said else f"the learning rate is {rough(facts['rate'])}"
 

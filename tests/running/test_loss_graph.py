@@ -49,6 +49,35 @@ def test_a_criterion_is_known_and_computed_once_more(name, factor):
         assert again is not None and again(out, found.target).item() == pytest.approx(value.item())
 
 
+ONE_HOT = F.one_hot(LABEL, CLASSES)
+MASK = (LABEL != 3).float()
+WRITTEN = {
+    "cross-entropy picked by gather": lambda out: -out.log_softmax(-1).gather(1, LABEL[:, None]).squeeze(1).mean(),
+    "cross-entropy picked by an index": lambda out: -out.log_softmax(1)[torch.arange(ROWS), LABEL].mean(),
+    "cross-entropy times one-hot": lambda out: -(ONE_HOT * out.log_softmax(1)).sum(1).mean(),
+    "cross-entropy of probabilities": lambda out: -out.softmax(1)[torch.arange(ROWS), LABEL].log().mean(),
+    "cross-entropy of a sequence": lambda out: -out.view(3, 4, CLASSES).log_softmax(-1).gather(-1, LABEL.view(3, 4, 1)).mean(),
+    "cross-entropy, masked": lambda out: (F.cross_entropy(out, LABEL, reduction="none") * MASK).sum() / MASK.sum(),
+    "binary cross-entropy": lambda out: -(SHARES * out.sigmoid().log() + (1 - SHARES) * (1 - out.sigmoid()).log()).mean(),
+}
+SHARES = NUMBERS.sigmoid()
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_criterion_that_is_written_out_is_known_with_its_targets(name):
+    _, out = net()
+    value = WRITTEN[name](out)
+    (found,) = loss_graph.read(value, {out.grad_fn: ""})
+    assert name.startswith(found.term.criterion) and found.term.criterion and found.term.factor > 0
+    target = LABEL if found.term.criterion == "cross-entropy" else SHARES
+    if "masked" in name:
+        target = target.masked_fill(MASK == 0, found.ignored)
+    assert torch.equal(found.target.flatten(), target.flatten())
+    if "masked" not in name:
+        again = criterion.rebuilt(found, found.way, out, value.item())
+        assert again is not None and again(out, found.target).item() == pytest.approx(value.item())
+
+
 @pytest.mark.parametrize(
     ("function", "name"), [(torch.softmax, "Softmax"), (lambda out, _: out.sigmoid(), "Sigmoid"), (lambda out, _: out.relu(), "Relu")]
 )
@@ -72,6 +101,14 @@ def test_summands_are_told_apart_from_a_penalty():
     loss = F.cross_entropy(out, LABEL) + 0.1 * layer.weight.square().sum()
     terms = [one.term for one in loss_graph.read(loss, {out.grad_fn: ""})]
     assert [one.criterion for one in terms] == ["cross-entropy", "penalty"]
+
+
+def test_a_mean_of_sums_is_a_mean():
+    _, out = net()
+    loss = (out - NUMBERS).square().sum(1).mean()
+    (found,) = loss_graph.read(loss, {out.grad_fn: ""})
+    assert (found.term.reduction, found.term.factor) == ("mean", CLASSES)
+    assert loss.item() == pytest.approx(found.term.factor * F.mse_loss(out, NUMBERS).item())
 
 
 def test_what_is_packed_is_not_unpacked():

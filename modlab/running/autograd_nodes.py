@@ -1,0 +1,60 @@
+"""Nodes of autograd's graph: their names, shapes, and what they have saved.
+
+A saved tensor that somebody packs by hooks of their own (checkpoints, offloading) is left alone, for to unpack it would run these.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from modlab.statistics.memory import is_there
+
+
+def is_here(tensor: Tensor) -> bool:
+    """Whether its numbers can be read without waiting for an accelerator."""
+    return tensor.is_cpu
+
+
+def name_of(node: Any) -> str:
+    """``MseLoss`` for ``MseLossBackward0``."""
+    return str(type(node).__name__).partition("Backward")[0]
+
+
+def saved(node: Any, name: str) -> Any:
+    """What a node has saved under a name; None where there is nothing, or where it is packed."""
+    raw = getattr(node, f"_raw_saved_{name}", None)
+    if any(getattr(one, "unpack_hook", None) is not None for one in (raw if isinstance(raw, (tuple, list)) else (raw,))):
+        return None
+    try:
+        found = getattr(node, f"_saved_{name}", None)
+    except RuntimeError:  # changed in place, or freed
+        return None
+    if isinstance(found, Tensor) and not is_there(found):
+        return None
+    return found - 2**64 if isinstance(found, int) and found >= 2**63 else found  # autograd tells negative numbers so
+
+
+def shape_of(node: Any) -> tuple[int, ...]:
+    """The shape of what a node gave."""
+    metadata = getattr(node, "_input_metadata", ())
+    try:
+        return tuple(int(size) for size in metadata[0].shape) if metadata else ()
+    except (RuntimeError, TypeError):
+        return ()
+
+
+def number_of(thing: Any) -> float:
+    """A constant factor, if it lies here and is one number."""
+    if isinstance(thing, (int, float)):
+        return float(thing)
+    if isinstance(thing, Tensor) and thing.numel() == 1 and is_here(thing) and not thing.is_complex():
+        return float(thing.detach())
+    return math.nan
+
+
+def children(node: Any) -> list[Any]:
+    """The nodes whose results it took."""
+    return [child for child, _ in node.next_functions if child is not None]
