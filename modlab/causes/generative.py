@@ -64,10 +64,33 @@ def _itself(s: Symptoms) -> Facts | None:
     return {"path": loss.term.source or ""}
 
 
+def _made_in_vain(s: Symptoms) -> Facts | None:
+    """All that one optimizer holds never had a gradient, beside another one that has its own loss."""
+    if len(s.clues.losses) < 2:
+        return None
+    lost = set(s.ungraded)
+    held = [group for group in s.groups if group.paths]
+    some = [group for group in held if lost.issuperset(group.paths)]
+    return {"path": some[0].paths[0], "places": some[0].paths} if some and len(some) < len(held) else None
+
+
+def _level(s: Symptoms) -> Facts | None:
+    """One input, as large as the target, whose samples have very different sizes."""
+    one = s.inputs[0] if len(s.clues.inputs) == 1 and s.inputs else None
+    if one is None or not s.loss.term.criterion.endswith("error") or s.progress > 0.8:
+        return None
+    low, high = one.scales
+    if s.loss.term.compared != one.shape or not high > 3 * low:
+        return None
+    return {"low": low, "high": high}
+
+
 ROWS = (
+    CauseRow("generator detached", _made_in_vain),
     CauseRow("wrong negatives", _itself, "collapse", "negatives"),
     CauseRow("collapse", _collapse, "wrong negatives", "negatives", weight=1),
     CauseRow("latent ignored", _ignored),
     CauseRow("temperature", _temperature, weight=1),
     CauseRow("discriminator wins", _discriminator, weight=1),
+    CauseRow("noise level hidden", _level, weight=2),
 )

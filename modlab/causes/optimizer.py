@@ -77,11 +77,12 @@ def _momentum(s: Symptoms) -> Facts | None:
 
 def _decay(s: Symptoms) -> Facts | None:
     group = s.group
-    if group.decay < 1e-3 or s.progress > 0.7 or s.learns:
+    penalty = next((abs(one.factor) for one in s.loss.terms if one.criterion == "penalty"), 0.0)
+    if max(group.decay, penalty) < 1e-3 or s.progress > 0.7 or s.learns:
         return None
     pulls = [pull for one in s.matrices if (pull := _pull(s, one.path)) == pull]
-    stronger, shrunk = float(np.median(pulls)) if pulls else 0.0, s.shrunk()
-    return {"decay": group.decay, "shrunk": shrunk, "pull": stronger} if shrunk < 0.6 or stronger > 1 else None
+    stronger, shrunk = float(np.median(pulls)) if pulls and group.decay >= 1e-3 else 0.0, s.shrunk()
+    return {"decay": group.decay, "penalty": penalty, "shrunk": shrunk, "pull": stronger} if shrunk < 0.6 or stronger > 1 else None
 
 
 def _pull(s: Symptoms, path: str) -> float:

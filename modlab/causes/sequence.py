@@ -5,6 +5,9 @@ from __future__ import annotations
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
 
+SOME, NONE = 0.1, 0.02
+"""Weight of positions, beside that of weights without a preference, that is looked at, and that is not."""
+
 
 def _unmoved(s: Symptoms) -> Facts | None:
     return {"share": s.pairs.equal} if s.pairs.equal > 0.99 and s.tokens and not s.loss.ignored else None
@@ -16,9 +19,15 @@ def _future(s: Symptoms) -> Facts | None:
     for one in s.modules("attention"):
         if one.facts["itself"] and one.facts.get("future", 0.0) < 0.5:
             return {"path": one.path, "how": "attention"}
+    for one in s.modules("weights"):
+        if one.facts.get("later", 0.0) > SOME:
+            return {"path": one.path, "how": "attention"}
     for one in s.modules("recurrent"):
         if one.facts["both"]:
             return {"path": one.path, "how": "recurrent"}
+    for one in s.modules("linear"):
+        if one.facts.get("ahead"):
+            return {"path": one.path, "how": "convolution"}
     return None
 
 
@@ -28,6 +37,12 @@ def _turned(s: Symptoms) -> Facts | None:
         if facts.get("past", 0.0) > 0.9 and facts.get("future", 1.0) < 0.1:
             return {"path": one.path, "how": "past"}
         if facts.get("padded", 0.0) > 0.3 and facts.get("shut", 0) >= 2 and facts["common"] > 0.5 and facts["hidden"] < 0.05:
+            return {"path": one.path, "how": "padding"}
+    for one in s.modules("weights"):
+        facts = one.facts
+        if facts.get("earlier", 1.0) < NONE and facts.get("later", 0.0) > SOME:
+            return {"path": one.path, "how": "past"}
+        if facts.get("real", 1.0) < NONE and facts.get("padding", 0.0) > 1:
             return {"path": one.path, "how": "padding"}
     return None
 
@@ -52,12 +67,14 @@ def _mixed_up(s: Symptoms) -> Facts | None:
 
 
 def _anew(s: Symptoms) -> Facts | None:
-    looks = max(s.record.samples, 1)
     for one in s.modules("recurrent"):
         shape = one.facts["shape"]
         time = 1 if one.facts["batch_first"] else 0
-        if len(shape) == 3 and shape[time] == 1 and one.facts["stateless"] and one.facts["looks"] >= 3 * looks:
-            return {"path": one.path, "calls": one.facts["looks"] // looks}
+        if len(shape) == 3 and shape[time] == 1 and one.facts["stateless"] and one.facts["calls"] >= 3:
+            return {"path": one.path, "calls": one.facts["calls"]}
+    for one in s.modules("cell"):
+        if one.facts["calls"] >= 3 and (one.facts["stateless"] or one.facts["cut"]):
+            return {"path": one.path, "calls": one.facts["calls"]}
     for path in s.flat:
         beside = path.replace("weight_hh", "weight_ih")
         if "weight_hh" in path and any(one.path == beside and one.graded for one in s.matrices):
@@ -91,14 +108,23 @@ def _padding(s: Symptoms) -> Facts | None:
     return {"share": s.pairs.padded} if s.pairs.padded > 0.3 and not s.loss.ignored else None
 
 
+def _orderless(s: Symptoms) -> Facts | None:
+    some = s.modules("weights")
+    free = [one for one in some if one.facts["ordered"] is False and one.facts.get("later", 0.0) > SOME]
+    if not free or any(one.facts["ordered"] for one in some) or not s.progress < 0.6:
+        return None
+    return {"path": free[0].path}
+
+
 ROWS = (
     CauseRow("padding counts", _padding, "tokens unknown", "tokens"),
+    CauseRow("mask turned around", _turned),
     CauseRow("sees the future", _future),
     CauseRow("targets not moved", _unmoved),
-    CauseRow("mask turned around", _turned),
     CauseRow("padding idx of a token", _real_token),
     CauseRow("batch first mixed up", _mixed_up),
     CauseRow("state not kept", _anew),
     CauseRow("exploding recurrence", _exploding, "rate too high", "smaller rate", weight=1),
     CauseRow("tokens unknown", _unknown, "padding counts", "tokens"),
+    CauseRow("no positions", _orderless, weight=2),
 )

@@ -134,6 +134,7 @@ class InputClues:
         name: its place in the call.
         shape: at the last look; `dtype`.
         numbers: pooled; `features`: the least and the greatest standard deviation of a feature (the last dimension; of images the second).
+        scales: between which standard deviations of their own numbers most samples are.
         same: in which share of the looks all samples of the batch were the same.
         repeated: in which share of the looks the whole batch was the one of the look before.
         rows, distinct: how many samples were seen, and how many different ones, in the first looks.
@@ -146,6 +147,7 @@ class InputClues:
     dtype: str = ""
     numbers: Numbers = Numbers()
     features: tuple[float, float] = (UNKNOWN, UNKNOWN)
+    scales: tuple[float, float] = (UNKNOWN, UNKNOWN)
     same: float = 0.0
     repeated: float = 0.0
     rows: int = 0
@@ -251,8 +253,9 @@ class ModuleClues:
     """Something about one module that the table asks for.
 
     Attributes:
-        path: of it; `kind`: "dropout", "norm", "embedding", "attention", "recurrent", "linear", "constant", "ungraded", "cut", "flat".
-        facts: numbers and names.
+        path: of it; `kind`: "dropout", "norm", "embedding", "attention", "weights" (of attention), "recurrent", "cell", "linear",
+            "constant", "ungraded", "cut", "flat".
+        facts: numbers and names; "looks" in which it was seen, and "calls" in the last of these.
     """
 
     path: str

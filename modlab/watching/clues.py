@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +21,12 @@ from modlab.compat import without_autograd, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import Clues, GroupClues, InputClues, LoopClues, LossClues, ModuleClues, Numbers, PairClues, Relations
-from modlab.running import criterion, loss_graph
+from modlab.running import attention_graph, criterion, loss_graph
 from modlab.running.autograd_nodes import children, name_of, saved
+from modlab.running.guarded import note
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
+from modlab.watching import attention_clues
 from modlab.watching.pairs import Pairs
 from modlab.watching.readback import is_far
 from modlab.watching.steps import Steps
@@ -41,6 +43,9 @@ SOON = 3
 
 LARGE = 8
 """Samples of a batch from which on it says something that its targets are alike."""
+
+WIDE = 8
+"""Numbers of a sample from which on its size is one."""
 
 ROWS = 256
 """Samples of a batch that are told from each other."""
@@ -121,7 +126,7 @@ class InputPool:
         self.name, self.dtype = name, ""
         self.shape: tuple[int, ...] = ()
         self.pool = Pool()
-        self.features = math.inf, 0.0
+        self.features = self.scales = math.inf, 0.0
         self.looks = self.same = self.repeated = self.compared = 0
         self.rows: set[float] = set()
         self.seen = 0
@@ -139,6 +144,10 @@ class InputPool:
         if some.dim() > 1 and some.is_floating_point():
             deviations = some.double().movedim(1 if some.dim() == 4 else -1, 0).flatten(1).std(1)
             self.features = min(self.features[0], float(deviations.min())), max(self.features[1], float(deviations.max()))
+        if some.dim() > 1 and some.is_floating_point() and some[0].numel() >= WIDE and len(some) >= LARGE:
+            sizes = some.double().flatten(1).std(1).sort().values
+            tenth = len(sizes) // 10
+            self.scales = min(self.scales[0], float(sizes[tenth])), max(self.scales[1], float(sizes[-1 - tenth]))
         sums = _told_apart(some)
         if self.looks <= DENSE:
             self.rows.update(sums.tolist())
@@ -160,6 +169,7 @@ class InputPool:
             self.dtype,
             self.pool.numbers(),
             self.features,
+            self.scales,
             self.same / max(self.looks, 1),
             self.repeated / max(self.compared, 1),
             self.seen,
@@ -329,6 +339,20 @@ class HeldParameters(NamedTuple):
     numbers: tuple[int, ...] = (0, 0, 0)
 
 
+def _aside(method: Callable[..., None]) -> Callable[..., None]:
+    """An error of the clues costs the clues from there on, and not the watch."""
+
+    @wraps(method)
+    def guarded(collector: ClueCollector, *args: Any, **kwargs: Any) -> None:
+        try:
+            method(collector, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            collector.active = False
+            note(error)
+
+    return guarded
+
+
 class ClueCollector:
     """Collects the clues of one watch.
 
@@ -355,6 +379,7 @@ class ClueCollector:
         self._turned = self._true = self._zeroed = 0
         self._read_in_step = (-1, 0)
         self._met = 0  # modules with trained parameters that have given something in this pass
+        self._attended = 0  # losses in whose graph attention was looked for
         self._pair = PairClues()
         self._pairs = Pairs()
         self._relations: Relations | None = None
@@ -370,6 +395,7 @@ class ClueCollector:
 
     # ---- in a look
 
+    @_aside
     def begin(self, step: int) -> None:
         """A step is looked at."""
         self._step, self._made, self._batch, self._met, self._sums = step, {}, [], 0, {}
@@ -385,6 +411,7 @@ class ClueCollector:
         """It is over: of its tensors nothing is kept but one batch."""
         self._made, self._batch, self._given, self._output = {}, [], None, None
 
+    @_aside
     def takes(self, args: tuple[Any, ...]) -> None:
         """The root is called with these."""
         if self.active and self._reads:
@@ -392,6 +419,7 @@ class ClueCollector:
             self._given = args, {}
             self._enter(args)
 
+    @_aside
     def took(self, kwargs: dict[str, Any]) -> None:
         """And it was called with these by name."""
         if self.active and self._reads and kwargs:
@@ -405,6 +433,7 @@ class ClueCollector:
                 if self._reads:
                     self._inputs.setdefault(name, InputPool(name)).add(thing.detach(), self._step)
 
+    @_aside
     def gave(self, member: Member, module: Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> None:
         """A module of the model gave something in a training pass."""
         if not (self.active and self._reads):
@@ -440,7 +469,8 @@ class ClueCollector:
             ids = facts.pop("ids").flatten()
             met.update(ids[:4096].tolist())
             facts |= {"seen": len(met), "total": known.get("total", 0) + ids.numel()}
-        known.update(facts)
+        known["calls"] = known.get("calls", 0) + 1 if known.get("step") == self._step else 1
+        known.update(facts, step=self._step)
         known["looks"] += 1
 
     def made_by(self, tensor: Tensor) -> str | None:
@@ -451,6 +481,7 @@ class ClueCollector:
         """Whether the loss of a step between looks is read: ever more rarely."""
         return step >= self._next_loss
 
+    @_aside
     def loss(self, name: str, tensor: Tensor, step: int, scale: Tensor | None = None, *, whole: bool) -> None:
         """``backward()`` is about to be called on this.
 
@@ -482,10 +513,17 @@ class ClueCollector:
             found[0] = self._with_target(found[0])
             times = 1.0 if scale is None or is_far(scale) else float(scale)
             without_autograd(partial(pool.add, tensor, found, times, numbers=True, whole=whole and self._reads))
+            if whole and self._reads and self._attended < SOON:
+                without_autograd(self._look_at_attention, tensor)
             if whole and len(found) == 1 and isinstance(self._output, Tensor):
                 without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan)
             if self._reads and whole and pool.looks <= DENSE and self._batch and found[0].target is not None:
                 without_autograd(self._compare, self._batch[0].detach(), found[0].target.detach())
+
+    def _look_at_attention(self, loss: Tensor) -> None:
+        self._attended += 1
+        for one in attention_graph.attentions(loss, self._made):
+            self._note(one.path, "weights", **attention_clues.facts(one, self._batch))
 
     def _with_target(self, found: loss_graph.Found) -> loss_graph.Found:
         """The target of an error by hand, of which the graph has saved the difference alone."""
@@ -517,6 +555,7 @@ class ClueCollector:
     def _root(self) -> Module | None:
         return next((member.module() for member in self._index.members.values() if not member.path), None)
 
+    @_aside
     def graded(self, member: Member, gradient: Tensor) -> None:
         """A gradient comes to the output of a module: of a linear layer it says what the gradient of the bias must be."""
         module = member.module() if self.active and self._reads else None
@@ -557,11 +596,12 @@ class ClueCollector:
         if target.numel() == inputs.numel():
             target = target.reshape(inputs.shape)
             if inputs.is_floating_point():  # as of an autoencoder: each number tells itself
+                if inputs.dim() == 3 and inputs.shape[1] > 1:
+                    self._pair = PairClues(_alike(inputs, target), _alike(inputs[:, 1:], target[:, :-1]))
                 return
         if not inputs.is_floating_point() and not target.is_floating_point() and inputs.shape == target.shape and inputs.dim() == 2:
-            equal = float((inputs == target).double().mean())
-            moved = float((target[:, :-1] == inputs[:, 1:]).double().mean()) if inputs.shape[1] > 1 else 0.0
-            self._pair = PairClues(equal, moved, padded=_padded(inputs, target))
+            moved = _alike(target[:, :-1], inputs[:, 1:]) if inputs.shape[1] > 1 else 0.0
+            self._pair = PairClues(_alike(inputs, target), moved, padded=_padded(inputs, target))
         elif inputs.is_floating_point() and len(inputs) >= ENOUGH and inputs[0].numel() <= FEATURES:
             feature, told = _telling(inputs.double().reshape(len(inputs), -1), target)
             if self._pair.feature in (-1, feature) and inputs[0].numel() > 2:
@@ -569,6 +609,7 @@ class ClueCollector:
 
     # ---- steps
 
+    @_aside
     def step_begins(self) -> None:
         """The optimizer is about to make its step."""
         if not (self.active and self._reads):
@@ -582,6 +623,7 @@ class ClueCollector:
             self._kept += stepped > 0 and left >= BACK * stepped
         self._before = now
 
+    @_aside
     def step_ended(self) -> None:
         """It has made it."""
         if self.active and self._reads:
@@ -611,7 +653,7 @@ class ClueCollector:
             ):
                 module = weight.owner()
                 kind = "embedding" if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) else "layer"
-                self._note(weight.path, "equal units", units=len(tensor), of=kind, zero=not bool(tensor.any()), step=self._step)
+                self._note(weight.path, "equal units", units=len(tensor), of=kind, zero=not bool(tensor.any()))
 
     def _related(self, losses: tuple[LossClues, ...]) -> Relations:
         """Whether inputs and targets go together: asked once, in the end, and only where the loss stays at what a constant answer gives."""
@@ -790,6 +832,12 @@ def _recurrent(_: ClueCollector, module: Any, args: tuple[Any, ...], kwargs: dic
         )
 
 
+def _cell(_: ClueCollector, __: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *___: Any) -> Told:
+    given = args[1] if len(args) > 1 else kwargs.get("hx")
+    state = given[0] if isinstance(given, tuple) else given
+    yield "cell", {"stateless": not isinstance(state, Tensor), "cut": isinstance(state, Tensor) and state.grad_fn is None}
+
+
 def _linear(collector: ClueCollector, module: Any, args: tuple[Any, ...], _: Any, output: Any) -> Told:
     taken = args[0] if args else None
     maker = collector.made_by(taken) if isinstance(taken, Tensor) else None
@@ -797,6 +845,9 @@ def _linear(collector: ClueCollector, module: Any, args: tuple[Any, ...], _: Any
     sizes = {}
     if isinstance(taken, Tensor) and isinstance(output, Tensor) and taken.dim() and output.dim() and len(taken) and len(output):
         sizes = {"taken": taken.numel() // len(taken), "given": output.numel() // len(output)}
+    if isinstance(module, nn.Conv1d) and isinstance(taken, Tensor) and isinstance(output, Tensor):
+        as_long = taken.shape[-1] == output.shape[-1] and module.stride[0] == 1
+        sizes["ahead"] = module.dilation[0] * (module.kernel_size[0] - 1) // 2 if as_long and module.padding != (0,) else 0
     yield (
         "linear",
         {
@@ -815,6 +866,7 @@ _TELLERS: tuple[tuple[Any, Any], ...] = (
     (nn.Embedding, _embedding),
     (nn.MultiheadAttention, _attention),
     (nn.RNNBase, _recurrent),
+    (nn.RNNCellBase, _cell),
     ((nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d), _linear),
 )
 
@@ -881,6 +933,11 @@ def _is_cut(taken: Tensor, batch: list[Tensor]) -> bool:
 
 def _is_whole(taken: Tensor) -> bool:
     return _is_readable(taken) and bool((taken == taken.round()).all()) and bool(taken.any())
+
+
+def _alike(one: Tensor, other: Tensor) -> float:
+    """The share of the same numbers."""
+    return float((one == other).double().mean())
 
 
 def _padded(inputs: Tensor, target: Tensor) -> float:

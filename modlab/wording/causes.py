@@ -126,11 +126,14 @@ def _decays(facts: Facts) -> str:
     pull = facts["pull"]
     if pull > 1:
         return f"at {rough(facts['decay'])}, it pulls {rough(pull)} times as hard as the loss's own gradient"
-    return f"at {rough(facts['decay'])}, the weights have shrunk to {_share(facts['shrunk'])} of their size"
+    at = f"at {rough(facts['decay'])}" if facts["decay"] else f"with {rough(facts['penalty'])} times a penalty on them in the loss"
+    return f"{at}, the weights have shrunk to {_share(facts['shrunk'])} of their size"
 
 
 def _future(facts: Facts) -> str:
-    how = "has no causal mask" if facts["how"] == "attention" else "reads in both directions"
+    how = {"attention": "looks at what comes after a position", "convolution": "is padded on both sides"}.get(
+        facts["how"], "reads in both directions"
+    )
     return f"each target is the next token, and {{place}} {how}"
 
 
@@ -643,6 +646,12 @@ CAUSES: dict[str, CauseWords] = {
         "Each step begins anew, so nothing is remembered.",
         "give it the state of the step before, or the whole sequence",
     ),
+    "no positions": CauseWords(
+        "attention cannot tell one position from another",
+        "nothing that comes into {place} depends on where in the sequence it stands",
+        "Attention sees a set: in another order, the same tokens give the same.",
+        "add an embedding of the positions to that of the tokens",
+    ),
     "exploding recurrence": CauseWords(
         "the recurrence explodes",
         "{place} ({mode}) multiplies its state again in each step, and the loss or its gradient bursts",
@@ -698,6 +707,18 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: f"its variance is 1 to within {_share(f['away'])} for each sample, as if nothing had been put in",
         "The divergence weighs so much that saying nothing is the cheapest answer.",
         "a smaller weight for the divergence, or warm it up",
+    ),
+    "noise level hidden": CauseWords(
+        "the model is not told how noisy its input is",
+        lambda f: f"the numbers of one sample spread by {rough(f['low'])}, of another by {rough(f['high'])}, and nothing else goes in",
+        "The best answer depends on the level of the noise; without it, all levels get the same.",
+        "give the level to the model as a second input",
+    ),
+    "generator detached": CauseWords(
+        "what one optimizer holds gets no gradient",
+        lambda f: f"no gradient reached {joined(map(named, f['places']))}, though another loss trains the rest",
+        "Its images were detached, or the step before is the only one that looks at them.",
+        "do not detach what the generator has made in the generator's own step",
     ),
     "wrong negatives": CauseWords(
         "each sample is compared with itself",

@@ -1,0 +1,140 @@
+"""Attention in the graph of a loss, whoever has written it: where the positions of a sequence look, and whether their order can count."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
+
+DEEP = 1500
+"""Functions of a graph that are looked at, at most."""
+
+LEAST = 3
+"""Positions from which on rows of weights are those of a sequence."""
+
+SOFTMAX = ("Softmax", "SafeSoftmax")
+PRODUCTS = ("Bmm", "Mm", "Matmul")
+ORDERED = ("Cat", "Convolution", "Cudnn", "MkldnnRnn", "Thnn", "Sin", "Cos")
+"""Beginnings of the names of functions by which the order of positions can count."""
+
+
+class Attention(NamedTuple):
+    """One attention of a sequence to itself.
+
+    Attributes:
+        path: of the module that gave what comes of it; "" if that was not found.
+        weights: shape ``(..., positions, positions)``, rows that add up to 1; None where a fused function has kept none.
+        causal: whether a fused function was told to hide what comes later.
+        mask: what a fused function was told to add, or to keep.
+        ordered: whether the order of the positions can count; None where other attention comes before it.
+    """
+
+    path: str
+    weights: Tensor | None
+    causal: bool
+    mask: Tensor | None
+    ordered: bool | None
+
+
+def attentions(loss: Tensor, made: Mapping[Any, str]) -> list[Attention]:
+    """What attends to itself in the graph of a loss.
+
+    Args:
+        loss: with a graph.
+        made: the nodes that gave the outputs of modules, and the paths of these.
+    """
+    return [_attention(node, path) for node, path in _found(loss.grad_fn, made)]
+
+
+def _found(start: Any, made: Mapping[Any, str]) -> Iterator[tuple[Any, str]]:
+    met, waiting = {start}, deque([(start, made.get(start, ""))])
+    for _ in range(DEEP):
+        if not waiting:
+            return
+        node, path = waiting.popleft()
+        if _is_attention(node):
+            yield node, path
+        for child in children(node):
+            if child not in met:
+                met.add(child)
+                waiting.append((child, made.get(child, path)))
+
+
+def _is_attention(node: Any) -> bool:
+    name = name_of(node)
+    if name.startswith("ScaledDotProduct"):
+        query, key = saved(node, "query"), saved(node, "key")
+        return isinstance(query, Tensor) and isinstance(key, Tensor) and query.shape[-2] == key.shape[-2] >= LEAST
+    shape = shape_of(node)
+    if name not in SOFTMAX or len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < LEAST:
+        return False
+    return saved(node, "dim") in (-1, len(shape) - 1) and _product(node) is not None
+
+
+def _product(node: Any) -> Any:
+    """The product of queries and keys that is the nearest below a softmax."""
+    waiting = deque([(child, 0) for child in children(node)])
+    while waiting:
+        one, depth = waiting.popleft()
+        if name_of(one) in PRODUCTS:
+            return one
+        waiting += [(child, depth + 1) for child in children(one)] if depth < 6 else []
+    return None
+
+
+def _attention(node: Any, path: str) -> Attention:
+    if name_of(node).startswith("ScaledDotProduct"):
+        mask = saved(node, "attn_mask")
+        return Attention(
+            path, None, bool(saved(node, "is_causal")), mask if isinstance(mask, Tensor) and is_here(mask) else None, _ordered(node, node)
+        )
+    result = saved(node, "result")
+    there = isinstance(result, Tensor) and is_here(result)
+    return Attention(path, result.detach() if there else None, False, None, _ordered(node, _product(node)))
+
+
+def _ordered(top: Any, product: Any) -> bool | None:
+    """Whether something between the leaves and this attention tells one position from another."""
+    between = deque(children(top)) if top is not product else deque()
+    while between:
+        node = between.popleft()
+        if node is product:
+            continue
+        if name_of(node) in ("Add", "Sub") and len(children(node)) > 1:  # a bias of the scores that is learnt
+            return True
+        between += children(node)
+    met, waiting = {product}, deque(children(product))
+    while waiting and len(met) < DEEP:
+        node = waiting.popleft()
+        if node in met:
+            continue
+        met.add(node)
+        if _is_attention(node):
+            return None
+        if _tells(node):
+            return True
+        waiting += children(node)
+    return False
+
+
+def _is_bias(node: Any) -> bool:
+    """Whether it is a parameter of one dimension, the same for all positions."""
+    while name_of(node) in ("View", "Expand", "Unsqueeze", "ToCopy") and children(node):
+        node = children(node)[0]
+    return name_of(node) == "AccumulateGrad" and node.variable.dim() < 2
+
+
+def _tells(node: Any) -> bool:
+    name = name_of(node)
+    if name in ("Add", "Sub"):
+        return len(shape_of(node)) > 1 and not any(_is_bias(child) for child in children(node))
+    if name == "Mul":  # by positions, and not by a number or by what dropout has drawn
+        other = saved(node, "other")
+        many = isinstance(other, Tensor) and other.numel() > 1 and math.isnan(number_of(other))
+        return many and (not is_here(other) or len(other.detach().flatten()[:4096].unique()) > 2)
+    return name.startswith(ORDERED)

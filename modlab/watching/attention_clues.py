@@ -1,0 +1,62 @@
+"""Clues of attention: how far the positions of a sequence look ahead and back, and whether they look at padding."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modlab.running.attention_graph import Attention
+
+
+def facts(attention: Attention, batch: list[Tensor]) -> dict[str, Any]:
+    """What one attention shows; 1 stands for what weights without a preference give.
+
+    Args:
+        attention: of a sequence to itself.
+        batch: the inputs of the model: tokens among them tell where padding is.
+
+    Returns:
+        ``later`` and ``earlier``: the weight of the positions behind and before each one; ``ordered``; and ``padding`` and ``real``: the
+        weight of both kinds of tokens, where sequences have different lengths.
+    """
+    known: dict[str, Any] = {"ordered": attention.ordered}
+    weights = attention.weights if attention.weights is not None else _open(attention)
+    if weights is None:
+        return {**known, "later": 0.0 if attention.causal else 1.0, "earlier": 1.0}
+    rows = weights.detach().double()
+    if not bool(rows.isfinite().all()):
+        return known
+    plane = rows.reshape(-1, *rows.shape[-2:]).mean(0)
+    even = (len(plane) - 1) / 2
+    known |= {"later": float(plane.triu(1).sum()) / even, "earlier": float(plane.tril(-1).sum()) / even}
+    padded = _padded(rows, batch)
+    if padded is not None:
+        share = float(padded.double().mean())
+        there = rows.reshape(len(padded), -1, *rows.shape[-2:]).mean((1, 2))  # by the position that is looked at
+        on_padding = float((there * padded).sum() / there.sum())
+        known |= {"padding": on_padding / share, "real": (1 - on_padding) / (1 - share)}
+    return known
+
+
+def _open(attention: Attention) -> Tensor | None:
+    """The weights that a mask alone would give."""
+    mask = attention.mask
+    if mask is None:
+        return None
+    mask = mask.expand(*mask.shape[:-2], mask.shape[-1], mask.shape[-1])  # of padding there may be one row for all positions
+    scores = torch.zeros(mask.shape, dtype=torch.float64)
+    scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.detach()
+    return scores.softmax(-1)
+
+
+def _padded(rows: Tensor, batch: list[Tensor]) -> Tensor | None:
+    """Where a batch of tokens is padded: at the ends of its sequences, all with the same token, if they have different lengths."""
+    for ids in batch:
+        if ids.dim() == 2 and not ids.is_floating_point() and ids.shape[1] == rows.shape[-1] and rows.numel() % ids.numel() == 0:
+            ends = (ids == ids[:, -1].mode().values).flip(1).cumprod(1).flip(1).bool()
+            if bool(ends.any()) and bool(ends.sum(1).min() != ends.sum(1).max()) and rows[..., 0, 0].numel() % len(ids) == 0:
+                return ends
+    return None
