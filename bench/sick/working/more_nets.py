@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -511,7 +512,7 @@ def preferred_data(count: int) -> Batch:
     return (left, right), torch.where(worth(left) > worth(right), 1.0, -1.0)
 
 
-def pairwise(output: Tensor, target: Tensor) -> Tensor:
+def pair_loss(output: Tensor, target: Tensor) -> Tensor:
     return F.softplus(-target * output).mean()
 
 
@@ -523,7 +524,7 @@ def preferred() -> Training:
         inputs, target = preferred_data(500)
         return (net(*inputs).sign() != target).float().mean().item()
 
-    return Training(Judge(), partial(torch.optim.Adagrad, lr=0.05), lambda _: preferred_data(64), pairwise, quality, steps=300)
+    return Training(Judge(), partial(torch.optim.Adagrad, lr=0.05), lambda _: preferred_data(64), pair_loss, quality, steps=300)
 
 
 class Grades(nn.Module):
@@ -781,7 +782,7 @@ def ring() -> Training:
     def quality(net: nn.Module) -> float:
         x = torch.randn(300, 2)
         levels = torch.linspace(1, 0.02, 12)
-        for now, then in zip(levels[:-1], levels[1:], strict=True):
+        for now, then in pairwise(levels):
             noise = net(x, now.expand(300, 1))
             kept, later = kept_of(now), kept_of(then)
             clean = ((x - (1 - kept**2).sqrt() * noise) / kept).clamp(-2, 2)
