@@ -35,13 +35,15 @@ def _constant_targets(s: Symptoms) -> Facts | None:
     loss = s.loss
     if len(s.clues.losses) > 1 or sum(bool(one.criterion) for one in loss.terms) > 1:  # a discriminator's are
         return None
+    if loss.classes < 2 and sum(one.criterion != "penalty" for one in loss.terms) > 1:  # one condition of several
+        return None
     if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0:
         return {"value": float(loss.shares.index(1.0)), "class": True}
     return {"value": s.target.mean, "class": False} if s.target.std == 0 and loss.looks > 2 and loss.term.criterion else None
 
 
 def _ordered(s: Symptoms) -> Facts | None:
-    if max(s.loss.shares, default=0.0) > 0.9:
+    if max(s.loss.shares, default=0.0) > 0.9 or (s.has_burst and not s.loss.classes):  # targets that burst differ from look to look
         return None
     if s.loss.within < 0.3:
         return {"how": "alike", "share": s.loss.within}
@@ -134,7 +136,8 @@ def _noise(s: Symptoms) -> Facts | None:
 
 def _drowned(s: Symptoms) -> bool:
     """Whether the loss stays at what a constant answer gives though the weights move."""
-    return s.has_baseline and s.is_finite and s.progress < 0.12 and s.last < 1.6 * s.baseline and s.pace > 1e-4 and math.isfinite(s.last)
+    calm = s.last < 1.6 * s.baseline and s.most < 10 * max(s.start, s.baseline) and s.pace < 0.1
+    return s.has_baseline and s.is_finite and s.progress < 0.12 and calm and s.pace > 1e-4 and math.isfinite(s.last)
 
 
 def _shifted(s: Symptoms) -> Facts | None:

@@ -8,7 +8,10 @@ from modlab.causes.symptoms import Symptoms
 
 def _hidden(s: Symptoms) -> Facts | None:
     some = s.watched.unregistered
-    return {**some[0].facts, "path": some[0].path} if some else None
+    if some:
+        return {**some[0].facts, "path": some[0].path}
+    loose = [one for one in s.modules("loose") if not one.facts["registered"]]
+    return {"path": loose[0].path} if loose else None
 
 
 def _lost(s: Symptoms) -> tuple[str, ...]:
@@ -41,7 +44,7 @@ def _through(s: Symptoms) -> Facts | None:
 def _detached(s: Symptoms) -> Facts | None:
     lost = _lost(s)
     cut = s.modules("cut")
-    if not lost or (not cut and not all(_was_called(s, path) for path in lost)):
+    if not lost or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
         return None
     return {"path": lost[0], "places": lost, "before": cut[0].path if cut else ""}
 
@@ -51,9 +54,18 @@ def _was_called(s: Symptoms, path: str) -> bool:
     return any(one.path == owner and one.called for one in s.watched.modules)
 
 
+def _is_passed_by(s: Symptoms, lost: tuple[str, ...]) -> bool:
+    """Whether gradients come to what is called before all that is lost: so something goes past it."""
+    order = {one.path: one.order for one in s.watched.modules if one.called}
+    some = [order[one.module] for one in s.watched.parameters if one.path in lost and one.module in order]
+    felt = [order[one.module] for one in s.watched.parameters if one.felt and one.trainable and one.module in order]
+    return bool(some) and bool(felt) and min(felt) < min(some)
+
+
 def _unused(s: Symptoms) -> Facts | None:
     lost = _lost(s)
-    return {"path": lost[0], "places": lost} if lost and not s.modules("cut") else None
+    matrices = {one.path for one in s.matrices}  # what is left out with a norm alone explains little
+    return {"path": lost[0], "places": lost} if not s.modules("cut") and not matrices.isdisjoint(lost) else None
 
 
 def _frozen(s: Symptoms) -> Facts | None:
@@ -70,7 +82,8 @@ def _is_in_front(s: Symptoms) -> bool:
     trained = [order[one.module] for one in s.watched.parameters if one.trainable and one.module in order]
     layers = s.modules("linear")
     rest = {one.path for one in s.watched.modules if any(two.module == one.path and two.trainable for two in s.watched.parameters)}
-    beside = {one.facts["after"] for one in layers if one.path in rest} & {one.facts["after"] for one in layers if one.path not in rest}
+    taken = ({one.facts["after"] for one in layers if (one.path in rest) is trained_too} for trained_too in (True, False))
+    beside = set.intersection(*taken) - {""}
     return bool(frozen) and bool(trained) and max(frozen) < min(trained) and not beside
 
 
@@ -80,5 +93,5 @@ ROWS = (
     CauseRow("no gradient through", _through, "detached", "why"),
     CauseRow("detached", _detached, "unused layers", "why"),
     CauseRow("unused layers", _unused, "detached", "why"),
-    CauseRow("frozen", _frozen, weight=1),
+    CauseRow("frozen", _frozen, weight=1, calm=True),
 )

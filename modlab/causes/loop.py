@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
 
@@ -38,11 +40,14 @@ def _no_zero_grad(s: Symptoms) -> Facts | None:
 
 
 def _zeroed(s: Symptoms) -> Facts | None:
-    felt = [one for one in s.watched.parameters if one.trainable and one.felt]
+    """Gradients flow in the backward pass, and none is left at the step."""
+    trained = [one for one in s.watched.parameters if one.trainable]
+    felt = [one for one in trained if one.felt] or trained
     turned, true, zeroed = s.loop.edited
     if s.loop.hooked or not felt or (any(one.graded for one in felt) and zeroed < SEVERAL) or turned or true:
         return None
-    return {"path": felt[0].path, "parameters": len(felt)} if any(_flows(s, one.module) for one in felt) else None
+    flows = zeroed >= SEVERAL or any(_flows(s, one.module) for one in felt)
+    return {"path": felt[0].path, "parameters": len(felt)} if flows else None
 
 
 def _flows(s: Symptoms, module: str | None) -> bool:
@@ -63,6 +68,8 @@ def _put_back(s: Symptoms) -> Facts | None:
 
 
 def _in_evaluation(s: Symptoms) -> Facts | None:
+    if s.loop.uncounted and not s.watched.passes and s.loop.in_eval >= SEVERAL and s.record.steps >= SEVERAL:
+        return {"looks": s.loop.in_eval, "places": s.loop.uncounted}
     norms = [one.path for one in s.watched.modules if one.category == "norm"]
     minded = norms or ([one.path for one in s.watched.modules if one.category == "dropout"] if not s.fallen > 0.2 else [])
     alone = s.watched.evaluated and not s.watched.passes
@@ -73,18 +80,25 @@ def _in_evaluation(s: Symptoms) -> Facts | None:
 
 def _clipped(s: Symptoms) -> Facts | None:
     norm = s.norm
-    if norm is None or not norm.beyond or norm.beyond < 0.9 * norm.count or s.learns:
+    if s.learns or s.loop.scaled_steps:
         return None
-    typical = norm.ends()[0]
-    if norm.bound > 1e-2 * typical or not (s.pace < EPSILON or norm.bound < 1e-4 * typical):
-        return None
-    return {"bound": norm.bound, "norm": typical, "pace": s.pace}
+    if norm is not None and norm.beyond and norm.beyond >= 0.9 * norm.count:
+        typical = norm.ends()[0]
+        if norm.bound > 1e-2 * typical or not (s.pace < EPSILON or norm.bound < 1e-4 * typical):
+            return None
+        return {"bound": norm.bound, "norm": typical, "pace": s.pace}
+    if s.loop.left < 1e-2 and s.pace < 10 * EPSILON:
+        return {"left": s.loop.left, "pace": s.pace}
+    return None
 
 
 def _scaler(s: Symptoms) -> Facts | None:
-    if s.loop.scaled_clips < 3 and s.loop.scaled_steps < 3:
+    if s.loop.scaled_clips >= 3 or s.loop.scaled_steps >= 3:
+        return {"clips": s.loop.scaled_clips, "steps": s.loop.scaled_steps}
+    left = s.loop.left
+    if not 0 < left < 1e-2 or s.learns or abs(math.log2(left) - round(math.log2(left))) > 1e-3:
         return None
-    return {"clips": s.loop.scaled_clips, "steps": s.loop.scaled_steps}
+    return {"left": left}  # divided by a power of two, as scalers have them
 
 
 def _too_loud(s: Symptoms) -> Facts | None:

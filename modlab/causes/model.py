@@ -16,7 +16,8 @@ def _equal(s: Symptoms) -> Facts | None:
     some = [one for one in s.modules("equal units") if one.facts["looks"] >= 3 and (one.facts["of"] == "layer" or one.facts["zero"])]
     if not some or s.progress > 0.8:
         return None
-    return {"path": some[0].path, "places": tuple(one.path for one in some), "units": some[0].facts["units"], "zero": some[0].facts["zero"]}
+    first = some[0].facts
+    return {"path": some[0].path, "places": tuple(one.path for one in some), **{name: first[name] for name in ("units", "zero", "rows")}}
 
 
 def _scales(s: Symptoms) -> dict[str, float]:
@@ -101,7 +102,7 @@ def _linear(s: Symptoms) -> Facts | None:
         return None
     return (
         {"path": after[0].path, "after": after[0].facts["after"], "places": tuple(one.path for one in after)}
-        if len(after) >= len(some) - 1 or not s.learns
+        if len(after) >= len(some) - 1 or (not s.learns and 2 * len(after) >= len(some) - 1)
         else None
     )
 
@@ -114,11 +115,14 @@ def _bottleneck(s: Symptoms) -> Facts | None:
         taken, given = one.facts.get("taken", 0), one.facts.get("given", 99)
         if given <= 2 and taken >= 8 and following.facts.get("taken", 0) == given and following is not one and s.progress < 0.9:
             return {"path": one.path, "in": taken, "out": given}
+    for one in s.modules("recurrent"):
+        if one.facts["out"] <= 2 and one.facts["in"] >= 8 and s.progress < 0.9:
+            return {"path": one.path, "in": one.facts["in"], "out": one.facts["out"]}
     return None
 
 
 def _dropout(s: Symptoms) -> Facts | None:
-    some = [one for one in s.modules("dropout") if one.facts["p"] >= 0.8]
+    some = [one for one in (*s.modules("dropout"), *s.modules("dropped")) if one.facts["p"] >= 0.8]
     return {"path": some[0].path, "p": some[0].facts["p"]} if some and not s.progress > 0.8 else None
 
 
@@ -128,8 +132,15 @@ def _few_values(s: Symptoms) -> Facts | None:
 
 
 def _statistics(s: Symptoms) -> Facts | None:
-    some = [one for one in s.modules("norm") if 0 <= one.facts["momentum"] < 1e-3 and one.facts.get("away", 0.0) > 0.5]
-    return {"path": some[0].path, "momentum": some[0].facts["momentum"], "away": some[0].facts["away"]} if some else None
+    for one in s.modules("norm"):
+        facts = one.facts
+        if facts.get("away", 0.0) <= 0.5:
+            continue
+        if 0 <= facts["momentum"] < 1e-3:
+            return {"path": one.path, "momentum": facts["momentum"], "away": facts["away"]}
+        if 0 < facts.get("tracked", 0) <= 2 and facts["step"] >= 5:
+            return {"path": one.path, "tracked": facts["tracked"], "step": facts["step"], "away": facts["away"]}
+    return None
 
 
 def _no_bias(s: Symptoms) -> Facts | None:
@@ -148,7 +159,14 @@ def _nothing(s: Symptoms) -> Facts | None:
     if any(one.path in shut for one in s.modules("recurrent")):
         return None
     silent = any(units.fired.size and not units.fired[-1].any() for units in s.record.units)
-    fed = [one.path for one in s.modules("zero input") if one.facts["looks"] >= 3 and one.path != s.first_module]
+    fed = [
+        one.path
+        for one in s.modules("zero input")
+        if one.facts["looks"] >= 3
+        and one.path != s.first_module
+        and not one.facts.get("other")
+        and s.category(one.facts.get("after")) != "activation"
+    ]
     zero += [] if silent else fed
     return {"path": zero[0], "places": tuple(zero)} if zero and not s.learns and not s.has_burst else None
 

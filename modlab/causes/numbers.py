@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.optimizer import MOST
 from modlab.causes.symptoms import Symptoms
+
+EARLY = 5
+"""Steps in which a rate has hardly spoilt anything yet."""
 
 HALF = ("float16", "bfloat16")
 
@@ -16,7 +22,9 @@ def _born(s: Symptoms, risk: str) -> Facts | None:
 
 def _grew(s: Symptoms) -> bool:
     """Whether numbers were far too large before they were none."""
-    return s.most > 100 * s.baseline or s.quickest > 0.5
+    first = next((one for one in s.record.alerts if one.kind in ("nan", "inf")), None)
+    from_the_loss = first is not None and first.facts.get("where") == "the loss" and first.step <= EARLY
+    return s.most > 100 * s.baseline or (s.quickest > 0.5 and not from_the_loss)
 
 
 def _cause(s: Symptoms, *kinds: str) -> Facts | None:
@@ -28,7 +36,14 @@ def _cause(s: Symptoms, *kinds: str) -> Facts | None:
 
 
 def _log(s: Symptoms) -> Facts | None:
-    return _cause(s, "log") or _born(s, "log of zero")
+    return _cause(s, "log") or _born(s, "log of zero") or _never_was(s)
+
+
+def _never_was(s: Symptoms) -> Facts | None:
+    """A loss with a logarithm that was never a number, of outputs that are: so it is what the logarithm takes of the targets."""
+    logs = any(one.name == "Log" for term in s.loss.terms for one in (*term.functions, *term.ending))
+    known = math.isfinite(s.loss.outputs.std) and not any(one.kind in ("nan", "inf") for one in s.record.alerts)
+    return {"in": "loss"} if s.curve is not None and not len(s.values) and logs and known else None
 
 
 def _root(s: Symptoms) -> Facts | None:
@@ -47,7 +62,9 @@ def _overflow(s: Symptoms) -> Facts | None:
 
 
 def _rate(s: Symptoms) -> Facts | None:
-    if s.is_finite or not (s.most > 5 * s.start or s.quickest > 0.5 or s.has_burst):
+    if s.is_finite or not len(s.values) or s.group.momentum >= MOST:
+        return None
+    if not (s.most > 5 * s.start or s.quickest > 0.5 or s.has_burst):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
     return {"pace": s.last_pace, "rate": s.group.rate, "first": s.start, "most": s.most, "step": step}

@@ -9,6 +9,9 @@ import numpy as np
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
 
+MOST = 0.997
+"""Momentum from which on it is that, and not the rate."""
+
 SLOW, FAST = 1e-4, 0.3
 """Parts of a weight's norm that a step adds: below the first nothing is learnt in the steps of a usual training, beyond the second a step
 is a leap."""
@@ -23,14 +26,16 @@ def _another_models(s: Symptoms) -> Facts | None:
 
 def _not_held(s: Symptoms) -> Facts | None:
     some = [one for one in s.watched.parameters if one.trainable and not one.owned and not one.elsewhere]
-    if not s.groups or not any(one.paths for one in s.groups) or not some:
+    late = [one.path for one in s.modules("loose") if one.facts["registered"]]
+    if not s.groups or not any(one.paths for one in s.groups) or not (some or late):
         return None
-    felt = [one.path for one in some if one.felt]
+    felt = [one.path for one in some if one.felt] or late
     return {"path": felt[0], "places": tuple(felt), "optimizer": s.group.optimizer} if felt else None
 
 
 def _two(s: Symptoms) -> Facts | None:
-    if not s.loop.shared or len(s.loop.optimizers) < 2 or s.learns or s.watched.beside < s.record.steps / 2 or not s.is_sick:
+    worse = s.is_sick if len(s.curves) == 1 else any(one.ends()[1] > one.ends()[0] for one in s.curves)
+    if not s.loop.shared or len(s.loop.optimizers) < 2 or s.learns or s.watched.beside < s.record.steps / 2 or not worse:
         return None
     return {"path": s.loop.shared[0], "places": s.loop.shared, "optimizers": s.loop.optimizers}
 
@@ -64,9 +69,10 @@ def _never_warm(s: Symptoms) -> Facts | None:
     rate, group = s.rate[np.isfinite(s.rate)], s.group
     if len(rate) < 3 or s.learns or not rate[-1] > rate[0]:
         return None
-    if not group.initial > 0 or group.rate > 0.1 * group.initial:
-        return None
-    return {"rate": group.rate, "aim": group.initial, "steps": s.record.steps}
+    if group.initial > 0 and group.rate <= 0.1 * group.initial:
+        return {"rate": group.rate, "aim": group.initial, "steps": s.record.steps}
+    climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > 1.2 * rate[len(rate) // 2] > 0
+    return {"rate": group.rate, "steps": s.record.steps} if climbs and s.pace < 1e-3 else None
 
 
 def _momentum(s: Symptoms) -> Facts | None:
@@ -100,13 +106,13 @@ def _pull(s: Symptoms, path: str) -> float:
 def _too_low(s: Symptoms) -> Facts | None:
     if s.group.initial > 0 and s.group.rate < s.group.initial / 2:  # a schedule has it, and may raise it
         return None
-    if s.learns or not s.pace < SLOW or not s.is_finite or s.quickest > 1e-2 or s.flat:
+    if s.learns or not s.pace < SLOW or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
         return None
     return {"pace": s.pace, "rate": s.group.rate}
 
 
 def _too_high(s: Symptoms) -> Facts | None:
-    if not s.is_finite or s.progress > 0.7 or s.flat:  # what is no number is told as that
+    if not s.is_finite or s.progress > 0.7 or s.flat or s.group.momentum >= MOST:  # what is no number is told as that
         return None
     leaps = s.quickest > FAST or s.pace > FAST / 3
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
@@ -120,9 +126,13 @@ def _rose(s: Symptoms) -> bool:
     return s.most > 10 * max(s.start, s.baseline) and s.progress < 0.5
 
 
-ROWS = (
+HELD = (
     CauseRow("another models optimizer", _another_models),
     CauseRow("not in the optimizer", _not_held),
+)
+"""What it holds: before all that comes of it."""
+
+ROWS = (
     CauseRow("two optimizers", _two),
     CauseRow("groups swapped", _swapped, "rate too low", "one rate", weight=1),
     CauseRow("warmup never ends", _never_warm, "rate too low", "rates", weight=1),

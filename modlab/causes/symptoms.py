@@ -100,8 +100,10 @@ class Symptoms:
 
     @property
     def has_baseline(self) -> bool:
-        """Whether it is known."""
-        return self.loss.baseline > 1e-3 * abs(self.start) if self.start == self.start else self.loss.baseline > 1e-9
+        """Whether it is known: of a loss of one criterion."""
+        if sum(one.criterion not in ("", "penalty") for one in self.loss.terms) > 1:
+            return False
+        return self.loss.baseline > 1e-6 * abs(self.start) if self.start == self.start else self.loss.baseline > 1e-9
 
     @cached_property
     def progress(self) -> float:

@@ -12,7 +12,18 @@ from modlab.records.watch import WatchRecord
 
 ROWS: tuple[CauseRow, ...] = tuple(
     sorted(
-        (*loop.ROWS, *graph.ROWS, *loss.ROWS, *sequence.ROWS, *data.ROWS, *model.ROWS, *numbers.ROWS, *generative.ROWS, *optimizer.ROWS),
+        (
+            *loop.ROWS,
+            *optimizer.HELD,
+            *graph.ROWS,
+            *loss.ROWS,
+            *sequence.ROWS,
+            *data.ROWS,
+            *model.ROWS,
+            *numbers.ROWS,
+            *generative.ROWS,
+            *optimizer.ROWS,
+        ),
         key=lambda row: row.weight,
     )
 )

@@ -226,11 +226,13 @@ class LoopClues:
         looks: backward passes that were looked at; `carried`: of these, before how many there were gradients already.
         put_back: looks after which the weights were again what they had been before the step; `kept`: after which they were not.
         hooked: paths of parameters whose gradient a hook of the user's may change.
-        edited: looks in which the gradient of a bias pointed elsewhere than what backward() brought, or there, or was zero.
+        edited: looks in which the gradients at the step pointed elsewhere than what backward() brought, or there, or were gone.
+        left: how large they were at the step, as a share of what backward() brought, less what a scaler had multiplied.
         scaled_steps: steps made on gradients that a scaler has multiplied; `scaled_clips`: the same of clipping.
         shared: parameters that several optimizers hold; `optimizers`: the classes of all.
         in_eval: looks at a loss at which the model was in evaluation mode.
-        twice: the paths of a module that stands in several places.
+        twice: the paths of a module, or of a parameter of a list, that stands in several places.
+        uncounted: batch norms that have not taken in a single batch.
     """
 
     backwards: int = 0
@@ -240,12 +242,14 @@ class LoopClues:
     kept: int = 0
     hooked: tuple[str, ...] = ()
     edited: tuple[int, int, int] = (0, 0, 0)
+    left: float = UNKNOWN
     scaled_steps: int = 0
     scaled_clips: int = 0
     shared: tuple[str, ...] = ()
     optimizers: tuple[str, ...] = ()
     in_eval: int = 0
     twice: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
 
 
 @frozen

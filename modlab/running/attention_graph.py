@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
-
-DEEP = 1500
-"""Functions of a graph that are looked at, at most."""
+from modlab.running.autograd_nodes import DEEP, children, is_here, name_of, number_of, saved, shape_of
 
 LEAST = 3
 """Positions from which on rows of weights are those of a sequence."""
@@ -41,28 +38,9 @@ class Attention(NamedTuple):
     ordered: bool | None
 
 
-def attentions(loss: Tensor, made: Mapping[Any, str]) -> list[Attention]:
-    """What attends to itself in the graph of a loss.
-
-    Args:
-        loss: with a graph.
-        made: the nodes that gave the outputs of modules, and the paths of these.
-    """
-    return [_attention(node, path) for node, path in _found(loss.grad_fn, made)]
-
-
-def _found(start: Any, made: Mapping[Any, str]) -> Iterator[tuple[Any, str]]:
-    met, waiting = {start}, deque([(start, made.get(start, ""))])
-    for _ in range(DEEP):
-        if not waiting:
-            return
-        node, path = waiting.popleft()
-        if _is_attention(node):
-            yield node, path
-        for child in children(node):
-            if child not in met:
-                met.add(child)
-                waiting.append((child, made.get(child, path)))
+def attentions(nodes: Iterable[tuple[Any, str]]) -> list[Attention]:
+    """What attends to itself among the nodes of a graph, each with the path of the module that gave what comes of it."""
+    return [_attention(node, path) for node, path in nodes if _is_attention(node)]
 
 
 def _is_attention(node: Any) -> bool:

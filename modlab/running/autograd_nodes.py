@@ -6,11 +6,16 @@ A saved tensor that somebody packs by hooks of their own (checkpoints, offloadin
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from modlab.statistics.memory import is_there
+
+DEEP = 1500
+"""Functions of a graph that are looked at, at most."""
 
 
 def is_here(tensor: Tensor) -> bool:
@@ -58,3 +63,22 @@ def number_of(thing: Any) -> float:
 def children(node: Any) -> list[Any]:
     """The nodes whose results it took."""
     return [child for child, _ in node.next_functions if child is not None]
+
+
+def walk(start: Any, made: Mapping[Any, str]) -> Iterator[tuple[Any, str]]:
+    """Each node of a graph once, the nearest first, with the path of the module that gave what comes of it; "" if that was not found.
+
+    Args:
+        start: the node of the loss.
+        made: the nodes that gave the outputs of modules, and the paths of these.
+    """
+    met, waiting = {start}, deque([(start, made.get(start, ""))])
+    for _ in range(DEEP):
+        if not waiting:
+            return
+        node, path = waiting.popleft()
+        yield node, path
+        for child in children(node):
+            if child not in met:
+                met.add(child)
+                waiting.append((child, made.get(child, path)))

@@ -12,21 +12,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Module
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from modlab.compat import without_autograd, without_torch_function
+from modlab.compat import after_backward, without_autograd, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import Clues, GroupClues, InputClues, LoopClues, LossClues, ModuleClues, Numbers, PairClues, Relations
-from modlab.running import attention_graph, criterion, loss_graph
-from modlab.running.autograd_nodes import children, name_of, saved
+from modlab.running import attention_graph, criterion, dropout_graph, loss_graph
+from modlab.running.autograd_nodes import children, name_of, saved, walk
 from modlab.running.guarded import note
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
 from modlab.watching import attention_clues
+from modlab.watching.loose_weights import places
 from modlab.watching.pairs import Pairs
 from modlab.watching.readback import is_far
 from modlab.watching.steps import Steps
@@ -65,13 +67,13 @@ ALIKE = 0.7
 BACK = 0.04
 """Part of the square of a step that is left of it before the next one, where the weights were put back."""
 
-PROBES, PART = 3, 32
-"""Parameters, and numbers of each, by which is seen whether somebody puts the weights back."""
+PROBES, GRADIENTS, PART = 3, 8, 32
+"""Parameters by which is seen whether somebody puts the weights back, those whose gradients are followed, and numbers of each."""
 
 STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
 """Functions whose gradient is zero."""
 
-SHAPES = frozenset(("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone", "Alias", "Select"))
+SHAPES = frozenset(("ToCopy", "View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone", "Alias", "Select"))
 """Functions that give the same numbers in the same order, if they give as many."""
 
 HELD = 16 << 20
@@ -192,6 +194,7 @@ class LossPool:
         self.squares: Array = np.zeros(0)
         self.rows = 0
         self.kinds: set[int] = set()
+        self.some: list[Tensor] = []  # targets, of errors whose best constant is the middle one
         self.within: list[float] = []
         self.ignored, self.all, self.many = 0, 0, 1
         self.weights: tuple[float, ...] = ()
@@ -239,6 +242,8 @@ class LossPool:
             self.sums = (self.sums if self.rows else 0) + flat.sum(0).numpy()
             self.squares = (self.squares if self.rows else 0) + flat.square().sum(0).numpy()
             self.rows += len(flat)
+        if found.term.criterion in ("absolute error", "smooth error") and len(self.some) < DENSE and flat.numel() <= MOST // DENSE:
+            self.some.append(flat)
         weight = saved(found.node, "pos_weight")
         if isinstance(weight, Tensor) and not is_far(weight):
             self.weights = tuple(weight.detach().double().flatten()[:64].tolist())
@@ -311,6 +316,11 @@ class LossPool:
             return float(-factor * (there * np.log(there)).sum())
         if not self.rows:
             return math.nan
+        if self.some and all(one.shape[1] == self.some[0].shape[1] for one in self.some):
+            values = torch.cat(self.some)
+            off = values - values.median(0).values
+            smooth = term.criterion == "smooth error"
+            return float(factor * float(F.smooth_l1_loss(off, torch.zeros_like(off)) if smooth else off.abs().mean()))
         mean = self.sums / self.rows
         if term.criterion == "squared error":
             return float(factor * (self.squares / self.rows - mean**2).clip(0).mean())
@@ -336,6 +346,7 @@ class HeldParameters(NamedTuple):
     hooked: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     twice: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
     numbers: tuple[int, ...] = (0, 0, 0)
 
 
@@ -368,18 +379,22 @@ class ClueCollector:
         self._reads, self._read_at = True, 0
         self._step = 0
         self._made: dict[Any, str] = {}
+        self._through: dict[str, str] = {}  # by a module that is linear without weights of its own mixing features, what it took
         self._batch: list[Tensor] = []
         self._inputs: dict[str, InputPool] = {}
         self._losses: dict[str, LossPool] = {}
         self._modules: dict[tuple[str, str], dict[str, Any]] = {}
         self._ids: dict[str, set[int]] = {}  # by embedding, which rows were looked up
         self._carried = self._graded = self._in_eval = 0
-        self._sums: dict[str, tuple[Tensor, Any]] = {}
+        self._brought: dict[str, Tensor] = {}  # of the gradients, as backward() has left them
+        self._tasks: set[int] = set()
+        self._ratios: list[float] = []
+        self._scale = 1.0
         self._carried_now = False
         self._turned = self._true = self._zeroed = 0
         self._read_in_step = (-1, 0)
         self._met = 0  # modules with trained parameters that have given something in this pass
-        self._attended = 0  # losses in whose graph attention was looked for
+        self._walked = 0  # losses whose whole graph was looked at
         self._pair = PairClues()
         self._pairs = Pairs()
         self._relations: Relations | None = None
@@ -398,7 +413,7 @@ class ClueCollector:
     @_aside
     def begin(self, step: int) -> None:
         """A step is looked at."""
-        self._step, self._made, self._batch, self._met, self._sums = step, {}, [], 0, {}
+        self._step, self._made, self._batch, self._met, self._brought, self._tasks = step, {}, [], 0, {}, set()
         self._reads = self.looks < DENSE or step >= self._read_at + RARELY
         self._read_at = step if self._reads else self._read_at
         self.looks += 1
@@ -454,9 +469,14 @@ class ClueCollector:
                 self._note(member.path, "cut", whole=_is_whole(taken), dtype=str(taken.dtype)[6:])
         if taken is not None and taken.grad_fn is not None and name_of(taken.grad_fn) in STEPLIKE:
             self._note(member.path, "steplike", function=name_of(taken.grad_fn))
+        if taken is not None and _is_linear(module):
+            self._through[member.path] = self.made_by(taken) or ""
         self._met += any(one.requires_grad for one in held)
-        if self._reads and holds and taken is not None and taken.is_floating_point() and _is_readable(taken) and not taken.any():
-            self._note(member.path, "zero input")
+        if holds and taken is not None and taken.is_floating_point() and _is_readable(taken):
+            if not taken.any():
+                self._note(member.path, "zero input", after=self.made_by(taken) or "")
+            elif (member.path, "zero input") in self._modules:
+                self._note(member.path, "zero input", other=True)
         tell = next((tell for kind, tell in _TELLERS if isinstance(module, kind)), None)
         if tell is not None:
             for kind, facts in tell(self, module, args, kwargs or {}, output):
@@ -476,6 +496,13 @@ class ClueCollector:
     def made_by(self, tensor: Tensor) -> str | None:
         """The module that gave a tensor."""
         return self._made.get(tensor.grad_fn) if tensor.grad_fn is not None else None
+
+    def maker(self, tensor: Tensor) -> str:
+        """The module that gave a tensor, behind those that only pass on, scale or shift what they take."""
+        path, met = self.made_by(tensor) or "", 0
+        while path in self._through and met < 8:
+            path, met = self._through[path], met + 1
+        return path
 
     def wants_loss(self, step: int) -> bool:
         """Whether the loss of a step between looks is read: ever more rarely."""
@@ -511,19 +538,30 @@ class ClueCollector:
                 return
             pool = self._losses.setdefault(name, LossPool(name))
             found[0] = self._with_target(found[0])
-            times = 1.0 if scale is None or is_far(scale) else float(scale)
+            times = self._scale = 1.0 if scale is None or is_far(scale) else float(scale)
             without_autograd(partial(pool.add, tensor, found, times, numbers=True, whole=whole and self._reads))
-            if whole and self._reads and self._attended < SOON:
-                without_autograd(self._look_at_attention, tensor)
+            if whole and self._reads and self._walked < SOON:
+                without_autograd(self._walk, tensor)
             if whole and len(found) == 1 and isinstance(self._output, Tensor):
                 without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan)
             if self._reads and whole and pool.looks <= DENSE and self._batch and found[0].target is not None:
                 without_autograd(self._compare, self._batch[0].detach(), found[0].target.detach())
 
-    def _look_at_attention(self, loss: Tensor) -> None:
-        self._attended += 1
-        for one in attention_graph.attentions(loss, self._made):
+    def _walk(self, loss: Tensor) -> None:
+        """Look at the whole graph of a loss: attention, dropout, and weights that the model does not know."""
+        self._walked += 1
+        met = [*walk(loss.grad_fn, self._made)]
+        for one in attention_graph.attentions(met):
             self._note(one.path, "weights", **attention_clues.facts(one, self._batch))
+        for path, p in dropout_graph.dropped(met):
+            if p >= self._modules.get((path, "dropped"), {}).get("p", 0.0):
+                self._note(path, "dropped", p=p)
+        held = {id(one) for optimizer in self._steps.optimizers for group in optimizer.param_groups for one in group["params"]}
+        known = {id(tensor) for _, _, tensor in self._index.present()}
+        loose = [node.variable for node, _ in met if name_of(node) == "AccumulateGrad" and id(node.variable) not in held | known]
+        root = self._root()
+        for path, registered in places(root, loose) if root is not None and loose else ():
+            self._note(path, "loose", registered=registered)
 
     def _with_target(self, found: loss_graph.Found) -> loss_graph.Found:
         """The target of an error by hand, of which the graph has saved the difference alone."""
@@ -556,29 +594,44 @@ class ClueCollector:
         return next((member.module() for member in self._index.members.values() if not member.path), None)
 
     @_aside
-    def graded(self, member: Member, gradient: Tensor) -> None:
-        """A gradient comes to the output of a module: of a linear layer it says what the gradient of the bias must be."""
-        module = member.module() if self.active and self._reads else None
-        if isinstance(module, nn.Linear) and module.bias is not None and module.bias.requires_grad and _is_readable(gradient):
-            sums = gradient.reshape(-1, gradient.shape[-1]).sum(0).double()
-            known = self._sums.get(member.path)
-            self._sums[member.path] = (sums if known is None else known[0] + sums, module.bias)
+    def graded(self, task: int) -> None:
+        """Gradients flow: when they have arrived, some of them are taken down."""
+        if self.active and self._reads and task not in self._tasks:
+            self._tasks.add(task)
+            after_backward(self._arrived)
+
+    @_aside
+    def _arrived(self) -> None:
+        self._brought = without_autograd(self._gradients)
+
+    def _gradients(self) -> dict[str, Tensor]:
+        """Some numbers of the gradients of some parameters, as they are now."""
+        found: dict[str, Tensor] = {}
+        weights = [one for one in self._index.weights if one.trainable and one.owned]
+        for weight in weights[:: max(1, len(weights) // GRADIENTS)]:
+            tensor = weight.tensor()
+            gradient = tensor.grad if tensor is not None else None
+            if gradient is not None and _is_readable(gradient):
+                flat = gradient.detach().flatten()
+                found[weight.path] = flat[:: max(1, len(flat) // PART)].double()
+        return found
 
     def _compare_gradients(self) -> None:
         """Whether gradients at the step are those that backward() brought."""
-        if self._carried_now or not self._sums:
+        brought, self._brought = self._brought, {}
+        some = {path: one for path, one in brought.items() if float(one.norm()) > 0 and bool(one.isfinite().all())}
+        if not some:
             return
-        path = next(reversed(self._sums))
-        sums, bias = self._sums[path]
-        if bias.grad is None or not _is_readable(bias.grad) or bias.grad.shape != sums.shape or not float(sums.norm()) > 0:
-            return
-        there = bias.grad.detach().double()
-        size = float(there.norm())
-        self._zeroed += size == 0
-        if size > 0 and len(sums) > 1:
-            alike = float((there * sums).sum() / (size * sums.norm()))
-            self._turned += alike < ALIKE
-            self._true += alike >= ALIKE
+        now = self._gradients()
+        there = {path: now[path] for path in some if path in now and bool(now[path].any())}
+        self._zeroed += not there
+        known = [(one, some[path]) for path, one in there.items() if bool(one.isfinite().all())]
+        if known:
+            self._ratios.append(float(np.median([float(one.norm() / other.norm()) for one, other in known])) * self._scale)
+            alike = float(np.median([float(one @ other / (one.norm() * other.norm())) for one, other in known]))
+            cut = all(_is_cut_off(one) for one, _ in known)
+            self._turned += alike < ALIKE and not cut
+            self._true += alike >= ALIKE or cut
 
     def _ask_carried(self) -> None:
         """Whether there are gradients before ``backward()`` brings new ones."""
@@ -642,18 +695,15 @@ class ClueCollector:
     # ---- what there is
 
     def _look_at_rows(self) -> None:
-        """Whether all units of a layer have the same weights."""
+        """Whether all units of a layer have the same weights, or treat all that they take alike."""
         for _, weight, tensor in self._index.present():
-            if (
-                tensor.dim() > 1
-                and len(tensor) > 1
-                and tensor.requires_grad
-                and _is_readable(tensor)
-                and bool((tensor == tensor[:1]).all())
-            ):
-                module = weight.owner()
-                kind = "embedding" if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) else "layer"
-                self._note(weight.path, "equal units", units=len(tensor), of=kind, zero=not bool(tensor.any()))
+            if tensor.dim() < 2 or len(tensor) < 2 or not tensor.requires_grad or not _is_readable(tensor):
+                continue
+            rows = bool((tensor == tensor[:1]).all())
+            if rows or (tensor.shape[1] > 1 and bool((tensor == tensor[:, :1]).all())):
+                kind = "embedding" if isinstance(weight.owner(), (nn.Embedding, nn.EmbeddingBag)) else "layer"
+                units = len(tensor) if rows else tensor.shape[1]
+                self._note(weight.path, "equal units", units=units, of=kind, zero=not bool(tensor.any()), rows=rows)
 
     def _related(self, losses: tuple[LossClues, ...]) -> Relations:
         """Whether inputs and targets go together: asked once, in the end, and only where the loss stays at what a constant answer gives."""
@@ -681,11 +731,13 @@ class ClueCollector:
             self._kept,
             held.hooked,
             (self._turned, self._true, self._zeroed),
+            float(np.median(self._ratios)) if self._ratios else math.nan,
             *scaled,
             held.shared,
             tuple(type(one).__name__ for one in self._steps.optimizers),
             self._in_eval,
             held.twice,
+            held.uncounted,
         )
         return Clues(
             losses,
@@ -711,13 +763,28 @@ class ClueCollector:
             tuple(weight.path for weight, tensor in weights if _has_hooks(tensor))[:16],
             tuple(weight.path for weight, tensor in weights if many[id(tensor)] > 1)[:16],
             self._twice() if closed else (),
+            self._uncounted() if closed else (),
             (sum(tensor.numel() for _, tensor in weights), *(sum(one.numel() for one in some) for some in (frozen, fresh))),
         )
 
+    def _uncounted(self) -> tuple[str, ...]:
+        """Batch norms that have not taken in a single batch, though they should."""
+        root = self._root()
+        found = []
+        for path, module in root.named_modules() if root is not None else ():
+            tracked = module.num_batches_tracked if isinstance(module, _BatchNorm) else None
+            if isinstance(tracked, Tensor) and not is_far(tracked) and is_there(tracked) and not int(tracked):
+                found.append(path)
+        return tuple(found[:8])
+
     def _twice(self) -> tuple[str, ...]:
-        """The places of a module with parameters that stands in several of them."""
+        """The places of a module with parameters, or of a parameter in one list, that stands in several of them."""
         root = self._root()
         paths: dict[int, list[str]] = {}
+        for path, module in root.named_modules() if root is not None else ():
+            if isinstance(module, (nn.ParameterList, nn.ParameterDict)):
+                for name, parameter in module.named_parameters(path, recurse=False, remove_duplicate=False):
+                    paths.setdefault(id(parameter), []).append(name)
         for path, module in root.named_modules(remove_duplicate=False) if root is not None else ():
             if stores.contents(module).get("_parameters"):
                 paths.setdefault(id(module), []).append(path)
@@ -759,6 +826,8 @@ def _norm(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_: Any)
         "values": taken.numel() // max(taken.shape[1], 1),
         "momentum": -1.0 if module.momentum is None else module.momentum,
     }
+    if module.num_batches_tracked is not None and not is_far(module.num_batches_tracked):
+        facts["tracked"] = int(module.num_batches_tracked)
     if module.running_mean is not None and _is_readable(taken) and not is_far(taken) and collector._reads:
         with torch.no_grad():
             other = [i for i in range(taken.dim()) if i != 1]
@@ -828,6 +897,8 @@ def _recurrent(_: ClueCollector, module: Any, args: tuple[Any, ...], kwargs: dic
                 "both": bool(module.bidirectional),
                 "stateless": state is None,
                 "mode": str(module.mode),
+                "in": int(module.input_size),
+                "out": int(module.hidden_size),
             },
         )
 
@@ -840,7 +911,7 @@ def _cell(_: ClueCollector, __: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 def _linear(collector: ClueCollector, module: Any, args: tuple[Any, ...], _: Any, output: Any) -> Told:
     taken = args[0] if args else None
-    maker = collector.made_by(taken) if isinstance(taken, Tensor) else None
+    maker = collector.maker(taken) if isinstance(taken, Tensor) else ""
     given = getattr(module, "in_features", getattr(module, "in_channels", 0))
     sizes = {}
     if isinstance(taken, Tensor) and isinstance(output, Tensor) and taken.dim() and output.dim() and len(taken) and len(output):
@@ -852,7 +923,7 @@ def _linear(collector: ClueCollector, module: Any, args: tuple[Any, ...], _: Any
         "linear",
         {
             **sizes,
-            "after": maker or "",
+            "after": maker,
             "in": int(given),
             "out": int(getattr(module, "out_features", getattr(module, "out_channels", 0))),
             "bias": module.bias is not None,
@@ -869,6 +940,12 @@ _TELLERS: tuple[tuple[Any, Any], ...] = (
     (nn.RNNCellBase, _cell),
     ((nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d), _linear),
 )
+
+
+def _is_linear(module: Module) -> bool:
+    """Whether a module passes on what it takes, at most scaled and shifted."""
+    slope = getattr(module, "negative_slope", None)
+    return isinstance(module, (nn.Identity, nn.Flatten, _DropoutNd, _BatchNorm)) or slope == 1
 
 
 # ---- tensors
@@ -928,7 +1005,17 @@ def _copied(thing: Any) -> Any:
 
 
 def _is_cut(taken: Tensor, batch: list[Tensor]) -> bool:
-    return taken.is_floating_point() and not taken.requires_grad and all(taken is not one for one in batch)
+    """Whether a tensor without a gradient is no part of the batch, and no state that begins at zero."""
+    if not taken.is_floating_point() or taken.requires_grad or any(taken is one for one in batch):
+        return False
+    rooms = {one.untyped_storage().data_ptr() for one in batch if _is_readable(one)}
+    return not _is_readable(taken) or (taken.untyped_storage().data_ptr() not in rooms and bool(taken.any()))
+
+
+def _is_cut_off(gradient: Tensor) -> bool:
+    """Whether all numbers have one size, as clipping each of them makes it."""
+    sizes = gradient[gradient != 0].abs()
+    return len(sizes) > 2 and float(sizes.max()) < 1.001 * float(sizes.min())
 
 
 def _is_whole(taken: Tensor) -> bool:

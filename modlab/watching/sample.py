@@ -223,6 +223,7 @@ class Sample:
         self.backwards += 1
         with without_torch_function():
             task = graph_task()
+            self.shared.clues.graded(task)
             if task not in self.tasks:
                 self.tasks.add(task)
                 if self.carried:
@@ -233,7 +234,6 @@ class Sample:
                 if units is not None and units.feels():
                     units.feel(local(gradient), self.back)
                 self._note(GRADIENT, member.path, gradient)
-                self.shared.clues.graded(member, local(gradient))
 
     def _ask_zeroed(self) -> None:
         """Whether a parameter that had a gradient has none now: those of several models are zeroed at different times."""

@@ -29,8 +29,8 @@ class CauseWords:
     says: Words
     evidence: Words
     why: str
-    fix: str = ""
-    code: str = ""
+    fix: Words = ""
+    code: Words = ""
 
 
 LEAP = 0.02
@@ -116,7 +116,30 @@ def _order(facts: Facts) -> str:
     )
 
 
+def _clipped(facts: Facts) -> str:
+    if "bound" in facts:
+        return f"their norm is about {rough(facts['norm'])} and is cut to {rough(facts['bound'])} in nearly every step"
+    return f"of what backward() brings, {_share(facts['left'])} is left at the step"
+
+
+def _warms(facts: Facts) -> str:
+    if "aim" in facts:
+        return f"after {facts['steps']:,} steps it is {rough(facts['rate'])} of the {rough(facts['aim'])} it should reach"
+    return f"after {facts['steps']:,} steps it is {rough(facts['rate'])} and still rises"
+
+
+def _statistics(facts: Facts) -> str:
+    off = f"its running mean is {rough(facts['away'])} standard deviations off"
+    if "momentum" in facts:
+        return f"{{place}} has momentum={facts['momentum']:g}, and {off}"
+    return f"at step {facts['step']:,}, {{place}} had counted {format.plural(facts['tracked'], 'batch', 'batches')}, and {off}"
+
+
 def _scaler(facts: Facts) -> str:
+    if "left" in facts:
+        return (
+            f"at the step, gradients are {rough(facts['left'])} of what backward() brought: divided by a scale that the loss was not given"
+        )
     if facts["steps"]:
         return f"{format.plural(facts['steps'], 'step')} seen used gradients that were still multiplied by the scaler"
     return f"gradients were clipped {facts['clips']:,} times while they were still multiplied by the scaler"
@@ -151,7 +174,8 @@ def _born(facts: Facts) -> str:
 
 def _equal(facts: Facts) -> str:
     what = "zero" if facts["zero"] else "equal"
-    return f"all {facts['units']:,} rows of {{place}} began {what} and stayed equal"
+    which = "rows" if facts["rows"] else "columns"
+    return f"all {facts['units']:,} {which} of {{place}} began {what} and stayed equal"
 
 
 def _class_or_value(facts: Facts) -> str:
@@ -204,7 +228,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "clipped to nothing": CauseWords(
         "gradients are clipped to almost nothing",
-        lambda f: f"their norm is about {rough(f['norm'])} and is cut to {rough(f['bound'])} in nearly every step",
+        _clipped,
         "Clipping should touch the rare large gradient. Here it shrinks all of them, so nothing moves.",
         "clip to about the usual norm",
     ),
@@ -261,7 +285,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "warmup never ends": CauseWords(
         "the warm-up of the learning rate never ends",
-        lambda f: f"after {f['steps']:,} steps it is {rough(f['rate'])} of the {rough(f['aim'])} it should reach",
+        _warms,
         "Until a warm-up ends, steps are far smaller than planned.",
         "a shorter warm-up",
     ),
@@ -543,9 +567,10 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "batch norm statistics": CauseWords(
         "the running statistics of a batch normalization do not follow",
-        lambda f: f"{{place}} has momentum={f['momentum']:g}, and its running mean is {rough(f['away'])} standard deviations off",
+        _statistics,
         "In evaluation mode it normalizes with statistics of data that it has never seen.",
-        code="{place}.momentum = 0.1",
+        lambda f: "" if "momentum" in f else "leave its statistics alone between the steps",
+        lambda f: "{place}.momentum = 0.1" if "momentum" in f else "",
     ),
     "too much dropout": CauseWords(
         "dropout takes nearly everything",
@@ -583,7 +608,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "shared by mistake": CauseWords(
         "one layer stands in several places",
-        lambda f: f"{joined(map(named, f['places']))} are one module",
+        lambda f: f"{joined(map(named, f['places']))} are one and the same",
         "[layer] * n repeats the same object: all places share its weights.",
         "make a layer for each place: nn.Sequential(*(make() for _ in range(n)))",
     ),

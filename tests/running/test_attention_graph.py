@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from modlab.running.attention_graph import attentions
+from modlab.running.autograd_nodes import walk
 from modlab.watching.attention_clues import facts
 
 LENGTH, TOKENS, WIDTH = 8, 10, 16
@@ -39,7 +40,7 @@ class Attending(nn.Module):
 
 def looked(model: nn.Module, mask: Tensor | None, ids: Tensor) -> dict[str, object]:
     out = model(ids, mask)
-    (found,) = attentions(F.cross_entropy(out.flatten(0, 1), ids.flatten()), {out.grad_fn: "here"})
+    (found,) = attentions(walk(F.cross_entropy(out.flatten(0, 1), ids.flatten()).grad_fn, {out.grad_fn: "here"}))
     assert found.path == "here"
     return facts(found, [ids])
 
@@ -86,11 +87,11 @@ def test_what_a_mask_leaves_of_padding(turned, fused):
 def test_of_layers_only_the_first_is_asked_for_positions():
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True)
     stack = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
-    found = attentions(stack(torch.randn(4, LENGTH, WIDTH)).sum(), {})
+    found = attentions(walk(stack(torch.randn(4, LENGTH, WIDTH)).sum().grad_fn, {}))
     assert len(found) == 3 and sum(one.ordered is False for one in found) == 1
 
 
 def test_attention_to_another_sequence_is_left_out():
     layer = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
     other = torch.randn(4, LENGTH + 3, WIDTH)
-    assert not attentions(layer(torch.randn(4, LENGTH, WIDTH), other, other)[0].sum(), {})
+    assert not attentions(walk(layer(torch.randn(4, LENGTH, WIDTH), other, other)[0].sum().grad_fn, {}))
