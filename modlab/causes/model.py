@@ -48,7 +48,7 @@ def _too_large(s: Symptoms) -> Facts | None:
 def _too_small(s: Symptoms) -> Facts | None:
     scales = _scales(s)
     tiny = [path for path, scale in scales.items() if 0 < scale < 0.02]
-    if not tiny or len(tiny) < len(scales) / 2 or s.progress > 0.6:
+    if not tiny or len(tiny) < len(scales) / 2 or s.progress > (0.9 if all(scales[path] < 1e-3 for path in tiny) else 0.6):
         return None
     return {"path": tiny[0], "places": tuple(tiny), "times": float(np.median([scales[path] for path in tiny]))}
 
@@ -158,7 +158,8 @@ def _nothing(s: Symptoms) -> Facts | None:
     shut = {path for path, _, last in s.activation("zeros") if last >= 0.9999}
     if any(one.path in shut for one in s.modules("recurrent")):
         return None
-    silent = any(units.fired.size and not units.fired[-1].any() for units in s.record.units)
+    if any(units.fired.size and not units.fired[-1].any() for units in s.record.units):  # a layer is dead: what follows is its doing
+        return None
     fed = [
         one.path
         for one in s.modules("zero input")
@@ -167,7 +168,7 @@ def _nothing(s: Symptoms) -> Facts | None:
         and not one.facts.get("other")
         and s.category(one.facts.get("after")) != "activation"
     ]
-    zero += [] if silent else fed
+    zero += fed
     return {"path": zero[0], "places": tuple(zero)} if zero and not s.learns and not s.has_burst else None
 
 

@@ -79,7 +79,7 @@ def _underflow(s: Symptoms) -> Facts | None:
 
 def _digits(s: Symptoms) -> Facts | None:
     some = [one for one in s.matrices if one.dtype in HALF]
-    stuck = [one for one in some if (one.stuck or 0.0) > 0.5 or not one.moved]
+    stuck = [one for one in some if (one.stuck or 0.0) > (0.2 if s.is_stuck else 0.5) or not one.moved]
     if not some or len(stuck) < len(some) / 2 or s.progress > 0.9:
         return None
     return {

@@ -629,7 +629,7 @@ class ClueCollector:
         if known:
             self._ratios.append(float(np.median([float(one.norm() / other.norm()) for one, other in known])) * self._scale)
             alike = float(np.median([float(one @ other / (one.norm() * other.norm())) for one, other in known]))
-            cut = all(_is_cut_off(one) for one, _ in known)
+            cut = all(_is_cut_off(one) and bool((one * other >= 0).all()) for one, other in known)
             self._turned += alike < ALIKE and not cut
             self._true += alike >= ALIKE or cut
 
