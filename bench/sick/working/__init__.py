@@ -1,6 +1,22 @@
 """The half to which detectors may be tuned."""
 
-from bench.sick.working import data, generative, graph, loop, loss, model, nets, numbers, sequence, strange  # noqa: F401
+from bench.sick.working import (  # noqa: F401
+    data,
+    generative,
+    graph,
+    loop,
+    loss,
+    model,
+    nets,
+    numbers,
+    other_data,
+    other_losses,
+    other_nets,
+    other_sequences,
+    other_strange,
+    sequence,
+    strange,
+)
 from bench.sick.working.half import HALF
 
 __all__ = ["HALF"]
