@@ -17,14 +17,15 @@ from bench.sick.working.other_losses import by
 from bench.sick.working.other_nets import (
     SGD,
     Cargo,
+    Courier,
     Rows,
     badges,
     badges_data,
     cargo,
     cargo_data,
     cells,
+    courier,
     covers,
-    flip,
     latch,
     latch_data,
     loaded,
@@ -429,12 +430,16 @@ def time_first_viewed_as_batch_first(training: Training) -> None:
     on_inputs(training, lambda x: x.t().contiguous().view(x.shape))
 
 
-@HALF.fault("wrong axes", flip)
-def heads_viewed_where_they_should_be_transposed(training: Training) -> None:
-    """(N, T, H D) is viewed as (N, H, T, D), and back."""
-    attention = training.model.blocks[0].attention
-    attention.split = lambda x: x.reshape(len(x), 2, x.shape[1], -1)
-    attention.merged = lambda heads: heads.transpose(1, 2).flatten(2)
+@HALF.fault("wrong axes", courier)
+def steps_stacked_in_front_and_viewed(training: Training) -> None:
+    """The decoder's outputs are (T, N, C), and are viewed as (N, T, C)."""
+
+    class Stacked(Courier):
+        def forward(self, source: Tensor, given: Tensor) -> Tensor:
+            said = super().forward(source, given)
+            return said.transpose(0, 1).reshape(said.shape)
+
+    training.use(Stacked())
 
 
 @HALF.fault("not a number in data", cargo)

@@ -16,7 +16,7 @@ from bench.sick.working.other_nets import (
     SGD,
     Cargo,
     Causal,
-    Echo,
+    Flip,
     Mixer,
     Pulses,
     Rows,
@@ -107,12 +107,16 @@ def segmentation_ends_in_a_softmax(training: Training) -> None:
     training.use(Probable())
 
 
-@HALF.fault("softmax before cross entropy", echoes)
-def a_language_model_ends_in_a_softmax(training: Training) -> None:
-    class Sure(Echo):
+flip_by_sgd = by(SGD, lr=0.02, momentum=0.9)
+
+
+@HALF.fault("softmax before cross entropy", flip, twin=flip_by_sgd)
+def chances_of_each_place(training: Training) -> None:
+    class Sure(Flip):
         def forward(self, x: Tensor) -> Tensor:
             return torch.softmax(super().forward(x), -1)
 
+    flip_by_sgd(training)
     training.use(Sure())
 
 

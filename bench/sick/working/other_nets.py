@@ -673,15 +673,15 @@ LEVELS = 40
 
 
 def drift_data(count: int) -> Tensor:
-    """Points around the four corners of a square."""
-    return torch.randint(2, (count, 2)) * 2.0 - 1 + 0.1 * torch.randn(count, 2)
+    """Points around the four corners of a square, which are near each other."""
+    return torch.randint(2, (count, 2)) * 1.3 - 0.65 + 0.75 * torch.randn(count, 2)
 
 
 def drift_noisy(level: Tensor) -> tuple[Tensor, Tensor]:
     """Points with noise of these levels, and the noise."""
-    angle = (level.unsqueeze(1) + 1) / (LEVELS + 1) * math.pi / 2
+    share = torch.sigmoid(24 * (level.unsqueeze(1) + 0.5) / LEVELS - 12)
     noise = torch.randn(len(level), 2)
-    return torch.cos(angle) * drift_data(len(level)) + torch.sin(angle) * noise, noise
+    return (1 - share).sqrt() * drift_data(len(level)) + share.sqrt() * noise, noise
 
 
 class Denoiser(nn.Module):

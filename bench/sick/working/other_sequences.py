@@ -14,7 +14,6 @@ from bench.sick.working.half import HALF
 from bench.sick.working.other_data import SGD
 from bench.sick.working.other_nets import (
     LEVELS,
-    SAYINGS_VALUES,
     Attention,
     Bagged,
     Causal,
@@ -23,7 +22,6 @@ from bench.sick.working.other_nets import (
     Echo,
     Flip,
     Latch,
-    Sayings,
     Shelf,
     Swell,
     Unit,
@@ -34,10 +32,12 @@ from bench.sick.working.other_nets import (
     drift,
     drift_noisy,
     echoes,
+    echoes_data,
     flip,
     forge,
     gathered,
     kinship,
+    kinship_data,
     latch,
     nt_xent,
     pedigree,
@@ -53,6 +53,18 @@ from bench.sick.working.other_nets import (
 # ---- what a place may see --------------------------------------------------------------------------
 
 
+def _misheard(training: Training) -> None:
+    """A third of the tokens is of no sequence: what is past does not tell it."""
+
+    def batch(_: int) -> Batch:
+        tokens = echoes_data(32)
+        tokens = torch.where(torch.rand(tokens.shape) < 0.35, torch.randint(8, tokens.shape), tokens)
+        return tokens, tokens
+
+    training.batch = batch
+    training.steps = 300
+
+
 class Seeing(Echo):
     """Its attention is not causal."""
 
@@ -60,8 +72,9 @@ class Seeing(Echo):
         return F.scaled_dot_product_attention(query, key, value)
 
 
-@HALF.fault("sees the future", echoes)
+@HALF.fault("sees the future", echoes, twin=_misheard)
 def attention_is_not_told_to_be_causal(training: Training) -> None:
+    _misheard(training)
     training.use(Seeing())
 
 
@@ -75,8 +88,9 @@ class OneFurther(Echo):
         return scores.masked_fill(hidden, float("-inf")).softmax(-1) @ value
 
 
-@HALF.fault("sees the future", echoes)
+@HALF.fault("sees the future", echoes, twin=_misheard)
 def the_mask_begins_one_too_late(training: Training) -> None:
+    _misheard(training)
     training.use(OneFurther())
 
 
@@ -183,34 +197,6 @@ def true_means_hidden_here_and_seen_there(training: Training) -> None:
 # ---- padding ---------------------------------------------------------------------------------------
 
 
-def mean_value_data(count: int) -> tuple[Tensor, Tensor]:
-    """Padded words, and the mean of what they are worth."""
-    x, _ = sayings_data(count)
-    return F.pad(x, (0, 20)), (SAYINGS_VALUES[x].sum(1) / (x != 0).sum(1)).unsqueeze(1)
-
-
-def _mean_value(training: Training) -> None:
-    """The mean of what words are worth."""
-    model = Sayings()
-    model.head = nn.Linear(24, 1)
-    training.use(model)
-    training.batch = lambda _: mean_value_data(40)
-    training.criterion = F.mse_loss
-
-    def quality(net: nn.Module) -> float:
-        x, y = mean_value_data(300)
-        return F.mse_loss(net(x), y).item()
-
-    training.quality = quality
-
-
-@HALF.fault("padding counts", sayings, twin=_mean_value)
-def mean_over_padding_too(training: Training) -> None:
-    _mean_value(training)
-    training.model.hidden = lambda x: None
-    training.model.pooled = lambda h, x: h.mean(1)
-
-
 def _tagging_sgd(training: Training) -> None:
     """Words of all lengths, in rows of sixty: which is the next kind of each?"""
     training.model = nn.Sequential(nn.Embedding(11, 16), nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 11))
@@ -238,6 +224,18 @@ def padding_in_the_cross_entropy(training: Training) -> None:
     """No ignore_index."""
     _tagging_sgd(training)
     training.criterion = lambda output, label: F.cross_entropy(output.transpose(1, 2), label)
+
+
+@HALF.fault("padding counts", sayings, twin=_tagging_sgd, also=("loss too small",))
+def divided_by_all_places(training: Training) -> None:
+    """Losses of the padding are zeros, and count in the mean."""
+    _tagging_sgd(training)
+
+    def criterion(output: Tensor, label: Tensor) -> Tensor:
+        missed = F.cross_entropy(output.transpose(1, 2), label, reduction="none")
+        return (missed * (label != 0)).mean()
+
+    training.criterion = criterion
 
 
 @HALF.fault("padding idx of a token", bagged)
@@ -413,19 +411,6 @@ def numbers_beyond_the_vocabulary_are_clamped(training: Training) -> None:
 # ---- generative ------------------------------------------------------------------------------------
 
 
-def _hinge(training: Training, real: Tensor, critics: int = 1) -> None:
-    """One step of the maker, and some of the critic."""
-    net = training.model
-    for _ in range(critics):
-        training.others[0].zero_grad()
-        made = net(real).detach()
-        (F.relu(1 - net.critic(real)).mean() + F.relu(1 + net.critic(made)).mean()).backward()
-        training.others[0].step()
-    training.optimizer.zero_grad()
-    (-net.critic(net(real)).mean()).backward()
-    training.optimizer.step()
-
-
 class Sure(nn.Module):
     """A critic that ends in a sigmoid, and is sharp."""
 
@@ -445,7 +430,7 @@ def _least_squares(training: Training, critics: int, rate: float, sharpness: flo
 
     def step(training: Training, number: int) -> None:
         real, _ = training.batch(number)
-        for _ in range(critics):
+        for _ in range(100 if number == 0 and critics > 1 else critics):
             training.others[0].zero_grad()
             ((net.critic(real) - 1).square().mean() + net.critic(net(real).detach()).square().mean()).backward()
             training.others[0].step()
@@ -462,50 +447,7 @@ def _balanced(training: Training) -> None:
 
 @HALF.fault("discriminator wins", forge, twin=_balanced)
 def eight_sharp_critics_for_one_maker(training: Training) -> None:
-    _least_squares(training, 8, 0.02, 8.0)
-
-
-def _softly(training: Training) -> None:
-    training.optimizer = SGD(training.model.maker.parameters(), lr=0.02, momentum=0.5)
-    _non_saturating(training, 1)
-
-
-def _non_saturating(training: Training, critics: int, rate: float = 0.004) -> None:
-    training.others[0].param_groups[0]["lr"] = rate
-
-    def step(training: Training, number: int) -> None:
-        real, _ = training.batch(number)
-        net = training.model
-        for _ in range(critics):
-            training.others[0].zero_grad()
-            (F.softplus(-net.critic(real)).mean() + F.softplus(net.critic(net(real).detach())).mean()).backward()
-            training.others[0].step()
-        training.optimizer.zero_grad()
-        F.softplus(-net.critic(net(real))).mean().backward()
-        training.optimizer.step()
-
-    training.step = step
-
-
-@HALF.fault("discriminator wins", forge, twin=_softly)
-def maximizes_the_chance_to_be_caught_less(training: Training) -> None:
-    """The maker minimizes log(1 - D) against a critic that is trained to the end before."""
-    training.optimizer = SGD(training.model.maker.parameters(), lr=0.02, momentum=0.5)
-    critics = torch.optim.Adam(training.model.critic.parameters(), lr=0.03)
-    training.others = (critics,)
-
-    def step(training: Training, number: int) -> None:
-        real, _ = training.batch(number)
-        net = training.model
-        for _ in range(60 if number == 0 else 3):
-            critics.zero_grad()
-            (F.softplus(-net.critic(real)).mean() + F.softplus(net.critic(net(real).detach())).mean()).backward()
-            critics.step()
-        training.optimizer.zero_grad()
-        (-F.softplus(net.critic(net(real)))).mean().backward()
-        training.optimizer.step()
-
-    training.step = step
+    _least_squares(training, 8, 0.02, 30.0)
 
 
 @HALF.fault("generator detached", forge, also=("without grad", "detached"))
@@ -584,8 +526,8 @@ def error_per_pixel_and_divergence_per_batch(training: Training) -> None:
     training.criterion = criterion
 
 
-class Two(Unit):
-    """The halves of a batch, not normalized."""
+class Free(Unit):
+    """Embeddings of any length."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.encoder(x)
@@ -602,14 +544,24 @@ def vicreg(ends: Tensor, _: Tensor, spread: float = 5.0, apart: float = 0.2) -> 
     return loss
 
 
+def _by_distance(training: Training) -> None:
+    training.use(Free(outputs=4))
+
+    def quality(net: nn.Module) -> float:
+        first, second = net(kinship_data(48)).chunk(2)
+        return (torch.cdist(first, second).argmin(1) != torch.arange(48)).float().mean().item()
+
+    training.quality = quality
+
+
 def _by_variance(training: Training) -> None:
-    training.use(Two())
+    _by_distance(training)
     training.criterion = vicreg
 
 
 @HALF.fault("collapse", kinship, twin=_by_variance)
 def variance_weighs_nothing(training: Training) -> None:
-    training.use(Two())
+    _by_distance(training)
     training.criterion = partial(vicreg, spread=0.0)
 
 
@@ -626,9 +578,15 @@ def scale_is_raised_twice(training: Training) -> None:
         training.model.scale.fill_(14.0)
 
 
-@HALF.fault("temperature", kinship)
+def _kinship_by_sgd(training: Training) -> None:
+    training.optimize = partial(SGD, lr=0.3, momentum=0.9)
+    training.use(training.model)
+
+
+@HALF.fault("temperature", kinship, twin=_kinship_by_sgd)
 def multiplied_by_the_temperature(training: Training) -> None:
     """It should be divided."""
+    _kinship_by_sgd(training)
     training.criterion = lambda ends, target: nt_xent(ends, target, temperature=1 / 1e-3)
 
 
