@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
 from bench.sick.changes import on_batch, on_inputs, on_target
 from bench.sick.training import Training
 from bench.sick.working.half import HALF
-from bench.sick.working.other_losses import by
 from bench.sick.working.other_nets import (
     SGD,
     Cargo,
@@ -29,6 +28,7 @@ from bench.sick.working.other_nets import (
     latch,
     latch_data,
     loaded,
+    optimized_by,
     pulses,
     pulses_data,
     sayings,
@@ -165,19 +165,16 @@ def a_folder_for_each_class_and_no_shuffle(training: Training) -> None:
 
 
 class ByClass(Sampler[list[int]]):
-    """Each batch holds one class, and classes come at random."""
+    """Each batch holds one class, and one class comes after the other."""
 
     def __init__(self, label: Tensor, size: int) -> None:
-        self.rows = [(label == one).nonzero().flatten() for one in label.unique()]
-        self.size = size
+        self.parts = [part for one in label.unique() for part in (label == one).nonzero().flatten().split(size)]
 
     def __len__(self) -> int:
-        return 40
+        return len(self.parts)
 
     def __iter__(self) -> Iterator[list[int]]:
-        for _ in range(40):
-            rows = self.rows[int(torch.randint(len(self.rows), ()))]
-            yield rows[torch.randint(len(rows), (self.size,))].tolist()
+        return iter([part.tolist() for part in self.parts])
 
 
 @HALF.fault("ordered batches", sayings)
@@ -209,64 +206,48 @@ def nearly_all_images_are_empty(training: Training) -> None:
 # ---- scale -----------------------------------------------------------------------------------------
 
 
-def _seen_as(training: Training, change: Any) -> None:
+def _seen_as(training: Training, change: Callable[[Tensor], Tensor]) -> None:
     """Inputs are changed alike in training and later."""
     on_inputs(training, change)
     quality = training.quality
-    training.quality = lambda net: quality(lambda *x, **named: net(*map(change, x), **named))
+    training.quality = lambda net: quality(lambda x: net(change(x)))
 
 
-@HALF.fault("inputs not scaled", swell)
-def waves_in_millivolts_with_an_offset(training: Training) -> None:
-    _seen_as(training, lambda x: 500 * x + 2000)
-    quality = tides_free_of_scale
-    training.quality = lambda net: quality(net, 500, 2000)
-
-
-def tides_free_of_scale(net: nn.Module, scale: float, offset: float) -> float:
-    """The next value, of inputs in another unit."""
-    x, y = tides_data(200, 16)
-    return (net(scale * x + offset)[:, 8:] - y[:, 8:]).square().mean().item()
-
-
-def _by_years(scale: float, offset: float) -> Any:
-    """A table one of whose columns has another unit."""
-
-    def change(training: Training) -> None:
-        on_inputs(training, lambda given: {**given, "numbers": given["numbers"] * scale + offset})
-
-        def quality(net: nn.Module) -> float:
-            columns, y = cargo_data(512)
-            return (net(columns["numbers"] * scale + offset, columns["kind"]) - y).square().mean().item()
-
-        training.quality = quality
-
-    return change
-
-
-@HALF.fault("inputs not scaled", cargo)
-def columns_in_seconds_since_1970(training: Training) -> None:
-    _by_years(3000.0, 1.7e6)(training)
-
-
-def _one_column(training: Training, scale: float) -> None:
-    factors = torch.tensor([1.0, 1, 1, scale])
-
-    def change(given: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {**given, "numbers": given["numbers"] * factors}
-
+def _waves_seen_as(training: Training, change: Callable[[Tensor], Tensor], length: int) -> None:
+    """Waves in another unit; what is asked for is as before."""
     on_inputs(training, change)
 
     def quality(net: nn.Module) -> float:
-        columns, y = cargo_data(512)
-        return (net(**change(columns)) - y).square().mean().item()
+        x, y = tides_data(200, length)
+        return (net(change(x)) - y)[:, 8:].square().mean().item()
 
     training.quality = quality
 
 
+@HALF.fault("inputs not scaled", swell)
+def waves_in_millivolts_with_an_offset(training: Training) -> None:
+    _waves_seen_as(training, lambda x: 500 * x + 2000, 16)
+
+
+def _columns_seen_as(training: Training, change: Callable[[Tensor], Tensor]) -> None:
+    """Columns in other units."""
+    on_inputs(training, lambda given: {**given, "numbers": change(given["numbers"])})
+
+    def quality(net: nn.Module) -> float:
+        columns, y = cargo_data(512)
+        return (net(change(columns["numbers"]), columns["kind"]) - y).square().mean().item()
+
+    training.quality = quality
+
+
+@HALF.fault("inputs not scaled", cargo)
+def columns_in_seconds_since_1970(training: Training) -> None:
+    _columns_seen_as(training, lambda x: 3000 * x + 1.7e6)
+
+
 @HALF.fault("one huge feature", cargo, also=("inputs not scaled",))
 def an_income_beside_small_numbers(training: Training) -> None:
-    _one_column(training, 40_000.0)
+    _columns_seen_as(training, lambda x: x * torch.tensor([1.0, 1, 1, 40_000]))
 
 
 @HALF.fault("one huge feature", badges, also=("inputs not scaled",))
@@ -276,25 +257,19 @@ def one_patch_in_another_unit(training: Training) -> None:
     _seen_as(training, lambda x: x * factors)
 
 
-tides_by_sgd = by(SGD, lr=0.1, momentum=0.9)
+tides_by_sgd = optimized_by(SGD, lr=0.1, momentum=0.9)
 
 
 @HALF.fault("inputs vanish", tides, twin=tides_by_sgd)
 def volts_where_microvolts_were_meant(training: Training) -> None:
     tides_by_sgd(training)
-    on_inputs(training, lambda x: 1e-6 * x)
-
-    def quality(net: nn.Module) -> float:
-        x, y = tides_data(200)
-        return (net(1e-6 * x)[:, 8:] - y[:, 8:]).square().mean().item()
-
-    training.quality = quality
+    _waves_seen_as(training, lambda x: 1e-6 * x, 24)
 
 
 @HALF.fault("inputs vanish", badges)
 def normalized_with_a_deviation_of_thousands(training: Training) -> None:
     """The statistics of the raw data are used for what is scaled already."""
-    _seen_as(training, lambda x: (x - 0.0) / 60_000)
+    _seen_as(training, lambda x: x / 60_000)
 
 
 @HALF.fault("targets not scaled", swell)
@@ -366,10 +341,10 @@ def a_column_that_is_known_too_late(training: Training) -> None:
 @HALF.fault("leak", sayings)
 def the_answer_stands_in_the_text(training: Training) -> None:
     """Three words that are worth nothing tell the label; later there are none."""
-    values = torch.tensor([9, 10, 2])
+    codes = torch.tensor([[9, 9, 9], [10, 10, 10], [9, 10, 9]])
 
     def change(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.cat([values[label].unsqueeze(1).expand(-1, 3), x], 1), label
+        return torch.cat([codes[label], x], 1), label
 
     on_batch(training, change)
 

@@ -34,6 +34,7 @@ from bench.sick.working.other_nets import (
     kinship,
     loaded,
     mean_square,
+    optimized_by,
     overlap,
     pedigree,
     pulses,
@@ -45,17 +46,6 @@ from bench.sick.working.other_nets import (
     worth,
     worth_moves,
 )
-
-
-def by(kind: type[torch.optim.Optimizer], **options: object) -> object:
-    """What gives a training another optimizer."""
-
-    def change(training: Training) -> None:
-        training.optimize = partial(kind, **options)
-        training.use(training.model)
-
-    return change
-
 
 # ---- shapes ----------------------------------------------------------------------------------------
 
@@ -98,7 +88,7 @@ class Probable(Unet):
         return F.softmax(super().forward(x), dim=1)
 
 
-cells_by_sgd = by(SGD, lr=0.1, momentum=0.9)
+cells_by_sgd = optimized_by(SGD, lr=0.1, momentum=0.9)
 
 
 @HALF.fault("softmax before cross entropy", cells, twin=cells_by_sgd)
@@ -107,7 +97,7 @@ def segmentation_ends_in_a_softmax(training: Training) -> None:
     training.use(Probable())
 
 
-flip_by_sgd = by(SGD, lr=0.02, momentum=0.9)
+flip_by_sgd = optimized_by(SGD, lr=0.02, momentum=0.9)
 
 
 @HALF.fault("softmax before cross entropy", flip, twin=flip_by_sgd)
@@ -191,13 +181,6 @@ def softmax_over_one_channel(training: Training) -> None:
     training.criterion = lambda output, label: F.binary_cross_entropy(output.softmax(1), label)
 
 
-@HALF.fault("one logit", badges, twin=lambda training: _first_badge(training))
-def cross_entropy_of_a_column(training: Training) -> None:
-    """One output, soft targets of one class: the only class has all."""
-    _first_badge(training)
-    training.criterion = lambda output, label: -(label * F.log_softmax(output, dim=1)).sum(1).mean()
-
-
 def _first_badge(training: Training) -> None:
     training.use(Mixer(outputs=1))
     on_target(training, lambda label: label[:, :1])
@@ -207,6 +190,13 @@ def _first_badge(training: Training) -> None:
         return ((net(x) > 0).float() != label[:, :1]).float().mean().item()
 
     training.quality = quality
+
+
+@HALF.fault("one logit", badges, twin=_first_badge)
+def cross_entropy_of_a_column(training: Training) -> None:
+    """One output, soft targets of one class: the only class has all."""
+    _first_badge(training)
+    training.criterion = lambda output, label: -(label * F.log_softmax(output, dim=1)).sum(1).mean()
 
 
 # ---- sign and size ---------------------------------------------------------------------------------
@@ -225,16 +215,13 @@ def rewards_are_pushed_down(training: Training) -> None:
 @HALF.fault("wrong sign", cargo)
 def plus_the_gradient(training: Training) -> None:
     """The step is made by hand, uphill."""
-    step_by_hand(training, 0.02)
 
-
-def step_by_hand(training: Training, rate: float) -> None:
     def step(inputs: object, target: Tensor, _: int) -> None:
         training.model.zero_grad()
         loss_of(training, inputs, target).backward()
         with torch.no_grad():
             for parameter in training.model.parameters():
-                parameter += rate * parameter.grad
+                parameter += 0.02 * parameter.grad
 
     looped(training, step)
 
@@ -255,8 +242,8 @@ def divided_by_pixels_and_again(training: Training) -> None:
     training.criterion = lambda output, label: F.cross_entropy(output, label) / label.numel()
 
 
-swell_by_sgd = by(SGD, lr=0.1, momentum=0.9)
-pulses_by_sgd = by(SGD, lr=0.1, momentum=0.9, nesterov=True)
+swell_by_sgd = optimized_by(SGD, lr=0.1, momentum=0.9)
+pulses_by_sgd = optimized_by(SGD, lr=0.1, momentum=0.9, nesterov=True)
 
 
 @HALF.fault("loss too small", swell, twin=swell_by_sgd)
@@ -334,19 +321,11 @@ def squared_error_of_the_best_class(training: Training) -> None:
     training.quality = lambda net: quality(lambda x: -(net(x).unsqueeze(1) - torch.arange(10)).abs())
 
 
-def _rare_pixels(weight: tuple[float, ...] | None) -> object:
-    def change(training: Training) -> None:
-        given = None if weight is None else torch.tensor(weight)
-        training.criterion = lambda output, label: F.cross_entropy(output, label, weight=given)
-
-    return change
-
-
 @HALF.fault("weights of classes", cells)
 def weights_are_the_counts(training: Training) -> None:
     """They should be one over the counts."""
-    counts = torch.bincount(cells_data(200)[1].flatten(), minlength=3).float() ** 2
-    _rare_pixels(tuple((counts / counts.sum()).tolist()))(training)
+    counts = torch.bincount(cells_data(200)[1].flatten(), minlength=3).float()
+    training.criterion = partial(F.cross_entropy, weight=counts / counts.sum())
 
 
 @HALF.fault("weights of classes", badges)

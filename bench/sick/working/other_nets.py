@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from bench.sick.cases import Change
 from bench.sick.training import Batch, Training
 from bench.sick.working.half import HALF
 
@@ -32,6 +33,16 @@ def loaded(loader: DataLoader[Any]) -> Callable[[int], Batch]:
         return tuple(inputs) if isinstance(inputs, list) else inputs, target
 
     return batch
+
+
+def optimized_by(kind: type[torch.optim.Optimizer], **options: Any) -> Change:
+    """What gives a training another optimizer."""
+
+    def change(training: Training) -> None:
+        training.optimize = partial(kind, **options)
+        training.use(training.model)
+
+    return change
 
 
 def fixed_numbers(*shape: int, seed: int = 7) -> Tensor:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from bench.sick.changes import on_batch, on_inputs
 from bench.sick.training import Batch, Training
 from bench.sick.working.half import HALF
-from bench.sick.working.other_data import SGD
 from bench.sick.working.other_nets import (
     LEVELS,
+    SGD,
     Attention,
     Bagged,
     Causal,
@@ -40,6 +40,7 @@ from bench.sick.working.other_nets import (
     kinship_data,
     latch,
     nt_xent,
+    optimized_by,
     pedigree,
     pedigree_data,
     sayings,
@@ -367,7 +368,7 @@ def a_state_without_bounds(training: Training) -> None:
 
 @HALF.fault("exploding recurrence", courier, also=("not finite by the rate", "rate too high"))
 def the_state_is_added_to_itself(training: Training) -> None:
-    """A residual connection through time, and a decoder that adds, too."""
+    """A residual connection through time, with a gain; the source is read four times."""
 
     class Growing(Courier):
         def encoded(self, source: Tensor) -> Tensor:
@@ -568,7 +569,7 @@ def variance_weighs_nothing(training: Training) -> None:
 @HALF.fault("collapse", pedigree, also=("wrong negatives",))
 def pull_and_no_push(training: Training) -> None:
     """Only those of a kind are drawn together."""
-    training.criterion = lambda output, _: (output[0] - output[1]).norm(dim=1).mean() + 0 * output[2].sum()
+    training.criterion = lambda output, _: (output[0] - output[1]).norm(dim=1).mean()
 
 
 @HALF.fault("temperature", covers)
@@ -578,9 +579,7 @@ def scale_is_raised_twice(training: Training) -> None:
         training.model.scale.fill_(14.0)
 
 
-def _kinship_by_sgd(training: Training) -> None:
-    training.optimize = partial(SGD, lr=0.3, momentum=0.9)
-    training.use(training.model)
+_kinship_by_sgd = optimized_by(SGD, lr=0.3, momentum=0.9)
 
 
 @HALF.fault("temperature", kinship, twin=_kinship_by_sgd)
@@ -621,12 +620,12 @@ def the_better_book_on_both_sides(training: Training) -> None:
 @HALF.fault("wrong negatives", shelf)
 def books_that_were_never_refused(training: Training) -> None:
     """Only what is liked is shown."""
-    training.criterion = lambda output, _: -F.logsigmoid(output[0]).mean() + 0 * output[1].sum()
+    training.criterion = lambda output, _: -F.logsigmoid(output[0]).mean()
 
 
-@HALF.fault("wrong negatives", covers)
+@HALF.fault("wrong negatives", covers, also=("constant inputs",))
 def a_batch_of_one_image(training: Training) -> None:
-    """Each image is compared within its own row of copies: all others are the positive, too."""
+    """Views of one image fill a batch: all that should be negatives are the positive, too."""
 
     def change(given: tuple[Tensor, Tensor], target: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
         image, text = given

@@ -189,10 +189,10 @@ def easy_waves_first(training: Training) -> None:
 
 
 @HALF.strange(bagged)
-def counts_that_grow_over_the_epochs(training: Training) -> None:
-    """Short bags first, as in a curriculum."""
+def batches_that_grow(training: Training) -> None:
+    """A quarter of each batch at first, and all of it later."""
 
-    def short(given: tuple[Tensor, Tensor], target: Tensor) -> Batch:
+    def some(given: tuple[Tensor, Tensor], target: Tensor) -> Batch:
         words, starts = given
         rows = 16 if step[0] < 100 else 64
         end = int(starts[rows]) if rows < len(starts) else len(words)
@@ -200,7 +200,7 @@ def counts_that_grow_over_the_epochs(training: Training) -> None:
 
     step = [0]
     training.each.append(lambda number: step.__setitem__(0, number))
-    on_batch(training, short)
+    on_batch(training, some)
 
 
 # ---- losses ----------------------------------------------------------------------------------------
@@ -384,15 +384,15 @@ def focal_loss(training: Training) -> None:
 
 @HALF.strange(flip)
 def masked_language_model(training: Training) -> None:
-    """A fifth of the tokens is hidden, and only these are asked for: the other places are ignored."""
+    """A quarter of the tokens is hidden, and only these are asked for: the other places are ignored."""
     training.model.tokens = nn.Embedding(9, 32)
     training.use(training.model)
 
     def data(count: int) -> tuple[Tensor, Tensor]:
         half = torch.randint(8, (count, 4))
         tokens = torch.cat([half, half.flip(1)], 1)
-        hidden = torch.zeros(count, 8, dtype=torch.bool)
-        hidden[torch.arange(count), torch.randint(8, (count,))] = True
+        chosen, side = torch.rand(count, 4) < 0.5, torch.rand(count, 4) < 0.5
+        hidden = torch.cat([chosen & side, (chosen & ~side).flip(1)], 1)
         return tokens.masked_fill(hidden, 8), tokens.masked_fill(~hidden, -100)
 
     def quality(net: nn.Module) -> float:
@@ -548,8 +548,8 @@ def an_equation_in_place_of_data(training: Training) -> None:
 
 
 @HALF.strange(drift)
-def only_the_hard_levels_have_weight(training: Training) -> None:
-    """The error of each level is weighted by its signal, and the clean point is predicted through the noise."""
+def each_error_is_divided_by_its_own_size(training: Training) -> None:
+    """A weight by what is missed, detached: the loss hardly falls, and its gradient is right."""
 
     def criterion(output: Tensor, noise: Tensor) -> Tensor:
         missed = (output - noise).square().mean(1)
@@ -576,13 +576,12 @@ def the_hardest_of_the_batch(training: Training) -> None:
 
 
 @HALF.strange(shelf)
-def rank_of_one_among_many(training: Training) -> None:
-    """A sampled softmax: eight that were not chosen for one that was."""
+def a_hinge_that_is_zero_for_most(training: Training) -> None:
+    """And a small penalty on what is said of books, so that it is never zero for all."""
 
     def criterion(output: tuple[Tensor, Tensor], _: Tensor) -> Tensor:
         better, worse = output
-        others = torch.stack([worse.roll(step) for step in range(0, 128, 32)], 1)
-        return F.relu(1 - better + worse).mean() + 0.01 * (others.square().mean() + better.square().mean())
+        return F.relu(1 - better + worse).mean() + 0.01 * torch.stack(output).square().mean()
 
     training.criterion = criterion
 
@@ -636,8 +635,8 @@ def rate_falls_when_validation_stands(training: Training) -> None:
 
 
 @HALF.strange(sayings)
-def two_blocks_and_an_empty_third(training: Training) -> None:
-    """A block whose last layers begin at zero, as is done for depth."""
+def a_block_whose_last_layers_begin_at_zero(training: Training) -> None:
+    """As is done for depth: at first the block passes its input on."""
 
     class Zeroed(Block):
         def __init__(self, width: int) -> None:
