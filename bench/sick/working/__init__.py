@@ -12,6 +12,11 @@ from bench.sick.working import (  # noqa: F401
     more_nets,
     nets,
     numbers,
+    other_data,
+    other_losses,
+    other_nets,
+    other_sequences,
+    other_strange,
     sequence,
     strange,
 )
