@@ -31,6 +31,7 @@ from bench.sick.working.more_nets import (
     Table,
     Translator,
     backwards,
+    chorus,
     fields,
     grades,
     held,
@@ -40,7 +41,6 @@ from bench.sick.working.more_nets import (
     marks,
     opening,
     preferred,
-    refrain,
     swing,
     tones,
     tones_model,
@@ -129,7 +129,7 @@ class Unlearning(Speaker):
         return {"logits": self.head(self.norm(h))}
 
 
-@HALF.fault("without grad", refrain)
+@HALF.fault("without grad", chorus)
 def a_switch_turns_gradients_off(training: Training) -> None:
     training.use(Unlearning())
 
