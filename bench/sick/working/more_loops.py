@@ -205,6 +205,30 @@ def divided_where_it_is_logged_alone(training: Training) -> None:
     _micro_batches(divided=False)(training)
 
 
+def _sum_of_parts(divided: bool) -> Callable[[Training], None]:
+    """One backward for the losses of sixteen parts."""
+
+    def change(training: Training) -> None:
+        by(training, torch.optim.SGD, lr=0.2, momentum=0.9)
+
+        def step(inputs: Tensor, target: Tensor, _: int) -> None:
+            losses = []
+            for some, wanted in zip(inputs.chunk(16), target.chunk(16), strict=True):
+                losses.append(training.criterion(training.model(some), wanted))
+            training.optimizer.zero_grad()
+            (sum(losses) / 16 if divided else sum(losses)).backward()
+            training.optimizer.step()
+
+        looped(training, step)
+
+    return change
+
+
+@HALF.fault("accumulated too loud", grades, twin=_sum_of_parts(divided=True), also=("rate too high",))
+def losses_of_parts_are_added(training: Training) -> None:
+    _sum_of_parts(divided=False)(training)
+
+
 @HALF.fault("weights put back", hoop)
 def the_average_is_copied_back(training: Training) -> None:
     """Evaluates with an average of the weights each step, and leaves it in."""

@@ -35,6 +35,7 @@ from bench.sick.working.more_nets import (
     fields,
     grades,
     held,
+    loaded,
     loans,
     longest,
     lookup,
@@ -43,6 +44,7 @@ from bench.sick.working.more_nets import (
     preferred,
     swing,
     tones,
+    tones_data,
     tones_model,
     triples,
     walk,
@@ -682,6 +684,12 @@ class Ghost(nn.Module):
 @HALF.fault("batch norm of one", loans)
 def ghosts_of_two(training: Training) -> None:
     training.use(Table(norm=partial(Ghost, size=2)))
+
+
+@HALF.fault("batch norm of one", tones)
+def one_signal_at_a_time(training: Training) -> None:
+    """A loader whose batch size was left at its default."""
+    training.batch = loaded(1, *tones_data(1000))
 
 
 @HALF.fault("batch norm statistics", tones)
