@@ -10,6 +10,7 @@ from bench.sick.working import (  # noqa: F401
     more_loops,
     more_models,
     more_nets,
+    more_strange,
     nets,
     numbers,
     other_data,

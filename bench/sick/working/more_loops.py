@@ -19,17 +19,17 @@ from bench.sick.working.more_nets import (
     Table,
     Translator,
     backwards,
+    chorus,
     fields,
     grades,
     held,
+    hoop,
     loans,
     longest,
     lookup,
     marks,
     opening,
     preferred,
-    refrain,
-    ring,
     tones,
     triples,
     walk,
@@ -124,7 +124,7 @@ def the_schedule_steps_and_not_the_optimizer(training: Training) -> None:
     looped(training, step)
 
 
-@HALF.fault("no backward", refrain)
+@HALF.fault("no backward", chorus)
 def backward_without_parentheses(training: Training) -> None:
     def step(inputs: Tensor, target: Tensor, _: int) -> None:
         training.optimizer.zero_grad()
@@ -205,7 +205,31 @@ def divided_where_it_is_logged_alone(training: Training) -> None:
     _micro_batches(divided=False)(training)
 
 
-@HALF.fault("weights put back", ring)
+def _sum_of_parts(divided: bool) -> Callable[[Training], None]:
+    """One backward for the losses of sixteen parts."""
+
+    def change(training: Training) -> None:
+        by(training, torch.optim.SGD, lr=0.2, momentum=0.9)
+
+        def step(inputs: Tensor, target: Tensor, _: int) -> None:
+            losses = []
+            for some, wanted in zip(inputs.chunk(16), target.chunk(16), strict=True):
+                losses.append(training.criterion(training.model(some), wanted))
+            training.optimizer.zero_grad()
+            (sum(losses) / 16 if divided else sum(losses)).backward()
+            training.optimizer.step()
+
+        looped(training, step)
+
+    return change
+
+
+@HALF.fault("accumulated too loud", grades, twin=_sum_of_parts(divided=True), also=("rate too high",))
+def losses_of_parts_are_added(training: Training) -> None:
+    _sum_of_parts(divided=False)(training)
+
+
+@HALF.fault("weights put back", hoop)
 def the_average_is_copied_back(training: Training) -> None:
     """Evaluates with an average of the weights each step, and leaves it in."""
     average = [one.detach().clone() for one in training.model.parameters()]
@@ -314,7 +338,7 @@ def adagrad_with_a_rate_of_thirty(training: Training) -> None:
     by(training, torch.optim.Adagrad, lr=30.0)
 
 
-@HALF.fault("rate too high", refrain)
+@HALF.fault("rate too high", chorus)
 def rmsprop_with_a_rate_of_a_half(training: Training) -> None:
     by(training, torch.optim.RMSprop, lr=0.5)
 
@@ -329,7 +353,7 @@ def the_rate_of_fine_tuning(training: Training) -> None:
     by(training, torch.optim.SGD, lr=2e-5, momentum=0.9, nesterov=True)
 
 
-@HALF.fault("rate runs out", ring)
+@HALF.fault("rate runs out", hoop)
 def plateau_asked_after_each_batch(training: Training) -> None:
     scheduler = ReduceLROnPlateau(training.optimizer, factor=0.1, patience=0)
 
@@ -354,7 +378,7 @@ def divided_again_and_again_by_hand(training: Training) -> None:
     training.after.append(decay)
 
 
-@HALF.fault("warmup never ends", refrain)
+@HALF.fault("warmup never ends", chorus)
 def noam_with_a_warm_up_of_millions(training: Training) -> None:
     warm = 4_000_000
     training.schedulers.append(LambdaLR(training.optimizer, lambda step: 500 * min((step + 1) ** -0.5, (step + 1) * warm**-1.5)))

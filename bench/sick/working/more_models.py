@@ -31,18 +31,20 @@ from bench.sick.working.more_nets import (
     Table,
     Translator,
     backwards,
+    chorus,
     fields,
     grades,
     held,
+    loaded,
     loans,
     longest,
     lookup,
     marks,
     opening,
     preferred,
-    refrain,
     swing,
     tones,
+    tones_data,
     tones_model,
     triples,
     walk,
@@ -129,7 +131,7 @@ class Unlearning(Speaker):
         return {"logits": self.head(self.norm(h))}
 
 
-@HALF.fault("without grad", refrain)
+@HALF.fault("without grad", chorus)
 def a_switch_turns_gradients_off(training: Training) -> None:
     training.use(Unlearning())
 
@@ -260,19 +262,29 @@ def a_rate_for_sums_on_products(training: Training) -> None:
     training.use(training.model)
 
 
-@HALF.fault("not finite by the rate", grades, also=("rate too high",))
+def _squares_by_sgd(rate: float) -> Callable[[Training], None]:
+    """Whether a threshold is passed, as plus one or minus one."""
+
+    def change(training: Training) -> None:
+        training.criterion = lambda output, target: (output - 2 * target + 1).pow(2).mean()
+        training.optimize = partial(torch.optim.SGD, lr=rate, momentum=0.9)
+        training.use(training.model)
+
+    return change
+
+
+@HALF.fault("not finite by the rate", grades, twin=_squares_by_sgd(0.03), also=("rate too high",))
 def sgd_gets_the_rate_of_adadelta(training: Training) -> None:
-    training.criterion = lambda output, target: (output - 2 * target + 1).pow(2).mean()
-    training.optimize = partial(torch.optim.SGD, lr=3.0, momentum=0.9)
-    training.use(training.model)
+    _squares_by_sgd(3.0)(training)
 
 
 @HALF.fault("log of zero", opening)
-def divergence_by_hand_from_one_hot_targets(training: Training) -> None:
+def divergence_by_hand_with_its_sides_exchanged(training: Training) -> None:
+    """The logarithm of a one-hot target."""
+
     def criterion(output: Tensor, label: Tensor) -> Tensor:
-        wanted = F.one_hot(label, 3).float().requires_grad_(False)
-        said = output.softmax(1)
-        return (wanted * (wanted.log() - said.log())).sum(1).mean()
+        wanted, said = F.one_hot(label, 3).float(), output.softmax(1)
+        return (said * (said.log() - wanted.log())).sum(1).mean()
 
     training.criterion = criterion
 
@@ -283,6 +295,8 @@ class Doubtful(Holder):
     def __init__(self, positive: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.head = nn.Linear(24, 2)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
         self.positive = positive
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -362,16 +376,15 @@ def penalty_on_the_length_of_a_head_that_begins_at_zero(training: Training) -> N
 
 
 @HALF.fault("division by zero", fields)
-def overlap_of_empty_masks(training: Training) -> None:
-    """A dice loss of each image and kind, without anything added below."""
+def mean_over_the_pixels_of_a_kind_that_is_absent(training: Training) -> None:
+    """Each kind should weigh the same in each image; no image has both."""
 
-    def dice(output: Tensor, label: Tensor) -> Tensor:
-        said = (output.softmax(1) * (output.softmax(1) > 0.5))[:, 1:]
-        wanted = F.one_hot(label, 3).permute(0, 3, 1, 2)[:, 1:]
-        both, all_of_them = (said * wanted).sum((2, 3)), (said + wanted).sum((2, 3))
-        return 1 - (2 * both / all_of_them).mean()
+    def criterion(output: Tensor, label: Tensor) -> Tensor:
+        each = F.cross_entropy(output, label, reduction="none")
+        means = [(each * (label == kind)).sum((1, 2)) / (label == kind).sum((1, 2)) for kind in range(3)]
+        return torch.stack(means).mean()
 
-    training.criterion = dice
+    training.criterion = criterion
 
 
 def _relative(least: float) -> Callable[[Training], None]:
@@ -392,28 +405,36 @@ def percent_of_a_target_of_zero(training: Training) -> None:
     _relative(0.0)(training)
 
 
-@HALF.fault("overflow", preferred)
+def _sharp(training: Training) -> None:
+    """Differences count forty times."""
+    training.criterion = lambda output, target: F.softplus(-40 * target * output).mean() / 40
+
+
+@HALF.fault("overflow", preferred, twin=_sharp)
 def softplus_by_hand(training: Training) -> None:
     training.criterion = lambda output, target: torch.log(1 + torch.exp(-40 * target * output)).mean() / 40
 
 
-class HalfNorm(nn.Module):
-    """A root mean square norm in half precision."""
+class Raised(Attention):
+    """A softmax by hand, of scores that are not divided by anything, in numbers of some kind."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        h = (64 * x).half()
-        return (h / (h * h).sum(-1, keepdim=True).sqrt()).float() * math.sqrt(x.shape[-1])
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__(32)
+        self.dtype = dtype
+
+    def weights(self, asked: Tensor, memory: Tensor) -> Tensor:
+        q, k = self.split(self.query(asked)), self.split(self.key(memory))
+        raised = torch.exp((q @ k.transpose(-2, -1)).to(self.dtype))
+        return (raised / raised.sum(-1, keepdim=True)).float()
 
 
-@HALF.fault("overflow", longest)
-def squares_in_half_precision(training: Training) -> None:
-    model = training.model
-    for block in model.blocks:
-        block.norms = nn.ModuleList([HalfNorm(), HalfNorm()])
-    model.head = nn.Sequential(nn.Flatten(0, -1), nn.Unflatten(0, (-1, 6 * 24)), HalfNorm(), nn.Linear(6 * 24, 6))
-    with torch.no_grad():
-        model.embed.weight *= 8
-    training.use(model)
+def _raised(dtype: torch.dtype) -> Callable[[Training], None]:
+    return lambda training: training.use(Lookup(attention=Raised(dtype)))
+
+
+@HALF.fault("overflow", lookup, twin=_raised(torch.float32))
+def attention_raised_in_half_precision(training: Training) -> None:
+    _raised(torch.float16)(training)
 
 
 def _light(training: Training) -> None:
@@ -441,11 +462,8 @@ def maps_in_half_precision_and_no_scaler(training: Training) -> None:
 
 
 def _slow(training: Training) -> None:
-    training.optimize = partial(torch.optim.SGD, lr=0.02, momentum=0.0)
-    training.steps = 1200
-    with torch.no_grad():
-        for side in training.model.sides:
-            side.add_(side.sign())
+    training.optimize = partial(torch.optim.Adam, lr=8e-4)
+    training.steps = 1500
     training.use(training.model)
 
 
@@ -528,10 +546,14 @@ def factors_begin_near_zero(training: Training) -> None:
             side.mul_(1e-4)
 
 
-@HALF.fault("weights begin too small", walk)
-def a_normal_start_with_a_tiny_deviation(training: Training) -> None:
+def _walk_by_sgd(training: Training) -> None:
     training.optimize = partial(torch.optim.SGD, lr=0.5, momentum=0.9)
     training.optimizer = training.optimize(training.model.online.parameters())
+
+
+@HALF.fault("weights begin too small", walk, twin=_walk_by_sgd)
+def a_normal_start_with_a_tiny_deviation(training: Training) -> None:
+    _walk_by_sgd(training)
     for module in training.model.online:
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=1e-6)
@@ -574,23 +596,30 @@ def the_bias_of_rare_things_in_each_layer(training: Training) -> None:
 # ---- the model: what it is made of -----------------------------------------------------------------
 
 
-class Statement(Judge):
-    """Computes its ReLU, and keeps what was before; the norms are gone, too."""
+class Bare(Judge):
+    """Without norms."""
+
+    def inner(self, x: Tensor) -> Tensor:
+        return F.relu(x)
 
     def scored(self, x: Tensor) -> Tensor:
         h = self.first(x)
         for block in self.blocks:
-            inner = block["up"](h)
-            F.relu(inner)
-            h = h + block["down"](inner)
+            h = h + block["down"](self.inner(block["up"](h)))
         return self.score(h).squeeze(1)
 
 
-@HALF.fault("no nonlinearity", preferred)
+class Statement(Bare):
+    """Computes its ReLU, and keeps what was before."""
+
+    def inner(self, x: Tensor) -> Tensor:
+        F.relu(x)
+        return x
+
+
+@HALF.fault("no nonlinearity", preferred, twin=lambda training: training.use(Bare()))
 def relu_as_a_statement(training: Training) -> None:
     training.use(Statement())
-    training.optimize = partial(torch.optim.Adam, lr=0.005)
-    training.use(training.model)
 
 
 @HALF.fault("no nonlinearity", grades)
@@ -657,6 +686,12 @@ def ghosts_of_two(training: Training) -> None:
     training.use(Table(norm=partial(Ghost, size=2)))
 
 
+@HALF.fault("batch norm of one", tones)
+def one_signal_at_a_time(training: Training) -> None:
+    """A loader whose batch size was left at its default."""
+    training.batch = loaded(1, *tones_data(1000))
+
+
 @HALF.fault("batch norm statistics", tones)
 def momentum_as_in_another_library(training: Training) -> None:
     """A momentum of 0.9999 there is one of 0.0001 here."""
@@ -720,16 +755,10 @@ def maps_filled_with_their_mean(training: Training) -> None:
     training.use(model)
 
 
-@HALF.fault("shared by mistake", marks, where=("heads", "heads.kind", "heads.light"))
-def one_head_under_two_names(training: Training) -> None:
-    model = Looker(heads=nn.ModuleDict(dict.fromkeys(("kind", "light"), nn.Linear(8, 3))))
-    forward = model.forward
-
-    def first_of_light(x: Tensor) -> dict[str, Tensor]:
-        out = forward(x)
-        return {"kind": out["kind"], "light": out["light"][:, :1]}
-
-    model.forward = first_of_light
+@HALF.fault("shared by mistake", tones, also=("batch norm statistics",))
+def one_norm_behind_two_convolutions(training: Training) -> None:
+    model = tones_model()
+    model[5] = model[2]
     training.use(model)
 
 

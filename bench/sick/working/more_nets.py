@@ -123,29 +123,29 @@ class Speaker(nn.Module):
         return {"logits": self.head(self.norm(h))}
 
 
-def refrain_data(count: int) -> Batch:
+def chorus_data(count: int) -> Batch:
     """Three tokens, again and again."""
     line = torch.randint(9, (count, 3)).repeat(1, 4)
     return line[:, :-1], line[:, 1:]
 
 
-def refrain_loss(output: dict[str, Tensor], target: Tensor) -> Tensor:
+def chorus_loss(output: dict[str, Tensor], target: Tensor) -> Tensor:
     return F.cross_entropy(output["logits"][:, 2:].flatten(0, 1), target[:, 2:].flatten())
 
 
 @HALF.net("transformer")
-def refrain() -> Training:
+def chorus() -> Training:
     """A language model of lines that repeat themselves."""
 
     def quality(net: nn.Module) -> float:
-        x, _ = refrain_data(100)
+        x, _ = chorus_data(100)
         made = x[:, :3]
         for _ in range(6):
             made = torch.cat([made, net(made)["logits"][:, -1:].argmax(-1)], 1)
         return (made[:, 3:] != x[:, 3:9]).float().mean().item()
 
     optimize = partial(torch.optim.AdamW, lr=0.004, weight_decay=0.01)
-    return Training(Speaker(), optimize, lambda _: refrain_data(48), refrain_loss, quality, steps=200)
+    return Training(Speaker(), optimize, lambda _: chorus_data(48), chorus_loss, quality, steps=200)
 
 
 # ---- recurrent nets by hand ------------------------------------------------------------------------
@@ -760,7 +760,7 @@ class Denoiser(nn.Module):
         return self.body(torch.cat([x, self.level(level)], 1))
 
 
-def ring_data(count: int) -> Tensor:
+def hoop_data(count: int) -> Tensor:
     angle = 6.2832 * torch.rand(count, 1)
     return torch.cat([torch.cos(angle), torch.sin(angle)], 1)
 
@@ -776,7 +776,7 @@ def noised(x: Tensor) -> Batch:
 
 
 @HALF.net("generative")
-def ring() -> Training:
+def hoop() -> Training:
     """A diffusion model of points on a circle."""
 
     def quality(net: nn.Module) -> float:
@@ -789,4 +789,4 @@ def ring() -> Training:
             x = later * clean + (1 - later**2).sqrt() * noise
         return (x.norm(dim=1) - 1).abs().mean().item()
 
-    return Training(Denoiser(), partial(torch.optim.Adam, lr=0.005), lambda _: noised(ring_data(128)), F.mse_loss, quality, steps=400)
+    return Training(Denoiser(), partial(torch.optim.Adam, lr=0.005), lambda _: noised(hoop_data(128)), F.mse_loss, quality, steps=400)

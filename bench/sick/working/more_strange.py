@@ -23,10 +23,12 @@ from bench.sick.working.more_nets import (
     Lookup,
     Speaker,
     Table,
+    chorus,
     fields,
     grades,
     held,
     held_data,
+    hoop,
     loaded,
     loans,
     longest,
@@ -35,14 +37,13 @@ from bench.sick.working.more_nets import (
     marks_data,
     opening,
     preferred,
-    refrain,
-    ring,
     swing,
     tones,
     tones_data,
     triples,
     walk,
 )
+from bench.sick.working.nets import duel
 
 # ---- optimizers and loops --------------------------------------------------------------------------
 
@@ -109,7 +110,7 @@ def cyclic_rates(training: Training) -> None:
     training.schedulers.append(CyclicLR(training.optimizer, 0.01, 0.3, step_size_up=25, cycle_momentum=True))
 
 
-@HALF.strange(ring)
+@HALF.strange(hoop)
 def warm_restarts(training: Training) -> None:
     training.schedulers.append(CosineAnnealingWarmRestarts(training.optimizer, 50, T_mult=2))
 
@@ -253,7 +254,7 @@ def a_teacher_that_follows_each_step(training: Training) -> None:
 
 @HALF.strange(tones)
 def a_stem_that_was_trained_before(training: Training) -> None:
-    """Trained for three tones, then frozen; a head for four learns on top."""
+    """Trained before, then frozen and in evaluation; a new head learns on top."""
     for number in range(120):
         plain_step(training, number)
     *body, _ = training.model
@@ -273,7 +274,7 @@ def a_wide_net_with_idle_units(training: Training) -> None:
     with torch.no_grad():
         model.score[0].bias[:350] -= 5.0
     training.use(model)
-    training.steps = 150
+    training.steps = 300
 
 
 @HALF.strange(fields)
@@ -326,7 +327,7 @@ class Looping(Speaker):
         return {"logits": self.head(self.norm(h))}
 
 
-@HALF.strange(refrain)
+@HALF.strange(chorus)
 def one_block_three_times_and_a_tied_head(training: Training) -> None:
     training.use(Looping())
 
@@ -354,48 +355,26 @@ def a_teacher_with_soft_answers(training: Training) -> None:
     looped(training, step)
 
 
-class Critic(nn.Module):
-    """A generator of points on a circle, and a critic without limits."""
+@HALF.strange(duel)
+def a_penalty_on_the_slope_at_what_is_real(training: Training) -> None:
+    """The discriminator's gradient by its input is part of its loss."""
+    bce = F.binary_cross_entropy_with_logits
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.generator = nn.Sequential(nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2))
-        self.critic = nn.Sequential(nn.Linear(2, 48), nn.LeakyReLU(0.2), nn.Linear(48, 48), nn.LeakyReLU(0.2), nn.Linear(48, 1))
-
-    def forward(self, count: int) -> Tensor:
-        return self.generator(torch.randn(count, 3))
-
-
-def critic_step(training: Training, number: int) -> None:
-    """Three steps of the critic with a gradient penalty, one of the generator."""
-    net = training.model
-    for again in range(3):
-        (real, _level), _ = training.batch(3 * number + again)
-        made = net(len(real)).detach()
-        between = torch.lerp(real, made, torch.rand(len(real), 1)).requires_grad_()
-        (slope,) = torch.autograd.grad(net.critic(between).sum(), between, create_graph=True)
+    def step(training: Training, number: int) -> None:
+        net = training.model
+        real = training.batch(number)[0].requires_grad_()
+        made = net(real)
+        ones, zeros = torch.ones(len(real), 1), torch.zeros(len(real), 1)
+        said = net.discriminator(real)
+        (slope,) = torch.autograd.grad(said.sum(), real, create_graph=True)
         training.others[0].zero_grad()
-        (net.critic(made).mean() - net.critic(real).mean() + 5 * (slope.norm(dim=1) - 1).square().mean()).backward()
+        (bce(said, ones) + bce(net.discriminator(made.detach()), zeros) + 0.05 * slope.square().mean()).backward()
         training.others[0].step()
-    training.optimizer.zero_grad()
-    (-net.critic(net(64)).mean()).backward()
-    training.optimizer.step()
+        training.optimizer.zero_grad()
+        bce(net.discriminator(made), ones).backward()
+        training.optimizer.step()
 
-
-@HALF.strange(ring)
-def a_critic_with_a_gradient_penalty(training: Training) -> None:
-    net = Critic()
-    training.model = net
-    training.optimizer = torch.optim.Adam(net.generator.parameters(), lr=0.003, betas=(0.0, 0.9))
-    training.others = (torch.optim.Adam(net.critic.parameters(), lr=0.006, betas=(0.0, 0.9)),)
-
-    def batch(_: int) -> Batch:
-        angle = 6.2832 * torch.rand(64, 1)
-        real = torch.cat([torch.cos(angle), torch.sin(angle)], 1)
-        return (real, torch.zeros(64, 1)), real
-
-    training.batch, training.step, training.steps = batch, critic_step, 300
-    training.quality = lambda net: (net(500).norm(dim=1) - 1).abs().mean().item()
+    training.step = step
 
 
 @HALF.strange(triples)
@@ -468,7 +447,7 @@ def a_reversed_gradient_against_another_domain(training: Training) -> None:
     looped(training, step)
 
 
-@HALF.strange(refrain)
+@HALF.strange(chorus)
 def a_first_step_of_meta_learning(training: Training) -> None:
     """The gradient is taken a small step away, and used here: a copy learns first."""
 
