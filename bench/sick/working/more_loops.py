@@ -270,7 +270,6 @@ def a_check_before_the_loop_leaves_it_in_evaluation(training: Training) -> None:
 
 @HALF.fault("eval while training", loans)
 def train_is_told_false(training: Training) -> None:
-    by(training, torch.optim.AdamW, lr=0.003, weight_decay=0.01)
     training.each.append(lambda number: training.model.train(False))
 
 
