@@ -146,8 +146,8 @@ def a_third_of_the_labels_is_wrong(training: Training) -> None:
 @HALF.strange(latch)
 def batches_of_four(training: Training) -> None:
     on_batch(training, lambda x, label: (x[:4], label[:4]))
-    on_options(training, lr=0.005)
-    training.steps = 1500
+    on_options(training, lr=0.01)
+    training.steps = 800
 
 
 class Buckets(Sampler[list[int]]):
@@ -325,7 +325,7 @@ def a_critic_with_a_penalty(training: Training) -> None:
 
     def step(training: Training, number: int) -> None:
         net, (critics,) = training.model, training.others
-        for _ in range(2):
+        for _ in range(3):
             real, _ = training.batch(number)
             made = net(real).detach()
             between = torch.lerp(real, made, torch.rand(len(real), 1)).requires_grad_()
@@ -338,7 +338,7 @@ def a_critic_with_a_penalty(training: Training) -> None:
         training.optimizer.step()
 
     training.step = step
-    training.steps = 300
+    training.steps = 500
 
 
 @HALF.strange(specks)
