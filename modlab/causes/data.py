@@ -43,6 +43,8 @@ def _constant_targets(s: Symptoms) -> Facts | None:
 
 
 def _ordered(s: Symptoms) -> Facts | None:
+    if s.loss.within < 0.05 and s.loss.classes > 1 and max(s.loss.shares) < 1:
+        return {"how": "alike", "share": s.loss.within}
     if max(s.loss.shares, default=0.0) > 0.9 or (s.has_burst and not s.loss.classes):  # targets that burst differ from look to look
         return None
     if s.loss.within < 0.3:
@@ -67,7 +69,9 @@ def _batch(s: Symptoms) -> InputClues | None:
 
 def _same_batch(s: Symptoms) -> Facts | None:
     one = _batch(s)
-    if one is None or len(one.shape) < 2 or one.repeated < 0.9 or one.same > 0.5 or one.distinct > FEW or s.record.steps < 20:
+    if one is None or len(one.shape) < 2 or one.repeated < 0.9 or one.same > 0.5 or s.record.steps < 20:
+        return None
+    if one.distinct > (4 * FEW if math.prod(one.shape[1:]) >= FEW and s.progress > 0.98 else FEW):
         return None
     return {"samples": one.distinct}
 
@@ -76,7 +80,8 @@ def _few(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is None or len(one.shape) < 2 or one.repeated > 0.5 or one.same > 0.5 or one.common > 0.8 or one.rows < 3 * one.distinct:
         return None
-    few = 3 * FEW if one.dtype.startswith("float") and not one.numbers.whole else 12  # of tokens there may be no more
+    many = (one.dtype.startswith("float") and not one.numbers.whole) or one.shape[-1] >= 8
+    few = 3 * FEW if many else 12  # of short rows of tokens there may be no more
     return {"samples": one.distinct, "seen": one.rows} if one.distinct <= few else None
 
 
@@ -148,7 +153,22 @@ def _shifted(s: Symptoms) -> Facts | None:
     return {"by": -1 if told.before > told.after else 1, "told": moved, "together": told.together}
 
 
+def _viewed(s: Symptoms) -> bool:
+    """Whether classes of an output of many positions were put last by a view, which mixes them with the positions."""
+    term = s.loss.term
+    if term.criterion not in ("cross-entropy", "likelihood") or len(term.output) < 3 or len(term.compared) != 2:
+        return False
+    names = {one.name for one in term.functions}
+    return (
+        bool(names & {"View", "UnsafeView"})
+        and not names & {"Permute", "Transpose", "T"}
+        and term.output[1] == term.compared[1] != term.output[-1]
+    )
+
+
 def _axes(s: Symptoms) -> Facts | None:
+    if _viewed(s):
+        return {"output": s.loss.term.output, "compared": s.loss.term.compared}
     told = s.clues.relations
     moved = max(told.axes, told.swapped)
     return {"told": moved, "together": told.together} if _drowned(s) and moved > SOME and told.together < moved / 2 else None
@@ -156,7 +176,7 @@ def _axes(s: Symptoms) -> Facts | None:
 
 def _shuffled(s: Symptoms) -> Facts | None:
     told = s.clues.relations
-    if not _drowned(s) or told.together > SOME:
+    if not _drowned(s) or max(told.together, told.counted) > SOME:
         return None
     return {"loss": s.last, "baseline": s.baseline}
 

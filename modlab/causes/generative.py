@@ -27,6 +27,9 @@ def _ignored(s: Symptoms) -> Facts | None:
 
 def _temperature(s: Symptoms) -> Facts | None:
     loss = s.loss
+    sharp = [one for one in s.modules("weights") if one.facts.get("begin", 0.0) > 0.99]
+    if sharp and not s.progress > 0.8:
+        return {"path": sharp[0].path, "sharp": sharp[0].facts["begin"]}
     if loss.term.criterion != "cross-entropy":
         return None
     scales = [

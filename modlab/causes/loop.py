@@ -29,7 +29,8 @@ def _never_enough(s: Symptoms) -> Facts | None:
 def _no_backward(s: Symptoms) -> Facts | None:
     if s.loop.backwards or s.record.steps < SEVERAL or s.watched.passes < SEVERAL:
         return None
-    return None if any(one.felt for one in s.watched.parameters) else {"steps": s.record.steps, "passes": s.watched.passes}
+    seen = any(one.felt or one.moved for one in s.watched.parameters)  # by autograd.grad, say
+    return None if seen else {"steps": s.record.steps, "passes": s.watched.passes}
 
 
 def _no_zero_grad(s: Symptoms) -> Facts | None:
@@ -46,7 +47,9 @@ def _zeroed(s: Symptoms) -> Facts | None:
     turned, true, zeroed = s.loop.edited
     if s.loop.hooked or not felt or (any(one.graded for one in felt) and zeroed < SEVERAL) or turned or true:
         return None
-    flows = zeroed >= SEVERAL or any(_flows(s, one.module) for one in felt)
+    if any(one.moved for one in trained):
+        return None
+    flows = zeroed >= SEVERAL or (not s.loop.arrivals and any(_flows(s, one.module) for one in felt))
     return {"path": felt[0].path, "parameters": len(felt)} if flows else None
 
 

@@ -25,7 +25,7 @@ RANGES = {
 LAYOUT = frozenset(("View", "UnsafeView", "Transpose", "Squeeze", "Unsqueeze", "Permute", "T", "Clone", "Alias", "Select", "Slice"))
 """Functions that only lay numbers out anew."""
 
-ERRORS = ("squared error", "absolute error", "smooth error")
+ERRORS = ("squared error", "absolute error", "smooth error", "norm of the error")
 CRITERIA = (*ERRORS, "cross-entropy", "likelihood", "binary cross-entropy", "binary cross-entropy with logits")
 
 
@@ -56,6 +56,9 @@ def _softmax_twice(s: Symptoms) -> Facts | None:
 
 def _wrong_dimension(s: Symptoms) -> Facts | None:
     loss = s.loss
+    across = [one for one in s.modules("weights") if one.facts["along"] != -1]
+    if across:
+        return {"along": across[0].facts["along"], "path": across[0].path, "attention": True}
     if loss.term.criterion != "cross-entropy" or not loss.unnormalized > 1e-2 or loss.along < 0:
         return None
     return {"along": loss.along, "path": loss.term.source or ""}
@@ -63,7 +66,7 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
 
 def _no_log(s: Symptoms) -> Facts | None:
     loss = s.loss
-    if loss.term.criterion != "likelihood" or not loss.unnormalized > 5e-2:
+    if loss.term.criterion not in ("likelihood", "divergence") or not loss.unnormalized > 5e-2:
         return None
     return {"path": loss.term.source or ""}
 
@@ -87,6 +90,9 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     turned = s.loss.term.criterion in CRITERIA and s.loss.term.factor < 0 and not others
     if turned and s.start <= 0 and len(s.clues.losses) == 1:
         return {"how": "negative"}
+    up, down = s.loop.climbs
+    if up >= 5 and up > 4 * down and not s.learns:
+        return {"how": "climbs", "up": up, "looks": up + down}
     return {"how": "maximize"} if climbing and not turned and not s.learns and len(s.loop.optimizers) == 1 else None
 
 
@@ -123,15 +129,17 @@ def _cannot_reach(s: Symptoms) -> Facts | None:
 
 def _class_numbers(s: Symptoms) -> Facts | None:
     target, term = s.target, s.loss.term
-    if term.criterion not in ERRORS or not target.whole or not 3 <= target.distinct <= 20 or target.low < 0 or s.progress > 0.95:
+    few = 3 <= target.distinct <= 20
+    if term.criterion not in ERRORS or not target.whole or not few or target.low < 0 or s.progress > 0.95:
         return None
     single = not term.compared or len(term.compared) == 1 or term.compared[-1] == 1
-    return {"classes": target.distinct} if single and target.high - target.low == target.distinct - 1 else None
+    each = target.high - target.low == target.distinct - 1 or target.distinct <= 10
+    return {"classes": target.distinct} if single and each else None
 
 
 def _weights(s: Symptoms) -> Facts | None:
     loss = s.loss
-    if loss.term.criterion.endswith("with logits") and len(loss.weights) == 1:
+    if loss.term.criterion.endswith("with logits") and len({*loss.weights}) == 1:
         share, weight = s.target.mean, loss.weights[0]
         felt = weight * share / (weight * share + 1 - share) if 0 < share < 1 else math.nan
         return {"weight": weight, "share": share, "felt": felt} if 0.1 < share < 0.9 and not 0.05 < felt < 0.95 else None
@@ -139,12 +147,19 @@ def _weights(s: Symptoms) -> Facts | None:
         return None
     parts = [weight * share for weight, share in zip(loss.weights, loss.shares, strict=True)]
     most, even = max(parts) / max(sum(parts), 1e-30), max(loss.shares)
-    if most < 0.9 or even > 0.8:
+    commonest, rarest = loss.shares.index(even), min((share, at) for at, share in enumerate(loss.shares) if share)[1]
+    turned = loss.weights[commonest] > 5 * loss.weights[rarest]
+    if most < 0.9 or (even > 0.8 and not turned):
         return None
     return {"class": parts.index(max(parts)), "felt": most, "share": loss.shares[parts.index(max(parts))]}
 
 
 def _constant(s: Symptoms) -> Facts | None:
+    if s.loss.looks >= 5 and s.loss.terms and all(one.criterion == "penalty" for one in s.loss.terms):
+        return {"value": s.last, "penalty": True}
+    same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
+    if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:
+        return {"value": s.last}
     if len(s.values) < 5 or s.ungraded or s.record.steps == 0 or s.loop.hooked:
         return None
     slopes = [some[some == some] for some in s.output_gradients.values()]
@@ -155,6 +170,7 @@ def _constant(s: Symptoms) -> Facts | None:
 
 ROWS = (
     CauseRow("one logit", _one_logit),
+    CauseRow("constant loss", _constant),
     CauseRow("broadcast", _broadcast),
     CauseRow("softmax before cross entropy", _softmax_twice),
     CauseRow("softmax over the wrong dimension", _wrong_dimension),
@@ -166,5 +182,4 @@ ROWS = (
     CauseRow("loss too small", _too_small, "rate too low", "scale the loss", weight=1),
     CauseRow("regression of classes", _class_numbers, weight=1),
     CauseRow("loss too large", _summed, "rate too high", "mean", weight=1),
-    CauseRow("constant loss", _constant, weight=1),
 )

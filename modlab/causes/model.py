@@ -166,6 +166,7 @@ def _nothing(s: Symptoms) -> Facts | None:
         if one.facts["looks"] >= 3
         and one.path != s.first_module
         and not one.facts.get("other")
+        and one.facts["calls"] < 3  # else it is a state
         and s.category(one.facts.get("after")) != "activation"
     ]
     zero += fed

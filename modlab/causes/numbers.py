@@ -64,7 +64,9 @@ def _overflow(s: Symptoms) -> Facts | None:
 def _rate(s: Symptoms) -> Facts | None:
     if s.is_finite or not len(s.values) or s.group.momentum >= MOST:
         return None
-    if not (s.most > 5 * s.start or s.quickest > 0.5 or s.has_burst):
+    first = next((one for one in s.record.alerts if one.kind in ("nan", "inf")), None)
+    from_the_loss = first is not None and first.facts.get("where") == "the loss"
+    if not (s.most > 5 * s.start or s.quickest > 0.5 or (s.has_burst and not from_the_loss)):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
     return {"pace": s.last_pace, "rate": s.group.rate, "first": s.start, "most": s.most, "step": step}

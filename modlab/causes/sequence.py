@@ -5,12 +5,17 @@ from __future__ import annotations
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
 
+TOLD = 0.12
+"""Part of the targets that something has to tell."""
+
 SOME, NONE = 0.1, 0.02
 """Weight of positions, beside that of weights without a preference, that is looked at, and that is not."""
 
 
 def _unmoved(s: Symptoms) -> Facts | None:
-    return {"share": s.pairs.equal} if s.pairs.equal > 0.99 and s.tokens and not s.loss.ignored else None
+    if s.pairs.beside:
+        return {"share": 1.0, "beside": True}
+    return {"share": s.pairs.equal, "beside": False} if s.pairs.equal > 0.99 and s.tokens and not s.loss.ignored else None
 
 
 def _future(s: Symptoms) -> Facts | None:
@@ -42,7 +47,7 @@ def _turned(s: Symptoms) -> Facts | None:
         facts = one.facts
         if facts.get("earlier", 1.0) < NONE and facts.get("later", 0.0) > SOME:
             return {"path": one.path, "how": "past"}
-        if facts.get("real", 1.0) < NONE and facts.get("padding", 0.0) > 1:
+        if facts.get("real", 1.0) < 0.5 and facts.get("padding", 0.0) > 1.2:
             return {"path": one.path, "how": "padding"}
     return None
 
@@ -56,6 +61,10 @@ def _real_token(s: Symptoms) -> Facts | None:
 
 def _mixed_up(s: Symptoms) -> Facts | None:
     output = s.loss.term.output
+    for one in s.modules("weights"):
+        samples, length = (*s.clues.inputs[0].shape, 0, 0)[:2] if s.clues.inputs else (0, 0)
+        if samples != length and one.facts.get("positions") == samples and length > 2 and len(s.clues.inputs[0].shape) in (2, 3):
+            return {"path": one.path, "batch_first": False, "shape": s.clues.inputs[0].shape}
     for one in (*s.modules("recurrent"), *s.modules("attention")):
         shape = one.facts["shape"]
         if len(shape) != 3 or len(output) != 2 or shape[0] == shape[1]:
@@ -72,6 +81,9 @@ def _anew(s: Symptoms) -> Facts | None:
         time = 1 if one.facts["batch_first"] else 0
         if len(shape) == 3 and shape[time] == 1 and one.facts["stateless"] and one.facts["calls"] >= 3:
             return {"path": one.path, "calls": one.facts["calls"]}
+    for one in s.modules("zero input"):  # a state that is never put in
+        if one.facts["calls"] >= 3 and one.facts["looks"] >= 9 and not one.facts.get("other"):
+            return {"path": one.path, "calls": one.facts["calls"]}
     for one in s.modules("cell"):
         if one.facts["calls"] >= 3 and (one.facts["stateless"] or one.facts["cut"]):
             return {"path": one.path, "calls": one.facts["calls"]}
@@ -84,9 +96,10 @@ def _anew(s: Symptoms) -> Facts | None:
 
 def _exploding(s: Symptoms) -> Facts | None:
     some = [one for one in s.modules("recurrent") if one.facts["mode"].startswith("RNN")]
-    if not some or not (s.has_burst or not s.is_finite or _grows(s)):
-        return None
-    return {"path": some[0].path, "mode": some[0].facts["mode"]}
+    if some and (s.has_burst or not s.is_finite or _grows(s)):
+        return {"path": some[0].path, "mode": some[0].facts["mode"]}
+    again = [one for one in (*s.modules("cell"), *s.modules("linear")) if one.facts["calls"] >= 4]
+    return {"path": again[0].path, "mode": f"called {again[0].facts['calls']} times"} if again and _grows(s) else None
 
 
 def _grows(s: Symptoms) -> bool:
@@ -99,7 +112,7 @@ def _unknown(s: Symptoms) -> Facts | None:
             return {"path": one.name, "token": one.token, "share": one.common}
     for layer in s.modules("embedding rows"):
         rows, seen, total = layer.facts["rows"], layer.facts["seen"], layer.facts["total"]
-        if rows <= 1000 and total >= 10 * rows and seen <= rows / 2 and s.progress < 0.3:
+        if layer.facts["given"] and rows <= 1000 and total >= 10 * rows and seen <= rows / 2 and s.progress < 0.3:
             return {"path": layer.path, "token": -1, "share": seen / rows}
     return None
 
@@ -109,9 +122,16 @@ def _padding(s: Symptoms) -> Facts | None:
 
 
 def _orderless(s: Symptoms) -> Facts | None:
+    for one in s.modules("embedding rows"):
+        if not one.facts["given"] and one.facts["seen"] == 1 < one.facts["rows"] and one.facts["total"] > 2 * one.facts["looks"]:
+            return {"path": one.path}
     some = s.modules("weights")
     free = [one for one in some if one.facts["ordered"] is False and one.facts.get("later", 0.0) > SOME]
-    if not free or any(one.facts["ordered"] for one in some) or not s.progress < 0.6:
+    told = s.clues.relations
+    needed = told.together > TOLD and told.counted < told.together / 2
+    if not free or any(one.facts["ordered"] for one in some) or not s.progress < 0.6 or not (needed or s.is_stuck or not s.learns):
+        return None
+    if not needed and told.counted > TOLD:  # which tokens there are tells it as well
         return None
     return {"path": free[0].path}
 

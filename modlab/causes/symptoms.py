@@ -101,8 +101,9 @@ class Symptoms:
     @property
     def has_baseline(self) -> bool:
         """Whether it is known: of a loss of one criterion."""
-        if sum(one.criterion not in ("", "penalty") for one in self.loss.terms) > 1:
-            return False
+        beside = self.loss.terms[1:]
+        if any(one.criterion not in ("", "penalty") or any(two.name == "LogSoftmax" for two in one.functions) for one in beside):
+            return False  # several criteria, or smoothed labels
         return self.loss.baseline > 1e-6 * abs(self.start) if self.start == self.start else self.loss.baseline > 1e-9
 
     @cached_property

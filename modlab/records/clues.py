@@ -162,6 +162,7 @@ class PairClues:
 
     Attributes:
         equal: the share of targets that are the input in the same place; `moved`: that are the next one.
+        beside: whether it is a second input that is the target.
         feature: which feature of the input tells the target by itself, -1 if none does; `told`: how much of it; of how many `features`.
         padded: the share of targets that are padding.
     """
@@ -172,6 +173,7 @@ class PairClues:
     told: float = 0.0
     features: int = 0
     padded: float = 0.0
+    beside: bool = False
 
 
 @frozen
@@ -180,12 +182,14 @@ class Relations:
 
     Attributes:
         rows: how many pairs; 0 if it was not asked.
-        together: as they came; `before`, `after`: each target that of the sample before, or after, it.
+        together: as they came; `counted`: by how often each token comes, wherever.
+        before, after: each target that of the sample before, or after, it.
         axes, swapped: the inputs laid out as they were, if they were reshaped where axes should have been moved.
     """
 
     rows: int = 0
     together: float = 0.0
+    counted: float = 0.0
     before: float = 0.0
     after: float = 0.0
     axes: float = 0.0
@@ -233,6 +237,8 @@ class LoopClues:
         in_eval: looks at a loss at which the model was in evaluation mode.
         twice: the paths of a module, or of a parameter of a list, that stands in several places.
         uncounted: batch norms that have not taken in a single batch.
+        arrivals: looks in which gradients were seen as backward() left them.
+        climbs: between how many looks the weights went up the slope, and down.
     """
 
     backwards: int = 0
@@ -250,6 +256,8 @@ class LoopClues:
     in_eval: int = 0
     twice: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
+    arrivals: int = 0
+    climbs: tuple[int, int] = (0, 0)
 
 
 @frozen

@@ -28,6 +28,7 @@ class Attention(NamedTuple):
         weights: shape ``(..., positions, positions)``, rows that add up to 1; None where a fused function has kept none.
         causal: whether a fused function was told to hide what comes later.
         mask: what a fused function was told to add, or to keep.
+        along: the dimension along which they add up to 1, counted from the end.
         ordered: whether the order of the positions can count; None where other attention comes before it.
     """
 
@@ -36,6 +37,7 @@ class Attention(NamedTuple):
     causal: bool
     mask: Tensor | None
     ordered: bool | None
+    along: int = -1
 
 
 def attentions(nodes: Iterable[tuple[Any, str]]) -> list[Attention]:
@@ -51,7 +53,7 @@ def _is_attention(node: Any) -> bool:
     shape = shape_of(node)
     if name not in SOFTMAX or len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < LEAST:
         return False
-    return saved(node, "dim") in (-1, len(shape) - 1) and _product(node) is not None
+    return _product(node) is not None
 
 
 def _product(node: Any) -> Any:
@@ -73,7 +75,9 @@ def _attention(node: Any, path: str) -> Attention:
         )
     result = saved(node, "result")
     there = isinstance(result, Tensor) and is_here(result)
-    return Attention(path, result.detach() if there else None, False, None, _ordered(node, _product(node)))
+    dim, many = saved(node, "dim"), len(shape_of(node))
+    along = dim % many - many if isinstance(dim, int) else -1
+    return Attention(path, result.detach() if there else None, False, None, _ordered(node, _product(node)), along)
 
 
 def _ordered(top: Any, product: Any) -> bool | None:

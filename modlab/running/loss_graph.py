@@ -113,6 +113,7 @@ class Found(NamedTuple):
     """A term, its node, the tensors that its criterion compares, where autograd has saved them, and the nodes of its functions.
 
     Of classes the output has them in its second dimension, and `ignored` is the one that a target has where it does not count.
+    `passed` are the functions that picked or weighted its numbers on the way to the loss.
     """
 
     term: Term
@@ -121,6 +122,7 @@ class Found(NamedTuple):
     target: Tensor | None
     way: list[Any]
     ignored: int | None = None
+    passed: tuple[Any, ...] = ()
 
 
 class _Summand(NamedTuple):
@@ -217,19 +219,23 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         start = below[0]
     path, at = _way(start, made) if name != "AccumulateGrad" else ([], None)
     if not criterion:
-        criterion, (output, target) = _written(summand, path)
-        factor = -factor if criterion else factor  # as a logarithm stands in it with a minus
+        criterion, sign, (output, target) = _written(summand, path)
+        factor *= sign
         if criterion == "cross-entropy":
             ignored = written_criteria.LEFT_OUT
             if reduction == "mean" and output is not None and not any(name_of(one) in PICKS for one in (*passed, *path)):
                 factor /= output.shape[1] if output.dim() > 1 else len(output)  # the mean over all classes, of which one counts
-    if criterion == "binary cross-entropy" and name == "Add":
+    if criterion.startswith("binary") and name == "Add":
         path, at = _way(start := children(children(node)[0])[0], made)
+        path = [one for one in path if name_of(one) not in ("Neg", "Rsub")]
+    elif criterion == "smooth error" and name == "Where" and (pair := written_criteria.difference(node)) is not None:
+        node, start = pair
+        path, at = _way(start, made)
     if target is not None and target.requires_grad:  # another output, and no target
         target = None
     if criterion == "likelihood" and any(name_of(one) == "LogSoftmax" for one in path[:6]):
         criterion = "cross-entropy"
-    if at is None and not criterion and _is_penalty(node):
+    if at is None and not criterion and made and _is_penalty(node):
         criterion = "penalty"
     picks = ("Sub", *PICKS) if name == "Log" else ("Sub",)
     way = [one for one in ([node, *path] if name in ("LogSoftmax", "Log") else path) if name_of(one) not in picks]
@@ -248,26 +254,32 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         made.get(at),
         any(map(_is_square, path)),
     )
-    return Found(term, node, output, target, way, ignored)
+    return Found(term, node, output, target, way, ignored, passed)
 
 
-def _written(summand: _Summand, path: list[Any]) -> tuple[str, Compared]:
-    """A criterion of logarithms that is written out, and what it compares."""
+def _written(summand: _Summand, path: list[Any]) -> tuple[str, int, Compared]:
+    """A criterion that is written out, the sign with which it stands in a loss that is to become small, and what it compares."""
     node = summand.node
     name, below = name_of(node), children(node)
     if name == "LogSoftmax":  # by hand, or against shares of the classes
         dim = saved(node, "dim")
         compared = written_criteria.classes(saved(node, "result"), dim, summand.passed) if isinstance(dim, int) else Compared()
-        return "cross-entropy", compared
+        return "cross-entropy", -1, compared
     softmax = next((one for one in path[:6] if name_of(one) == "Softmax"), None) if name == "Log" else None
     if softmax is not None and isinstance(dim := saved(softmax, "dim"), int):
         picks = [one for one in path[: path.index(softmax)] if name_of(one) in PICKS]
         result = saved(softmax, "result")
         logarithms = result.detach().log() if isinstance(result, Tensor) else None
-        return "cross-entropy", written_criteria.classes(logarithms, dim, (*summand.passed, *picks))
-    if name == "Add" and len(below) == 2 and (compared := written_criteria.shares(*below)).target is not None:
-        return "binary cross-entropy", compared
-    return "", Compared()
+        return "cross-entropy", -1, written_criteria.classes(logarithms, dim, (*summand.passed, *picks))
+    if name == "Add" and len(below) == 2:
+        criterion, sign, compared = written_criteria.binary(*below)
+        return criterion, sign or 1, compared
+    if name == "Where" and written_criteria.difference(node) is not None:
+        return "smooth error", 1, Compared()
+    if name == "Sub" and written_criteria.divergence(node) is not None:
+        return "divergence", 1, Compared()
+    picked = any(name_of(one) in PICKS for one in summand.passed)
+    return ("likelihood", -1, Compared()) if picked and summand.factor < 0 and not path else ("", 1, Compared())
 
 
 def _is_square(node: Any) -> bool:

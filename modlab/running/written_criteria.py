@@ -79,44 +79,96 @@ def masked(target: Tensor, passed: Sequence[Any], left_out: int = LEFT_OUT) -> T
     return target
 
 
-def shares(left: Any, right: Any) -> Compared:
-    """Of a binary cross-entropy, ``y * log(p) + (1 - y) * log(1 - p)``: p and y.
+def binary(left: Any, right: Any) -> tuple[str, int, Compared]:
+    """Of a binary cross-entropy, ``y * log(p) + (1 - y) * log(1 - p)``: its name, its sign, and what it compares.
+
+    It may be written with the logarithm, the log-sigmoid or the softplus of logits.
 
     Args:
         left: the function that gave the first product, and below it the logarithm.
         right: the same of the second.
     """
-    sides = [_weighted(one) for one in (left, right)]
-    if any(side is None for side in sides):
-        return Compared()
-    (first, target), (second, others) = sides  # type: ignore[misc]
-    if target.shape != others.shape or first.shape != second.shape or not torch.allclose(target + others, torch.ones_like(target)):
-        return Compared()
-    probabilities = first if not _is_turned(left) else second
-    return Compared(probabilities.detach(), target if not _is_turned(left) else others)
+    first, second = _weighted(left), _weighted(right)
+    if first is None or second is None or first.name != second.name or first.turned == second.turned:
+        return "", 0, Compared()
+    plain, turned = (second, first) if first.turned else (first, second)
+    if first.name == "Softplus":  # softplus(-x) is what the minus of log-sigmoid(x) is
+        plain, turned = turned, plain
+    if plain.weight.shape != turned.weight.shape or not torch.allclose(plain.weight + turned.weight, torch.ones_like(plain.weight)):
+        return "", 0, Compared()
+    logits = plain.taken if first.name != "Softplus" else turned.taken
+    name = "binary cross-entropy" if first.name == "Log" else "binary cross-entropy with logits"
+    return name, 1 if first.name == "Softplus" else -1, Compared(logits.detach(), plain.weight)
 
 
-def _weighted(product: Any) -> tuple[Tensor, Tensor] | None:
+class _Weighted(NamedTuple):
+    """One side: the function, what it took, whether that was turned around, and by what its result is multiplied."""
+
+    name: str
+    taken: Tensor
+    turned: bool
+    weight: Tensor
+
+
+def _weighted(product: Any) -> _Weighted | None:
     below = children(product)
-    if name_of(product) != "Mul" or len(below) != 1 or name_of(below[0]) != "Log":
+    if name_of(product) != "Mul" or len(below) != 1 or name_of(below[0]) not in ("Log", "LogSigmoid", "Softplus"):
         return None
     taken = saved(below[0], "self")
     weight = next((one for name in ("other", "self") if isinstance(one := saved(product, name), Tensor) and not one.requires_grad), None)
     if not isinstance(taken, Tensor) or weight is None or not weight.is_cpu or not weight.is_floating_point():
         return None
-    return taken, weight.detach()
+    return _Weighted(name_of(below[0]), taken, _is_turned(below[0]), weight.detach())
 
 
-def _is_turned(product: Any) -> bool:
-    """Whether the logarithm is that of 1 - p: some way down there is a difference from a constant."""
-    node = children(product)[0]
+def _is_turned(logarithm: Any) -> bool:
+    """Whether a logarithm is that of 1 - p, or takes the minus of the logits."""
+    node = logarithm
     for _ in range(4):
         below = children(node)
         if len(below) != 1:
             return False
         node = below[0]
-        if name_of(node) == "Rsub":
+        if name_of(node) in ("Rsub", "Neg"):
             return True
         if name_of(node) in ("Sigmoid", "Softmax"):
             return False
     return False
+
+
+def difference(node: Any) -> tuple[Any, Any] | None:
+    """The function that took the difference of output and target, and that difference, a few functions below another one."""
+    waiting = [node]
+    for _ in range(12):
+        if not waiting:
+            return None
+        one = waiting.pop(0)
+        for child in children(one):
+            if name_of(child) in ("Sub", "Rsub") and name_of(one) in ("Abs", "Pow", "Square") and len(children(child)) == 1:
+                return one, child
+        waiting += children(one)
+    return None
+
+
+def divergence(node: Any) -> Tensor | None:
+    """The target of a divergence of shares that add up to 1, ``target * log(target) - target * output``."""
+    sides = [child for child, _ in node.next_functions]
+    if name_of(node) != "Sub" or len(sides) != 2 or sides[0] is not None or sides[1] is None or name_of(sides[1]) != "Mul":
+        return None
+    for name in ("self", "other"):
+        shares = saved(sides[1], name)
+        if isinstance(shares, Tensor) and not shares.requires_grad and shares.is_cpu and shares.dim() > 1 and bool((shares >= 0).all()):
+            return shares if torch.allclose(shares.sum(-1), torch.ones_like(shares.sum(-1)), atol=1e-3) else None
+    return None
+
+
+def picked(output: Tensor, passed: Sequence[Any]) -> Compared:
+    """Of a likelihood whose numbers were picked of a model's output without a logarithm: both, the classes in the second dimension."""
+    for one in passed:
+        index = saved(one, "index") if name_of(one) == "Gather" else None
+        dim = saved(one, "dim") if isinstance(index, Tensor) else output.dim() - 1
+        if isinstance(dim, int) and output.dim() > 1:
+            target = _picked(output.detach(), dim % output.dim(), one)
+            if target is not None and target.dim() == output.dim() - 1:
+                return Compared(output.detach().movedim(dim % output.dim(), 1), target)
+    return Compared()

@@ -19,16 +19,19 @@ def facts(attention: Attention, batch: list[Tensor]) -> dict[str, Any]:
         batch: the inputs of the model: tokens among them tell where padding is.
 
     Returns:
+        ``positions``; ``along``: the dimension along which weights add up to 1; ``sharp``: the greatest weight of a row, in the middle;
         ``later`` and ``earlier``: the weight of the positions behind and before each one; ``ordered``; and ``padding`` and ``real``: the
         weight of both kinds of tokens, where sequences have different lengths.
     """
-    known: dict[str, Any] = {"ordered": attention.ordered}
+    known: dict[str, Any] = {"ordered": attention.ordered, "along": attention.along}
     weights = attention.weights if attention.weights is not None else _open(attention)
     if weights is None:
         return {**known, "later": 0.0 if attention.causal else 1.0, "earlier": 1.0}
     rows = weights.detach().double()
-    if not bool(rows.isfinite().all()):
+    known["positions"] = rows.shape[-1]
+    if attention.along != -1 or not bool(rows.isfinite().all()):
         return known
+    known["sharp"] = float(rows.amax(-1).median()) if attention.weights is not None else 0.0
     plane = rows.reshape(-1, *rows.shape[-2:]).mean(0)
     even = (len(plane) - 1) / 2
     known |= {"later": float(plane.triu(1).sum()) / even, "earlier": float(plane.tril(-1).sum()) / even}
@@ -55,6 +58,8 @@ def _open(attention: Attention) -> Tensor | None:
 def _padded(rows: Tensor, batch: list[Tensor]) -> Tensor | None:
     """Where a batch of tokens is padded: at the ends of its sequences, all with the same token, if they have different lengths."""
     for ids in batch:
+        if ids.dim() == 2 and ids.shape[1] + 1 == rows.shape[-1] and not ids.is_floating_point() and len(ids) > 1:
+            ids = torch.cat([ids.new_full((len(ids), 1), -1), ids], 1)  # of what stands in front, for all of the sequence
         if ids.dim() == 2 and not ids.is_floating_point() and ids.shape[1] == rows.shape[-1] and rows.numel() % ids.numel() == 0:
             ends = (ids == ids[:, -1].mode().values).flip(1).cumprod(1).flip(1).bool()
             if bool(ends.any()) and bool(ends.sum(1).min() != ends.sum(1).max()) and rows[..., 0, 0].numel() % len(ids) == 0:

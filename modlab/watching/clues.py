@@ -22,7 +22,7 @@ from modlab.compat import after_backward, without_autograd, without_torch_functi
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import Clues, GroupClues, InputClues, LoopClues, LossClues, ModuleClues, Numbers, PairClues, Relations
-from modlab.running import attention_graph, criterion, dropout_graph, loss_graph
+from modlab.running import attention_graph, criterion, dropout_graph, loss_graph, written_criteria
 from modlab.running.autograd_nodes import children, name_of, saved, walk
 from modlab.running.guarded import note
 from modlab.running.values import leaves
@@ -213,7 +213,8 @@ class LossPool:
         first = found[0]
         if first.target is not None and _is_readable(first.target) and first.target.is_floating_point():
             given = saved(first.node, "target") is not None  # and not computed from an output that may be no number
-            bad = given and not bool(first.target.isfinite().all())
+            known = first.output is not None and bool(first.output.isfinite().all())
+            bad = (given or known) and not bool(first.target.isfinite().all())
             self.risks.update({"not a number in data": None} if bad else {})
         output, target = first.output if first.output is not None else loss_graph.seen(loss), first.target
         if not numbers or output is None or not _is_readable(output):
@@ -233,6 +234,9 @@ class LossPool:
         self.many = target.numel()
         if found.term.criterion in ("cross-entropy", "likelihood"):
             self._classes(found, output, target)
+            return
+        if found.term.criterion == "divergence":
+            self.unnormalized = float(output.double().logsumexp(-1).abs().max())
             return
         self.targets.add(_some(target))
         if target.dim() and len(target) >= LARGE:
@@ -388,6 +392,8 @@ class ClueCollector:
         self._carried = self._graded = self._in_eval = 0
         self._brought: dict[str, Tensor] = {}  # of the gradients, as backward() has left them
         self._tasks: set[int] = set()
+        self._slope: tuple[int, list[tuple[Tensor, Tensor]]] = (-1, [])
+        self._arrivals = self._up = self._down = 0
         self._ratios: list[float] = []
         self._scale = 1.0
         self._carried_now = False
@@ -419,6 +425,7 @@ class ClueCollector:
         self.looks += 1
         if self.active and self._reads:
             without_autograd(self._look_at_rows)
+            without_autograd(self._ask_direction)
             if self.looks < SOON:
                 self._held = self._take_down(closed=False)
 
@@ -552,7 +559,9 @@ class ClueCollector:
         self._walked += 1
         met = [*walk(loss.grad_fn, self._made)]
         for one in attention_graph.attentions(met):
-            self._note(one.path, "weights", **attention_clues.facts(one, self._batch))
+            facts = attention_clues.facts(one, self._batch)
+            begin = self._modules.get((one.path, "weights"), {}).get("begin", facts.get("sharp", 0.0))
+            self._note(one.path, "weights", **facts, begin=begin)
         for path, p in dropout_graph.dropped(met):
             if p >= self._modules.get((path, "dropped"), {}).get("p", 0.0):
                 self._note(path, "dropped", p=p)
@@ -566,15 +575,21 @@ class ClueCollector:
     def _with_target(self, found: loss_graph.Found) -> loss_graph.Found:
         """The target of an error by hand, of which the graph has saved the difference alone."""
         output, difference = self._output, saved(found.node, "self")
-        if found.output is not None or not isinstance(output, Tensor) or not isinstance(difference, Tensor):
+        if found.output is not None or not isinstance(output, Tensor) or type(output) not in PLAIN:
             return found
-        if not found.term.criterion.endswith("error") or type(output) not in PLAIN or output.numel() != difference.numel():
+        if found.term.criterion == "likelihood" and _is_readable(output):
+            return found._replace(**written_criteria.picked(output, found.passed)._asdict(), ignored=written_criteria.LEFT_OUT)
+        if found.term.criterion == "divergence" and output.shape == found.term.compared:
+            return found._replace(output=output.detach(), target=written_criteria.divergence(found.node))
+        if not found.term.criterion.endswith("error") or not isinstance(difference, Tensor) or output.numel() != difference.numel():
             return found
         if any(name_of(one) not in SHAPES for one in found.way):
             return found
         given = output.detach().reshape(difference.shape)
-        sides = children(found.node)[0].next_functions
-        target = given - difference.detach() if sides[0][0] is not None else given + difference.detach()
+        sub = next((one for one in children(found.node) if name_of(one) in ("Sub", "Rsub")), None)
+        if sub is None:
+            return found
+        target = given - difference.detach() if sub.next_functions[0][0] is not None else given + difference.detach()
         return found._replace(output=given, target=target)
 
     def _keep(self, found: loss_graph.Found, value: float) -> None:
@@ -602,7 +617,9 @@ class ClueCollector:
 
     @_aside
     def _arrived(self) -> None:
+        self._arrivals += 1
         self._brought = without_autograd(self._gradients)
+        self._slope = self._step, without_autograd(self._weights)
 
     def _gradients(self) -> dict[str, Tensor]:
         """Some numbers of the gradients of some parameters, as they are now."""
@@ -615,6 +632,28 @@ class ClueCollector:
                 flat = gradient.detach().flatten()
                 found[weight.path] = flat[:: max(1, len(flat) // PART)].double()
         return found
+
+    def _weights(self) -> list[tuple[Tensor, Tensor]]:
+        """Some numbers of some parameters as they are now, and those of their gradients."""
+        weights = [one for one in self._index.weights if one.trainable]
+        found = []
+        for weight in weights[:: max(1, len(weights) // GRADIENTS)]:
+            tensor = weight.tensor()
+            if tensor is not None and tensor.grad is not None and _is_readable(tensor) and _is_readable(tensor.grad):
+                apart = max(1, tensor.numel() // PART)
+                found.append((tensor.detach().flatten()[::apart].double(), tensor.grad.detach().flatten()[::apart].double()))
+        return found
+
+    def _ask_direction(self) -> None:
+        """Whether the weights went up the slope that the step before has seen, or down."""
+        (step, before), self._slope = self._slope, (-1, [])
+        now = self._weights() if before and step == self._step - 1 else []
+        if now and len(now) == len(before):
+            rises = sum(
+                float((there - here) @ slope) for (here, slope), (there, _) in zip(before, now, strict=True) if len(here) == len(there)
+            )
+            self._up += rises > 0
+            self._down += rises < 0
 
     def _compare_gradients(self) -> None:
         """Whether gradients at the step are those that backward() brought."""
@@ -651,6 +690,10 @@ class ClueCollector:
             if inputs.is_floating_point():  # as of an autoencoder: each number tells itself
                 if inputs.dim() == 3 and inputs.shape[1] > 1:
                     self._pair = PairClues(_alike(inputs, target), _alike(inputs[:, 1:], target[:, :-1]))
+                return
+        for one in self._batch[1:]:
+            if one.shape == target.shape and one.dtype == target.dtype and one.dim() > 1 and bool((one == target).all()):
+                self._pair = PairClues(equal=1.0, beside=True)
                 return
         if not inputs.is_floating_point() and not target.is_floating_point() and inputs.shape == target.shape and inputs.dim() == 2:
             moved = _alike(target[:, :-1], inputs[:, 1:]) if inputs.shape[1] > 1 else 0.0
@@ -738,6 +781,8 @@ class ClueCollector:
             self._in_eval,
             held.twice,
             held.uncounted,
+            self._arrivals,
+            (self._up, self._down),
         )
         return Clues(
             losses,
@@ -841,7 +886,9 @@ def _embedding(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_:
     if not isinstance(ids, Tensor) or not ids.numel() or is_far(ids) or not collector._reads:
         return
     if module.num_embeddings <= TOKENS:
-        yield "embedding rows", {"rows": module.num_embeddings, "ids": ids}
+        rooms = {one.untyped_storage().data_ptr() for one in collector._batch if not one.is_floating_point()}
+        given = ids.untyped_storage().data_ptr() in rooms or len(ids) in {len(one) for one in collector._batch if one.dim()}
+        yield "embedding rows", {"rows": module.num_embeddings, "ids": ids, "given": given}
     if module.padding_idx is None:
         return
     padded = ids == module.padding_idx
@@ -852,6 +899,8 @@ def _embedding(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_:
         after = real.flip(1).cumsum(1).flip(1) > 0  # a real token comes later
         before = real.cumsum(1) > 0
         inner = float((padded & after & before).float().sum() / padded.float().sum())
+    elif ids.dim() == 1 and share:
+        inner = 1.0  # single ones: no sequence is filled up
     yield "embedding", {"padding": int(module.padding_idx), "share": share, "inner": inner}
 
 
@@ -917,6 +966,10 @@ def _linear(collector: ClueCollector, module: Any, args: tuple[Any, ...], _: Any
     if isinstance(taken, Tensor) and isinstance(output, Tensor) and taken.dim() and output.dim() and len(taken) and len(output):
         sizes = {"taken": taken.numel() // len(taken), "given": output.numel() // len(output)}
     if isinstance(module, nn.Conv1d) and isinstance(taken, Tensor) and isinstance(output, Tensor):
+        pad = saved(taken.grad_fn, "pad") if taken.grad_fn is not None and name_of(taken.grad_fn) == "ConstantPadNd" else None
+        if isinstance(pad, (tuple, list)) and len(pad) >= 2:
+            sizes["ahead"] = max(int(pad[1]), 0) if pad[1] < 2**32 else 0
+    if isinstance(module, nn.Conv1d) and isinstance(taken, Tensor) and isinstance(output, Tensor) and not sizes.get("ahead"):
         as_long = taken.shape[-1] == output.shape[-1] and module.stride[0] == 1
         sizes["ahead"] = module.dilation[0] * (module.kernel_size[0] - 1) // 2 if as_long and module.padding != (0,) else 0
     yield (
@@ -934,7 +987,7 @@ def _linear(collector: ClueCollector, module: Any, args: tuple[Any, ...], _: Any
 _TELLERS: tuple[tuple[Any, Any], ...] = (
     (_DropoutNd, _dropout),
     (_BatchNorm, _norm),
-    (nn.Embedding, _embedding),
+    ((nn.Embedding, nn.EmbeddingBag), _embedding),
     (nn.MultiheadAttention, _attention),
     (nn.RNNBase, _recurrent),
     (nn.RNNCellBase, _cell),

@@ -44,12 +44,17 @@ class Pairs:
         """How much of the targets is told by the inputs in each of the ways."""
         if self._rows < 24 or any(one.shape[1:] != self._batches[0][0].shape[1:] for one, _ in self._batches):
             return Relations()
-        found = {name: self._skill(change) for name, change in _ways(self._batches[0][0])}
+        first = self._batches[0][0]
+        found = {name: self._skill(change) for name, change in _ways(first)}
+        if not first.is_floating_point() and first.dim() == 2:
+            found["counted"] = self._skill(lambda x, y: (x, y), _counts)
         return Relations(self._rows, **found)
 
-    def _skill(self, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> float:
+    def _skill(
+        self, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], features: Callable[[Tensor], Tensor] | None = None
+    ) -> float:
         pairs = [change(*one) for one in self._batches]
-        x = _features(torch.cat([one for one, _ in pairs]))
+        x = (features or _features)(torch.cat([one for one, _ in pairs]))
         y = _answers(torch.cat([two for _, two in pairs]))
         if y is None or x.shape[1] == 0 or not bool(x.isfinite().all()) or not bool(y.isfinite().all()):
             return 0.0
@@ -83,6 +88,12 @@ def _features(x: Tensor) -> Tensor:
             return (flat[:, :, None] == kinds).double().flatten(1)
     flat = flat.double()
     return flat[:, :: -(-flat.shape[1] // FEATURES)]
+
+
+def _counts(x: Tensor) -> Tensor:
+    """How often each token comes in a row."""
+    kinds: Tensor = torch.unique(x)
+    return (x[:, :, None] == kinds[:FEATURES]).double().sum(1)
 
 
 def _answers(y: Tensor) -> Tensor | None:

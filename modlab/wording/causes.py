@@ -100,6 +100,8 @@ def _weights_felt(facts: Facts) -> str:
 
 
 def _sign(facts: Facts) -> str:
+    if facts["how"] == "climbs":
+        return f"in {facts['up']} of {facts['looks']} looks a step went up the slope that backward() had found"
     return "the optimizer was made with maximize=True" if facts["how"] == "maximize" else "the criterion enters the loss with a minus sign"
 
 
@@ -383,9 +385,13 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "softmax over the wrong dimension": CauseWords(
         "softmax normalizes over the wrong dimension",
-        lambda f: f"the probabilities add up to 1 along dimension {f['along']}, not over the classes",
+        lambda f: (
+            f"the weights of {{place}} add up to 1 along dimension {f['along']}, not over the positions that are looked at"
+            if f.get("attention")
+            else f"the probabilities add up to 1 along dimension {f['along']}, not over the classes"
+        ),
         "Samples or positions compete with each other, and the classes do not.",
-        "softmax over the dimension of the classes",
+        "softmax over the last dimension, or that of the classes",
     ),
     "no log": CauseWords(
         "the loss expects log-probabilities",
@@ -441,7 +447,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "constant loss": CauseWords(
         "the loss does not depend on the output",
-        lambda f: f"it is {rough(f['value'])}, and its gradient is zero in each look",
+        lambda f: (
+            "what backward() is called on is a penalty on the parameters, and nothing else"
+            if f.get("penalty")
+            else f"it is {rough(f['value'])}, and its gradient is zero in each look"
+        ),
         "Something between the output and the loss throws the output away, or clamps it.",
         "look at what the loss is computed from",
     ),
@@ -527,8 +537,12 @@ CAUSES: dict[str, CauseWords] = {
         "look at where inputs and targets are joined",
     ),
     "wrong axes": CauseWords(
-        "inputs were reshaped where axes should have been moved",
-        lambda f: f"laid out anew, the inputs tell {_share(f['told'])} of the targets; as they are {_share(f['together'])}",
+        lambda f: f"{'outputs' if 'output' in f else 'inputs'} were reshaped where axes should have been moved",
+        lambda f: (
+            f"an output of shape {_axis(f['output'])} was viewed as {_axis(f['compared'])}, though its classes are not its last dimension"
+            if "output" in f
+            else f"laid out anew, the inputs tell {_share(f['told'])} of the targets; as they are {_share(f['together'])}"
+        ),
         "reshape() keeps the order of the numbers, so samples or channels are mixed.",
         "x.transpose() or x.permute() instead of x.reshape()",
     ),
@@ -639,7 +653,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "targets not moved": CauseWords(
         "the targets are the inputs themselves",
-        lambda f: f"{_share(f['share'])} of the targets are the token in the same place",
+        lambda f: (
+            "a second input of the model equals the target in each number"
+            if f.get("beside")
+            else f"{_share(f['share'])} of the targets are the token in the same place"
+        ),
         "A language model should predict the next token: it learns to repeat instead.",
         "inputs = tokens[:, :-1]; targets = tokens[:, 1:]",
     ),
@@ -753,7 +771,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "temperature": CauseWords(
         "the temperature is far off",
-        lambda f: f"scores are divided by {rough(f['temperature'])}",
+        lambda f: (
+            f"at first, a position of {{place}} already gives {_share(f['sharp'])} of its weight to one other"
+            if "sharp" in f
+            else f"scores are divided by {rough(f['temperature'])}"
+        ),
         "All scores are alike, or one takes everything: the gradient is lost either way.",
         "a temperature between 0.05 and 1",
     ),
