@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
 
@@ -61,16 +63,19 @@ def _real_token(s: Symptoms) -> Facts | None:
 
 def _mixed_up(s: Symptoms) -> Facts | None:
     output = s.loss.term.output
+    first = s.clues.inputs[0].shape if s.clues.inputs and (s.tokens or len(s.clues.inputs[0].shape) == 3) else ()
+    samples, length = first[:2] if len(first) in (2, 3) else (0, 0)
     for one in s.modules("weights"):
-        samples, length = (*s.clues.inputs[0].shape, 0, 0)[:2] if s.clues.inputs else (0, 0)
-        if samples != length and one.facts.get("positions") == samples and length > 2 and len(s.clues.inputs[0].shape) in (2, 3):
-            return {"path": one.path, "batch_first": False, "shape": s.clues.inputs[0].shape}
+        if samples != length > 2 and one.facts.get("positions") == samples:
+            return {"path": one.path, "batch_first": False, "shape": first}
     for one in (*s.modules("recurrent"), *s.modules("attention")):
         shape = one.facts["shape"]
-        if len(shape) != 3 or len(output) != 2 or shape[0] == shape[1]:
+        if len(shape) != 3 or shape[0] == shape[1]:
             continue
         batch = 0 if one.facts["batch_first"] else 1
-        if output[0] == shape[1 - batch] != shape[batch]:
+        aside = len(output) == 2 and output[0] == shape[1 - batch] != shape[batch]
+        crossed = samples != length and (shape[1 - batch], shape[batch]) == (samples, length)
+        if aside or crossed:
             return {"path": one.path, "batch_first": one.facts["batch_first"], "shape": shape}
     return None
 
@@ -112,7 +117,8 @@ def _unknown(s: Symptoms) -> Facts | None:
             return {"path": one.name, "token": one.token, "share": one.common}
     for layer in s.modules("embedding rows"):
         rows, seen, total = layer.facts["rows"], layer.facts["seen"], layer.facts["total"]
-        if layer.facts["given"] and rows <= 1000 and total >= 10 * rows and seen <= rows / 2 and s.progress < 0.3:
+        alone = all(other.facts["seen"] == seen or other.facts["total"] != total for other in s.modules("embedding rows"))
+        if alone and rows <= 1000 and total >= 10 * rows and seen <= rows / 2 and s.progress < 0.3:
             return {"path": layer.path, "token": -1, "share": seen / rows}
     return None
 
@@ -122,8 +128,8 @@ def _padding(s: Symptoms) -> Facts | None:
 
 
 def _orderless(s: Symptoms) -> Facts | None:
-    for one in s.modules("embedding rows"):
-        if not one.facts["given"] and one.facts["seen"] == 1 < one.facts["rows"] and one.facts["total"] > 2 * one.facts["looks"]:
+    for one, beside in permutations(s.modules("embedding rows"), 2):  # of the places, beside that of the tokens
+        if one.facts["seen"] == 1 < one.facts["rows"] and beside.facts["seen"] > 1 and beside.facts["total"] == one.facts["total"]:
             return {"path": one.path}
     some = s.modules("weights")
     free = [one for one in some if one.facts["ordered"] is False and one.facts.get("later", 0.0) > SOME]

@@ -51,7 +51,7 @@ def _is_attention(node: Any) -> bool:
         query, key = saved(node, "query"), saved(node, "key")
         return isinstance(query, Tensor) and isinstance(key, Tensor) and query.shape[-2] == key.shape[-2] >= LEAST
     shape = shape_of(node)
-    if name not in SOFTMAX or len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < LEAST:
+    if name not in SOFTMAX or len(shape) < 3 or shape[-1] != shape[-2] or shape[-1] < LEAST:
         return False
     return _product(node) is not None
 

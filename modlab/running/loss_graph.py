@@ -219,7 +219,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         start = below[0]
     path, at = _way(start, made) if name != "AccumulateGrad" else ([], None)
     if not criterion:
-        criterion, sign, (output, target) = _written(summand, path)
+        criterion, sign, (output, target) = _written(summand, path, is_output=node in made)
         factor *= sign
         if criterion == "cross-entropy":
             ignored = written_criteria.LEFT_OUT
@@ -257,7 +257,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
     return Found(term, node, output, target, way, ignored, passed)
 
 
-def _written(summand: _Summand, path: list[Any]) -> tuple[str, int, Compared]:
+def _written(summand: _Summand, path: list[Any], *, is_output: bool) -> tuple[str, int, Compared]:
     """A criterion that is written out, the sign with which it stands in a loss that is to become small, and what it compares."""
     node = summand.node
     name, below = name_of(node), children(node)
@@ -278,8 +278,8 @@ def _written(summand: _Summand, path: list[Any]) -> tuple[str, int, Compared]:
         return "smooth error", 1, Compared()
     if name == "Sub" and written_criteria.divergence(node) is not None:
         return "divergence", 1, Compared()
-    picked = any(name_of(one) in PICKS for one in summand.passed)
-    return ("likelihood", -1, Compared()) if picked and summand.factor < 0 and not path else ("", 1, Compared())
+    picked = is_output and {name_of(one) for one in summand.passed} <= PICKS and bool(summand.passed)  # not weighted, as by a reward
+    return ("likelihood", -1, Compared()) if picked and summand.factor < 0 else ("", 1, Compared())
 
 
 def _is_square(node: Any) -> bool:

@@ -79,8 +79,8 @@ SHAPES = frozenset(("ToCopy", "View", "UnsafeView", "ReshapeAlias", "Squeeze", "
 HELD = 16 << 20
 """Bytes of the batch that is kept for a diagnosis, at most."""
 
-STUCK = 0.8
-"""Of the loss of a constant answer, above which a loss at the last look is stuck."""
+STUCK = 0.5
+"""Of the loss of a constant answer, above which a loss at the last look may be stuck."""
 
 Array = npt.NDArray[np.float64]
 
@@ -392,7 +392,7 @@ class ClueCollector:
         self._carried = self._graded = self._in_eval = 0
         self._brought: dict[str, Tensor] = {}  # of the gradients, as backward() has left them
         self._tasks: set[int] = set()
-        self._slope: tuple[int, list[tuple[Tensor, Tensor]]] = (-1, [])
+        self._slope: tuple[int, dict[str, tuple[Tensor, Tensor | None]]] = (-1, {})
         self._arrivals = self._up = self._down = 0
         self._ratios: list[float] = []
         self._scale = 1.0
@@ -579,7 +579,7 @@ class ClueCollector:
             return found
         if found.term.criterion == "likelihood" and _is_readable(output):
             return found._replace(**written_criteria.picked(output, found.passed)._asdict(), ignored=written_criteria.LEFT_OUT)
-        if found.term.criterion == "divergence" and output.shape == found.term.compared:
+        if found.term.criterion == "divergence" and not found.way and output.shape == found.term.compared:
             return found._replace(output=output.detach(), target=written_criteria.divergence(found.node))
         if not found.term.criterion.endswith("error") or not isinstance(difference, Tensor) or output.numel() != difference.numel():
             return found
@@ -633,27 +633,26 @@ class ClueCollector:
                 found[weight.path] = flat[:: max(1, len(flat) // PART)].double()
         return found
 
-    def _weights(self) -> list[tuple[Tensor, Tensor]]:
+    def _weights(self) -> dict[str, tuple[Tensor, Tensor | None]]:
         """Some numbers of some parameters as they are now, and those of their gradients."""
         weights = [one for one in self._index.weights if one.trainable]
-        found = []
+        found = {}
         for weight in weights[:: max(1, len(weights) // GRADIENTS)]:
             tensor = weight.tensor()
-            if tensor is not None and tensor.grad is not None and _is_readable(tensor) and _is_readable(tensor.grad):
-                apart = max(1, tensor.numel() // PART)
-                found.append((tensor.detach().flatten()[::apart].double(), tensor.grad.detach().flatten()[::apart].double()))
+            if tensor is not None and _is_readable(tensor):
+                apart, slope = max(1, tensor.numel() // PART), tensor.grad
+                there = slope.detach().flatten()[::apart].double() if slope is not None and _is_readable(slope) else None
+                found[weight.path] = tensor.detach().flatten()[::apart].double(), there
         return found
 
     def _ask_direction(self) -> None:
         """Whether the weights went up the slope that the step before has seen, or down."""
-        (step, before), self._slope = self._slope, (-1, [])
-        now = self._weights() if before and step == self._step - 1 else []
-        if now and len(now) == len(before):
-            rises = sum(
-                float((there - here) @ slope) for (here, slope), (there, _) in zip(before, now, strict=True) if len(here) == len(there)
-            )
-            self._up += rises > 0
-            self._down += rises < 0
+        (step, before), self._slope = self._slope, (-1, {})
+        now = self._weights() if before and step == self._step - 1 else {}
+        some = [(now[path][0] - here, slope) for path, (here, slope) in before.items() if path in now and slope is not None]
+        rises = sum(float(moved @ slope) for moved, slope in some if len(moved) == len(slope))
+        self._up += rises > 0
+        self._down += rises < 0
 
     def _compare_gradients(self) -> None:
         """Whether gradients at the step are those that backward() brought."""
@@ -886,9 +885,7 @@ def _embedding(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_:
     if not isinstance(ids, Tensor) or not ids.numel() or is_far(ids) or not collector._reads:
         return
     if module.num_embeddings <= TOKENS:
-        rooms = {one.untyped_storage().data_ptr() for one in collector._batch if not one.is_floating_point()}
-        given = ids.untyped_storage().data_ptr() in rooms or len(ids) in {len(one) for one in collector._batch if one.dim()}
-        yield "embedding rows", {"rows": module.num_embeddings, "ids": ids, "given": given}
+        yield "embedding rows", {"rows": module.num_embeddings, "ids": ids}
     if module.padding_idx is None:
         return
     padded = ids == module.padding_idx
@@ -1077,7 +1074,8 @@ def _is_whole(taken: Tensor) -> bool:
 
 def _alike(one: Tensor, other: Tensor) -> float:
     """The share of the same numbers."""
-    return float((one == other).double().mean())
+    same = one.isclose(other, rtol=1e-4, atol=1e-5) if one.is_floating_point() else one == other
+    return float(same.double().mean())
 
 
 def _padded(inputs: Tensor, target: Tensor) -> float:
