@@ -80,8 +80,10 @@ def _few(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is None or len(one.shape) < 2 or one.repeated > 0.5 or one.same > 0.5 or one.common > 0.8 or one.rows < 3 * one.distinct:
         return None
-    many = (one.dtype.startswith("float") and not one.numbers.whole) or one.shape[-1] >= 8
-    few = 3 * FEW if many else 12  # of short rows of tokens there may be no more
+    if math.prod(one.shape[1:]) < 2:  # points of a curve
+        return None
+    many = one.dtype.startswith("float") and not one.numbers.whole
+    few = 3 * FEW if many else FEW if one.shape[-1] >= 8 else 12  # of short rows of tokens there may be no more
     return {"samples": one.distinct, "seen": one.rows} if one.distinct <= few else None
 
 
@@ -129,7 +131,7 @@ def _targets(s: Symptoms) -> Facts | None:
 
 def _leak(s: Symptoms) -> Facts | None:
     pairs = s.pairs
-    return {"feature": pairs.feature, "features": pairs.features, "told": pairs.told} if pairs.told > 0.97 and pairs.features >= 8 else None
+    return {"feature": pairs.feature, "features": pairs.features, "told": pairs.told} if pairs.told > 0.97 and pairs.features >= 4 else None
 
 
 def _noise(s: Symptoms) -> Facts | None:

@@ -13,7 +13,7 @@ def _collapse(s: Symptoms) -> Facts | None:
     if loss.term.criterion in ("cross-entropy", "likelihood") or s.target.std >= 0 or loss.looks < 3:
         return None
     shrunk = loss.outputs.std < 0.15 * loss.first_outputs.std
-    compares = loss.term.criterion.endswith("error") or any(one.name in ("Div", "Mm", "Bmm") for one in loss.term.functions)
+    compares = loss.term.paired or any(one.name in ("Div", "Mm", "Bmm") for one in loss.term.functions)
     if not compares or not (loss.spread < 0.1 or shrunk) or s.target.std == 0 or not s.fallen > 0.9:
         return None
     return {"spread": loss.outputs.std / loss.first_outputs.std if shrunk else loss.spread}
@@ -71,7 +71,7 @@ def _made_in_vain(s: Symptoms) -> Facts | None:
     """All that one optimizer holds never had a gradient, beside another one that has its own loss."""
     if len(s.clues.losses) < 2:
         return None
-    lost = set(s.ungraded)
+    lost = set(s.ungraded) - s.clues.reached
     held = [group for group in s.groups if group.paths]
     some = [group for group in held if lost.issuperset(group.paths)]
     return {"path": some[0].paths[0], "places": some[0].paths} if some and len(some) < len(held) else None

@@ -18,12 +18,10 @@ def _lost(s: Symptoms) -> tuple[str, ...]:
     """Parameters that should be trained, and never got a gradient."""
     if s.record.samples < 3 or s.progress > 0.9:
         return ()
-    moved = {one.path for one in s.watched.parameters if one.moved}  # by autograd.grad, say
-    lost = [path for path in s.ungraded if path not in moved]
-    mine = [set(one.paths) for one in s.groups if one.paths]
-    if len(s.loop.optimizers) > 1 and len(s.clues.losses) < 2 and any(some <= set(lost) for some in mine):
-        return ()  # no step of that optimizer was looked at
-    return tuple(lost)
+    known = {one.path for one in s.watched.parameters if one.moved} | s.clues.reached  # moved by autograd.grad, say
+    if len(s.loop.optimizers) > 1 and (len(s.clues.walks) < 2 or not all(s.clues.walks)):
+        return ()  # a loss was not looked at
+    return tuple(path for path in s.ungraded if path not in known)
 
 
 def _without_grad(s: Symptoms) -> Facts | None:

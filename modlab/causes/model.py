@@ -127,7 +127,7 @@ def _dropout(s: Symptoms) -> Facts | None:
 
 
 def _few_values(s: Symptoms) -> Facts | None:
-    some = [one for one in s.modules("norm") if one.facts["values"] < 4]
+    some = [one for one in s.modules("norm") if one.facts["values"] < 4 or (one.facts["samples"] == 1 and s.progress < 0.5)]
     return {"path": some[0].path, "values": some[0].facts["values"]} if some else None
 
 
@@ -158,8 +158,8 @@ def _nothing(s: Symptoms) -> Facts | None:
     shut = {path for path, _, last in s.activation("zeros") if last >= 0.9999}
     if any(one.path in shut for one in s.modules("recurrent")):
         return None
-    if any(units.fired.size and not units.fired[-1].any() for units in s.record.units):  # a layer is dead: what follows is its doing
-        return None
+    if any(units.fired.size and not units.fired[-1].any() for units in s.record.units):  # a layer is dead: what it gives is its doing
+        zero = []
     fed = [
         one.path
         for one in s.modules("zero input")
@@ -175,7 +175,7 @@ def _nothing(s: Symptoms) -> Facts | None:
 
 def _twice(s: Symptoms) -> Facts | None:
     some = s.loop.twice
-    return {"path": some[0], "places": some} if some and s.progress < 0.6 else None
+    return {"path": some[0], "places": some} if some and (s.progress < 0.6 or s.category(some[0]) == "norm") else None
 
 
 ROWS = (

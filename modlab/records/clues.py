@@ -63,6 +63,7 @@ class Term:
         output: the shape of the model's output; `compared`: of what is compared with the target.
         source: the path of the module that gave the output, None if it was not found.
         squared: whether a product of something with itself is among the functions.
+        paired: whether it compares two outputs, and none with a target.
     """
 
     criterion: str = ""
@@ -75,6 +76,7 @@ class Term:
     compared: tuple[int, ...] = ()
     source: str | None = None
     squared: bool = False
+    paired: bool = False
 
 
 @frozen
@@ -282,6 +284,7 @@ class Clues:
     Attributes:
         losses: by the place in the code.
         inputs: in the order of the call.
+        reached: the parameters that were met in the graphs of losses; `walks`: by the places of these losses, how many graphs were walked.
         parameters, frozen: how many numbers are in the model's parameters, and in those that should not be trained; `fresh`: how many of
             the latter are as PyTorch initializes them.
         modules: see `ModuleClues`.
@@ -294,6 +297,8 @@ class Clues:
     groups: tuple[GroupClues, ...] = ()
     loop: LoopClues = LoopClues()
     modules: tuple[ModuleClues, ...] = ()
+    reached: frozenset[str] = frozenset()
+    walks: tuple[int, ...] = ()
     parameters: int = 0
     frozen: int = 0
     fresh: int = 0

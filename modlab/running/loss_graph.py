@@ -253,6 +253,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         compared,
         made.get(at),
         any(map(_is_square, path)),
+        name_of(start) in ("Sub", "Rsub", *CRITERIA) and len(children(start)) == 2,
     )
     return Found(term, node, output, target, way, ignored, passed)
 

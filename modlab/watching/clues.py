@@ -400,7 +400,9 @@ class ClueCollector:
         self._turned = self._true = self._zeroed = 0
         self._read_in_step = (-1, 0)
         self._met = 0  # modules with trained parameters that have given something in this pass
-        self._walked = 0  # losses whose whole graph was looked at
+        self._walks: Counter[str] = Counter()  # by the place of a loss, how often its whole graph was looked at
+        self._reached: set[int] = set()
+        self._pass = 0
         self._pair = PairClues()
         self._pairs = Pairs()
         self._relations: Relations | None = None
@@ -438,6 +440,7 @@ class ClueCollector:
         """The root is called with these."""
         if self.active and self._reads:
             self._met = 0
+            self._pass += 1
             self._given = args, {}
             self._enter(args)
 
@@ -496,8 +499,9 @@ class ClueCollector:
             ids = facts.pop("ids").flatten()
             met.update(ids[:4096].tolist())
             facts |= {"seen": len(met), "total": known.get("total", 0) + ids.numel()}
-        known["calls"] = known.get("calls", 0) + 1 if known.get("step") == self._step else 1
+        known["calls"] = known.get("calls", 0) + 1 if known.get("pass") == self._pass else 1
         known.update(facts, step=self._step)
+        known["pass"] = self._pass
         known["looks"] += 1
 
     def made_by(self, tensor: Tensor) -> str | None:
@@ -547,7 +551,8 @@ class ClueCollector:
             found[0] = self._with_target(found[0])
             times = self._scale = 1.0 if scale is None or is_far(scale) else float(scale)
             without_autograd(partial(pool.add, tensor, found, times, numbers=True, whole=whole and self._reads))
-            if whole and self._reads and self._walked < SOON:
+            if whole and self._reads and self._walks[name] < SOON:
+                self._walks[name] += 1
                 without_autograd(self._walk, tensor)
             if whole and len(found) == 1 and isinstance(self._output, Tensor):
                 without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan)
@@ -556,7 +561,6 @@ class ClueCollector:
 
     def _walk(self, loss: Tensor) -> None:
         """Look at the whole graph of a loss: attention, dropout, and weights that the model does not know."""
-        self._walked += 1
         met = [*walk(loss.grad_fn, self._made)]
         for one in attention_graph.attentions(met):
             facts = attention_clues.facts(one, self._batch)
@@ -567,7 +571,9 @@ class ClueCollector:
                 self._note(path, "dropped", p=p)
         held = {id(one) for optimizer in self._steps.optimizers for group in optimizer.param_groups for one in group["params"]}
         known = {id(tensor) for _, _, tensor in self._index.present()}
-        loose = [node.variable for node, _ in met if name_of(node) == "AccumulateGrad" and id(node.variable) not in held | known]
+        ends = [node.variable for node, _ in met if name_of(node) == "AccumulateGrad"]
+        self._reached.update(id(one) for one in ends if id(one) in known)
+        loose = [one for one in ends if id(one) not in held | known]
         root = self._root()
         for path, registered in places(root, loose) if root is not None and loose else ():
             self._note(path, "loose", registered=registered)
@@ -575,11 +581,14 @@ class ClueCollector:
     def _with_target(self, found: loss_graph.Found) -> loss_graph.Found:
         """The target of an error by hand, of which the graph has saved the difference alone."""
         output, difference = self._output, saved(found.node, "self")
+        if not isinstance(output, Tensor) and isinstance(difference, Tensor):  # the model gives several: the one that fits
+            fitting = [one for _, one, _ in leaves(output) if isinstance(one, Tensor) and one.numel() == difference.numel()]
+            output = fitting[0] if len(fitting) == 1 else None
         if found.output is not None or not isinstance(output, Tensor) or type(output) not in PLAIN:
             return found
         if found.term.criterion == "likelihood" and _is_readable(output):
             return found._replace(**written_criteria.picked(output, found.passed)._asdict(), ignored=written_criteria.LEFT_OUT)
-        if found.term.criterion == "divergence" and not found.way and output.shape == found.term.compared:
+        if found.term.criterion == "divergence" and {name_of(one) for one in found.way} <= {"Mul"} and output.shape == found.term.compared:
             return found._replace(output=output.detach(), target=written_criteria.divergence(found.node))
         if not found.term.criterion.endswith("error") or not isinstance(difference, Tensor) or output.numel() != difference.numel():
             return found
@@ -791,6 +800,8 @@ class ClueCollector:
             held.groups,
             loop,
             tuple(ModuleClues(path, kind, dict(facts)) for (path, kind), facts in self._modules.items()),
+            frozenset(weight.path for _, weight, tensor in self._index.present() if id(tensor) in self._reached),
+            tuple(self._walks[name] for name in self._losses if name in accepted),
             *held.numbers,
         )
 
@@ -868,6 +879,7 @@ def _norm(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_: Any)
         return
     facts: dict[str, Any] = {
         "values": taken.numel() // max(taken.shape[1], 1),
+        "samples": len(taken),
         "momentum": -1.0 if module.momentum is None else module.momentum,
     }
     if module.num_batches_tracked is not None and not is_far(module.num_batches_tracked):
