@@ -17,8 +17,8 @@ NAMES = {"Mul": ("other", "self"), "NativeDropout": ("result1",)}
 """Functions that multiply by a noise, and under which name they save it."""
 
 
-def dropped(nodes: Iterable[tuple[Any, str]]) -> Iterator[tuple[str, float]]:
-    """By the path of the module in which it happens: which share of the numbers was dropped.
+def dropped(nodes: Iterable[tuple[Any, str]]) -> Iterator[tuple[Any, str, float]]:
+    """The functions that drop something, with the path of the module that takes it, and which share they drop.
 
     Dropout with probability p multiplies by 0 or by 1 / (1 - p), and that is how it is told from a mask.
     """
@@ -26,7 +26,7 @@ def dropped(nodes: Iterable[tuple[Any, str]]) -> Iterator[tuple[str, float]]:
         for name in NAMES.get(name_of(node), ()):
             share = _share(saved(node, name))
             if share is not None:
-                yield path, share
+                yield node, path, share
                 break
 
 

@@ -566,7 +566,8 @@ class ClueCollector:
             facts = attention_clues.facts(one, self._batch)
             begin = self._modules.get((one.path, "weights"), {}).get("begin", facts.get("sharp", 0.0))
             self._note(one.path, "weights", **facts, begin=begin)
-        for path, p in dropout_graph.dropped(met):
+        for node, taker, p in dropout_graph.dropped(met):
+            path = self._made[node] if node in self._made else taker.rpartition(".")[0]  # of a function: around what takes it
             if p >= self._modules.get((path, "dropped"), {}).get("p", 0.0):
                 self._note(path, "dropped", p=p)
         held = {id(one) for optimizer in self._steps.optimizers for group in optimizer.param_groups for one in group["params"]}
