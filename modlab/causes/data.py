@@ -131,7 +131,7 @@ def _targets(s: Symptoms) -> Facts | None:
 
 def _leak(s: Symptoms) -> Facts | None:
     pairs = s.pairs
-    return {"feature": pairs.feature, "features": pairs.features, "told": pairs.told} if pairs.told > 0.97 and pairs.features >= 4 else None
+    return {"feature": pairs.feature, "features": pairs.features, "told": pairs.told} if pairs.told > 0.97 and pairs.features >= 8 else None
 
 
 def _noise(s: Symptoms) -> Facts | None:

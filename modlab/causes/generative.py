@@ -69,7 +69,7 @@ def _itself(s: Symptoms) -> Facts | None:
 
 def _made_in_vain(s: Symptoms) -> Facts | None:
     """All that one optimizer holds never had a gradient, beside another one that has its own loss."""
-    if len(s.clues.losses) < 2:
+    if len(s.clues.walks) < 2 or not all(s.clues.walks):
         return None
     lost = set(s.ungraded) - s.clues.reached
     held = [group for group in s.groups if group.paths]
