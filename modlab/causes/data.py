@@ -93,8 +93,8 @@ def _constant_inputs(s: Symptoms) -> Facts | None:
 
 
 def _normalized(s: Symptoms) -> bool:
-    """Whether the first layer with parameters is a normalization."""
-    return s.category(s.first_module) == "norm"
+    """Whether the first layer with parameters is a normalization, or one takes a part of the batch."""
+    return s.category(s.first_module) == "norm" or bool(s.modules("norm in front"))
 
 
 def _huge(s: Symptoms) -> Facts | None:

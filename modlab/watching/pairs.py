@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from modlab.records.clues import Relations
+from modlab.records.clues import PairClues, Relations
 from modlab.statistics.memory import is_there
+from modlab.watching.pools import kinds
 
 NUMBERS, ROWS = 1 << 17, 512
 """Numbers of inputs, and samples, that are kept."""
@@ -17,6 +18,9 @@ FEATURES, TOKENS, CLASSES = 512, 32, 64
 """Features that are used, different tokens, and different targets."""
 
 NEIGHBOURS = 5
+
+WIDEST, ENOUGH = 2048, 16
+"""Features of an input that are compared with the target one by one, and samples that it takes."""
 
 
 class Pairs:
@@ -83,24 +87,24 @@ def _ways(example: Tensor) -> Iterator[tuple[str, Callable[[Tensor, Tensor], tup
 def _features(x: Tensor) -> Tensor:
     flat = x.reshape(len(x), -1)
     if not x.is_floating_point():
-        kinds: Tensor = torch.unique(flat)
-        if len(kinds) <= TOKENS and flat.shape[1] * len(kinds) <= FEATURES:
-            return (flat[:, :, None] == kinds).double().flatten(1)
+        different = kinds(flat)
+        if len(different) <= TOKENS and flat.shape[1] * len(different) <= FEATURES:
+            return (flat[:, :, None] == different).double().flatten(1)
     flat = flat.double()
     return flat[:, :: -(-flat.shape[1] // FEATURES)]
 
 
 def _counts(x: Tensor) -> Tensor:
     """How often each token comes in a row."""
-    kinds: Tensor = torch.unique(x)
-    return (x[:, :, None] == kinds[:FEATURES]).double().sum(1)
+    different = kinds(x)
+    return (x[:, :, None] == different[:FEATURES]).double().sum(1)
 
 
 def _answers(y: Tensor) -> Tensor | None:
     flat = y.reshape(len(y), -1)
     if not y.is_floating_point():
-        kinds: Tensor = torch.unique(flat)
-        return (flat == kinds).double() if flat.shape[1] == 1 and 1 < len(kinds) <= CLASSES else None
+        different = kinds(flat)
+        return (flat == different).double() if flat.shape[1] == 1 and 1 < len(different) <= CLASSES else None
     return flat.double()
 
 
@@ -116,3 +120,73 @@ def _ridge(x: Tensor, y: Tensor, other: Tensor) -> Tensor:
 def _near(x: Tensor, y: Tensor, other: Tensor) -> Tensor:
     nearest = torch.cdist(other, x).topk(min(NEIGHBOURS, len(x)), largest=False).indices
     return y[nearest].mean(1)
+
+
+# ---- one batch
+
+
+def pair_clues(inputs: Tensor, target: Tensor, beside: list[Tensor], known: PairClues) -> PairClues:
+    """Is the target the input, the next one of it, or told by one feature alone?
+
+    Args:
+        inputs: the first tensor that goes into the model.
+        target: of the loss, as many as inputs.
+        beside: the other tensors that go into the model.
+        known: of the batches before.
+    """
+    if target.numel() == inputs.numel():
+        target = target.reshape(inputs.shape)
+        if inputs.is_floating_point():  # as of an autoencoder: each number tells itself
+            series = inputs.dim() == 3 and inputs.shape[1] > 1
+            return PairClues(_alike(inputs, target), _alike(inputs[:, 1:], target[:, :-1])) if series else known
+    if any(one.shape == target.shape and one.dtype == target.dtype and one.dim() > 1 and bool((one == target).all()) for one in beside):
+        return PairClues(equal=1.0, beside=True)
+    if not inputs.is_floating_point() and not target.is_floating_point() and inputs.shape == target.shape and inputs.dim() == 2:
+        moved = _alike(target[:, :-1], inputs[:, 1:]) if inputs.shape[1] > 1 else 0.0
+        return PairClues(_alike(inputs, target), moved, padded=_padded(inputs, target))
+    if inputs.is_floating_point() and len(inputs) >= ENOUGH and 2 < inputs[0].numel() <= WIDEST:
+        feature, told = _telling(inputs.double().reshape(len(inputs), -1), target)
+        if known.feature in (-1, feature):
+            return PairClues(feature=feature, told=told, features=inputs[0].numel())
+    return known
+
+
+def _alike(one: Tensor, other: Tensor) -> float:
+    """The share of the same numbers."""
+    same = one.isclose(other, rtol=1e-4, atol=1e-5) if one.is_floating_point() else one == other
+    return float(same.double().mean())
+
+
+def _padded(inputs: Tensor, target: Tensor) -> float:
+    """The share of targets that are the same token as all inputs from there on: padding, where sequences end at different places."""
+    token = inputs[:, -1].mode().values
+    ends = (inputs == token).flip(1).cumprod(1).flip(1).bool()
+    lengths = ends.sum(1)
+    return float(((target == token) & ends).double().mean()) if bool(lengths.min() != lengths.max()) else 0.0
+
+
+def _telling(inputs: Tensor, target: Tensor) -> tuple[int, float]:
+    """The feature that tells the target best by itself, and which part of its variance."""
+    answers = target.double().reshape(len(target), -1)
+    x = inputs - inputs.mean(0)
+    if answers.shape[1] > 64:
+        return -1, 0.0
+    if not target.is_floating_point():
+        return _telling_classes(x, answers) if answers.shape[1] == 1 else (-1, 0.0)
+    y = answers - answers.mean(0)  # a leak has to tell all of it
+    norms = x.square().sum(0)[:, None] * y.square().sum(0)[None]
+    told = ((x.T @ y).square() / norms.clamp_min(1e-30)).nan_to_num()
+    best = int(told.mean(1).argmax())
+    return best, float(told.max(0).values.min())
+
+
+def _telling_classes(centred: Tensor, labels: Tensor) -> tuple[int, float]:
+    """The feature whose values the classes have for themselves."""
+    different = kinds(labels)
+    if len(different) > len(labels) / 4:
+        return -1, 0.0
+    member = (labels == different[None]).double()
+    means = (member.T @ centred) / member.sum(0)[:, None]
+    told = ((member.sum(0)[:, None] * means.square()).sum(0) / centred.square().sum(0).clamp_min(1e-30)).nan_to_num()
+    best = int(told.argmax())
+    return best, float(told[best]) if member.shape[1] > 1 else 0.0

@@ -1,0 +1,140 @@
+"""What happens to gradients and weights between backward() and the next look: gradients that are changed, weights that are put back."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from modlab.compat import after_backward, without_autograd
+from modlab.watching.pools import is_readable
+from modlab.watching.readback import is_far
+from modlab.watching.watch_index import WatchIndex
+
+ALIKE = 0.7
+"""Cosine between two gradients below which the one is not the other."""
+
+BACK = 0.04
+"""Part of the square of a step that is left of it before the next one, where the weights were put back."""
+
+PROBES, GRADIENTS, PART = 3, 8, 32
+"""Parameters by which is seen whether somebody puts the weights back, those whose gradients are followed, and numbers of each."""
+
+
+class GradientClues:
+    """Follows the gradients, and the weights, of some parameters.
+
+    Args:
+        index: the parameters.
+
+    Attributes:
+        arrivals: looks in which gradients were seen as backward() has left them.
+        turned, true, gone: in how many of them those at the step pointed elsewhere, or there, or were no more.
+        ratios: of each how large they were, as a share of what backward() brought; `scale`: what a scaler has multiplied that by.
+        up, down: between how many looks the weights went up the slope, and down.
+        put_back, kept: looks after which the weights were again what they had been before the step, and after which they were not.
+    """
+
+    def __init__(self, index: WatchIndex) -> None:
+        self._index = index
+        self.arrivals = self.turned = self.true = self.gone = self.up = self.down = self.put_back = self.kept = 0
+        self.ratios: list[float] = []
+        self.scale = 1.0
+        self._step, self._tasks = 0, set[int]()
+        self._brought: dict[str, Tensor] = {}
+        self._slope: tuple[int, dict[str, tuple[Tensor, Tensor | None]]] = (-1, {})
+        self._before: list[Tensor] = []
+        self._after: list[Tensor] = []
+        self._compared = -2
+
+    def begin(self, step: int) -> None:
+        """A step is looked at, and the one before may have been."""
+        self._step, self._brought, self._tasks = step, {}, set()
+        (seen, before), self._slope = self._slope, (-1, {})
+        now = self._weights() if before and seen == step - 1 else {}
+        some = [(now[path][0] - here, slope) for path, (here, slope) in before.items() if path in now and slope is not None]
+        rises = sum(float(moved @ slope) for moved, slope in some if len(moved) == len(slope))
+        self.up += rises > 0
+        self.down += rises < 0
+
+    def flow(self, task: int) -> None:
+        """Gradients flow in a backward pass: when they have arrived, some of them are taken down."""
+        if task not in self._tasks:
+            self._tasks.add(task)
+            after_backward(self._arrived)
+
+    def _arrived(self) -> None:
+        self.arrivals += 1
+        self._brought = without_autograd(self._gradients)
+        self._slope = self._step, without_autograd(self._weights)
+
+    def step_begins(self) -> None:
+        """The optimizer is about to make its step: are these the gradients that backward() brought, and has the last step held?"""
+        self._compare()
+        now = self._probes()
+        if self._compared == self._step - 1 and self._before and len(now) == len(self._before):
+            stepped = sum(float((after - before).square().sum()) for after, before in zip(self._after, self._before, strict=True))
+            left = sum(float((one - before).square().sum()) for one, before in zip(now, self._before, strict=True))
+            self.put_back += stepped > 0 and left < BACK * stepped
+            self.kept += stepped > 0 and left >= BACK * stepped
+        self._before = now
+
+    def step_ended(self) -> None:
+        """It has made it."""
+        self._after, self._compared = self._probes(), self._step
+
+    def _compare(self) -> None:
+        """Whether gradients at the step are those that backward() brought."""
+        brought, self._brought = self._brought, {}
+        some = {path: one for path, one in brought.items() if float(one.norm()) > 0 and bool(one.isfinite().all())}
+        if not some:
+            return
+        now = self._gradients()
+        there = {path: now[path] for path in some if path in now and bool(now[path].any())}
+        self.gone += not there
+        known = [(one, some[path]) for path, one in there.items() if bool(one.isfinite().all())]
+        if known:
+            self.ratios.append(float(np.median([float(one.norm() / other.norm()) for one, other in known])) * self.scale)
+            alike = float(np.median([float(one @ other / (one.norm() * other.norm())) for one, other in known]))
+            cut = all(_is_cut_off(one) and bool((one * other >= 0).all()) for one, other in known)
+            self.turned += alike < ALIKE and not cut
+            self.true += alike >= ALIKE or cut
+
+    def _gradients(self) -> dict[str, Tensor]:
+        """Some numbers of the gradients of some parameters, as they are now."""
+        found: dict[str, Tensor] = {}
+        weights = [one for one in self._index.weights if one.trainable and one.owned]
+        for weight in weights[:: max(1, len(weights) // GRADIENTS)]:
+            tensor = weight.tensor()
+            gradient = tensor.grad if tensor is not None else None
+            if gradient is not None and is_readable(gradient):
+                flat = gradient.detach().flatten()
+                found[weight.path] = flat[:: max(1, len(flat) // PART)].double()
+        return found
+
+    def _weights(self) -> dict[str, tuple[Tensor, Tensor | None]]:
+        """Some numbers of some parameters as they are now, and those of their gradients."""
+        weights = [one for one in self._index.weights if one.trainable]
+        found = {}
+        for weight in weights[:: max(1, len(weights) // GRADIENTS)]:
+            tensor = weight.tensor()
+            if tensor is not None and is_readable(tensor):
+                apart, slope = max(1, tensor.numel() // PART), tensor.grad
+                there = slope.detach().flatten()[::apart].double() if slope is not None and is_readable(slope) else None
+                found[weight.path] = tensor.detach().flatten()[::apart].double(), there
+        return found
+
+    def _probes(self) -> list[Tensor]:
+        found = []
+        for weight in self._index.weights:
+            tensor = weight.tensor() if weight.trainable and weight.owned else None
+            if tensor is not None and is_readable(tensor) and not is_far(tensor):
+                found.append(tensor.detach().flatten()[:PART].clone())
+                if len(found) == PROBES:
+                    break
+        return found
+
+
+def _is_cut_off(gradient: Tensor) -> bool:
+    """Whether all numbers have one size, as clipping each of them makes it."""
+    sizes = gradient[gradient != 0].abs()
+    return len(sizes) > 2 and float(sizes.max()) < 1.001 * float(sizes.min())

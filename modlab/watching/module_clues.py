@@ -1,0 +1,181 @@
+"""What single modules show of themselves in a pass: dropout, norms, embeddings, attention, recurrence and linear layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Module
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from modlab.running.autograd_nodes import name_of, saved
+from modlab.watching.pools import is_readable, kinds
+from modlab.watching.readback import is_far
+
+if TYPE_CHECKING:
+    from modlab.watching.clues import ClueCollector
+
+TOKENS = 1000
+"""Rows of an embedding up to which those that are looked up are counted."""
+
+Told = Iterator[tuple[str, dict[str, Any]]]
+
+
+def told(collector: ClueCollector, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Told:
+    """What a call of a module shows: kinds of clues, each with its facts."""
+    tell = next((tell for kind, tell in _TELLERS if isinstance(module, kind)), None)
+    if tell is not None:
+        yield from tell(collector, module, args, kwargs, output)
+
+
+def is_linear(module: Module) -> bool:
+    """Whether a module passes on what it takes, at most scaled and shifted."""
+    slope = getattr(module, "negative_slope", None)
+    return isinstance(module, (nn.Identity, nn.Flatten, _DropoutNd, _BatchNorm)) or slope == 1
+
+
+def is_norm(module: Module) -> bool:
+    """Whether a module normalizes what it takes."""
+    return isinstance(module, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm))
+
+
+def _dropout(_: ClueCollector, module: Any, *__: Any) -> Told:
+    if module.training:
+        yield "dropout", {"p": float(module.p)}
+
+
+def _norm(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_: Any) -> Told:
+    taken = args[0] if args else None
+    if not module.training or not isinstance(taken, Tensor) or taken.dim() < 2:
+        return
+    facts: dict[str, Any] = {
+        "values": taken.numel() // max(taken.shape[1], 1),
+        "samples": len(taken),
+        "momentum": -1.0 if module.momentum is None else module.momentum,
+    }
+    if module.num_batches_tracked is not None and not is_far(module.num_batches_tracked):
+        facts["tracked"] = int(module.num_batches_tracked)
+    if module.running_mean is not None and is_readable(taken) and not is_far(taken) and collector.reads:
+        with torch.no_grad():
+            other = [i for i in range(taken.dim()) if i != 1]
+            away = (taken.detach().float().mean(other) - module.running_mean).abs() / (module.running_var + 1e-12).sqrt()
+            facts["away"] = float(away.max())
+    yield "norm", facts
+
+
+def _embedding(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_: Any) -> Told:
+    ids = args[0] if args else None
+    if not isinstance(ids, Tensor) or not ids.numel() or is_far(ids) or not collector.reads:
+        return
+    if module.num_embeddings <= TOKENS:
+        yield "embedding rows", {"rows": module.num_embeddings, "ids": ids}
+    if module.padding_idx is None:
+        return
+    padded = ids == module.padding_idx
+    share = float(padded.float().mean())
+    inner = 0.0
+    if ids.dim() > 1 and ids.shape[1] > 1 and share:
+        real = ~padded
+        after = real.flip(1).cumsum(1).flip(1) > 0  # a real token comes later
+        before = real.cumsum(1) > 0
+        inner = float((padded & after & before).float().sum() / padded.float().sum())
+    elif ids.dim() == 1 and share:
+        inner = 1.0  # single ones: no sequence is filled up
+    if isinstance(module, nn.EmbeddingBag):  # where in a bag it lies says nothing
+        inner = 0.0
+    yield "embedding", {"padding": int(module.padding_idx), "share": share, "inner": inner}
+
+
+def _attention(collector: ClueCollector, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any) -> Told:
+    mask = kwargs.get("attn_mask")
+    padding = kwargs.get("key_padding_mask")
+    query, key = args[0], args[1] if len(args) > 1 else args[0]
+    facts: dict[str, Any] = {
+        "batch_first": bool(module.batch_first),
+        "shape": tuple(query.shape),
+        "itself": query is key,
+        "masked": mask is not None,
+    }
+    if isinstance(mask, Tensor) and not is_far(mask) and mask.dim() >= 2:
+        closed = mask if mask.dtype == torch.bool else mask == -math.inf
+        plane = closed.reshape(-1, *closed.shape[-2:])[0]
+        facts["future"] = float(plane.triu(1).float().sum() / max(plane.shape[0] * (plane.shape[1] - 1) / 2, 1))
+        facts["past"] = float(plane.tril(-1).float().sum() / max(plane.shape[0] * (plane.shape[1] - 1) / 2, 1))
+    if kwargs.get("is_causal"):
+        facts.setdefault("future", 1.0)
+    if isinstance(padding, Tensor) and not is_far(padding):
+        closed = padding if padding.dtype == torch.bool else padding == -math.inf
+        facts["padded"] = float(closed.float().mean())
+        ids = next((one for one in collector.batch if one.shape == closed.shape and not one.is_floating_point()), None)
+        if ids is not None:
+            open_ids, shut = ids[~closed], ids[closed]
+            facts["shut"] = kinds(shut).numel()
+            common = open_ids.mode().values if open_ids.numel() else ids.new_tensor(-1)
+            facts["common"] = float((open_ids == common).double().mean()) if open_ids.numel() else 0.0
+            facts["hidden"] = float((shut == common).double().mean()) if shut.numel() else 0.0
+    yield "attention", facts
+
+
+def _recurrent(_: ClueCollector, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *__: Any) -> Told:
+    taken = args[0]
+    if isinstance(taken, Tensor):
+        state = args[1] if len(args) > 1 else kwargs.get("hx")
+        yield (
+            "recurrent",
+            {
+                "batch_first": bool(module.batch_first),
+                "shape": tuple(taken.shape),
+                "both": bool(module.bidirectional),
+                "stateless": state is None,
+                "mode": str(module.mode),
+                "in": int(module.input_size),
+                "out": int(module.hidden_size),
+            },
+        )
+
+
+def _cell(_: ClueCollector, __: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *___: Any) -> Told:
+    given = args[1] if len(args) > 1 else kwargs.get("hx")
+    state = given[0] if isinstance(given, tuple) else given
+    yield "cell", {"stateless": not isinstance(state, Tensor), "cut": isinstance(state, Tensor) and state.grad_fn is None}
+
+
+def _linear(collector: ClueCollector, module: Any, args: tuple[Any, ...], _: Any, output: Any) -> Told:
+    taken = args[0] if args else None
+    maker = collector.maker(taken) if isinstance(taken, Tensor) else ""
+    given = getattr(module, "in_features", getattr(module, "in_channels", 0))
+    sizes = {}
+    if isinstance(taken, Tensor) and isinstance(output, Tensor) and taken.dim() and output.dim() and len(taken) and len(output):
+        sizes = {"taken": taken.numel() // len(taken), "given": output.numel() // len(output)}
+    if isinstance(module, nn.Conv1d) and isinstance(taken, Tensor) and isinstance(output, Tensor):
+        pad = saved(taken.grad_fn, "pad") if taken.grad_fn is not None and name_of(taken.grad_fn) == "ConstantPadNd" else None
+        if isinstance(pad, (tuple, list)) and len(pad) >= 2:
+            sizes["ahead"] = max(int(pad[1]), 0) if pad[1] < 2**32 else 0
+    if isinstance(module, nn.Conv1d) and isinstance(taken, Tensor) and isinstance(output, Tensor) and not sizes.get("ahead"):
+        as_long = taken.shape[-1] == output.shape[-1] and module.stride[0] == 1
+        sizes["ahead"] = module.dilation[0] * (module.kernel_size[0] - 1) // 2 if as_long and module.padding != (0,) else 0
+    yield (
+        "linear",
+        {
+            **sizes,
+            "after": maker,
+            "in": int(given),
+            "out": int(getattr(module, "out_features", getattr(module, "out_channels", 0))),
+            "bias": module.bias is not None,
+        },
+    )
+
+
+_TELLERS: tuple[tuple[Any, Any], ...] = (
+    (_DropoutNd, _dropout),
+    (_BatchNorm, _norm),
+    ((nn.Embedding, nn.EmbeddingBag), _embedding),
+    (nn.MultiheadAttention, _attention),
+    (nn.RNNBase, _recurrent),
+    (nn.RNNCellBase, _cell),
+    ((nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d), _linear),
+)

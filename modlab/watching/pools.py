@@ -1,0 +1,326 @@
+"""Numbers of inputs, outputs and targets, pooled over the looks of a watch."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from modlab.inspection.entries import PLAIN
+from modlab.records.clues import InputClues, LossClues, Numbers
+from modlab.running import loss_graph
+from modlab.running.autograd_nodes import saved
+from modlab.statistics.memory import is_there
+from modlab.watching.readback import is_far
+
+DENSE = 10
+"""Looks in which the numbers of batches are read, before that becomes rare."""
+
+MOST = 1 << 17
+"""Numbers of a tensor that are read: of a larger one the first samples."""
+
+LARGE = 8
+"""Samples of a batch from which on it says something that its targets are alike."""
+
+WIDE = 8
+"""Numbers of a sample from which on its size is one."""
+
+ROWS = 256
+"""Samples of a batch that are told from each other."""
+
+Array = npt.NDArray[np.float64]
+
+FEATURES = 2048
+"""Features of a target that are pooled each by itself."""
+
+
+def _entropy(counts: Array) -> float:
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+class Pool:
+    """Numbers pooled over looks."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = self.squares = 0.0
+        self.low, self.high = math.inf, -math.inf
+        self.whole, self.distinct = True, 0
+
+    def add(self, values: Tensor) -> None:
+        """Take some in."""
+        finite = values[values.isfinite()] if values.is_floating_point() else values
+        if not finite.numel():
+            return
+        exact = finite.double()
+        self.count += exact.numel()
+        self.total += float(exact.sum())
+        self.squares += float(exact.square().sum())
+        self.low, self.high = min(self.low, float(exact.min())), max(self.high, float(exact.max()))
+        self.whole = self.whole and bool((exact == exact.round()).all())
+        if self.whole:
+            self.distinct = max(self.distinct, int(kinds(exact.flatten()[:4096]).numel()))
+
+    def numbers(self) -> Numbers:
+        """What they are."""
+        if not self.count:
+            return Numbers()
+        mean = self.total / self.count
+        return Numbers(mean, math.sqrt(max(self.squares / self.count - mean * mean, 0.0)), self.low, self.high, self.whole, self.distinct)
+
+
+class InputPool:
+    """One tensor of the model's call, over looks."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.dtype = name, ""
+        self.shape: tuple[int, ...] = ()
+        self.pool = Pool()
+        self.features = self.scales = math.inf, 0.0
+        self.looks = self.same = self.repeated = self.compared = 0
+        self.rows: set[float] = set()
+        self.seen = 0
+        self.tokens: Counter[int] = Counter()
+        self._last: tuple[int, float] | None = None
+
+    def add(self, tensor: Tensor, step: int) -> None:
+        """Take a batch in."""
+        self.shape, self.dtype = tuple(tensor.shape), str(tensor.dtype)[6:]
+        some = some_of(tensor)
+        self.pool.add(some)
+        self.looks += 1
+        if some.dim() and len(some) > 1:
+            self.same += bool((some == some[:1]).all())
+        if some.dim() > 1 and some.is_floating_point():
+            deviations = some.double().movedim(1 if some.dim() == 4 else -1, 0).flatten(1).std(1)
+            self.features = min(self.features[0], float(deviations.min())), max(self.features[1], float(deviations.max()))
+        if some.dim() > 1 and some.is_floating_point() and some[0].numel() >= WIDE and len(some) >= LARGE:
+            sizes = some.double().flatten(1).std(1).sort().values
+            tenth = len(sizes) // 10
+            self.scales = min(self.scales[0], float(sizes[tenth])), max(self.scales[1], float(sizes[-1 - tenth]))
+        sums = _told_apart(some)
+        if self.looks <= DENSE:
+            self.rows.update(sums.tolist())
+            self.seen += len(sums)
+        if not some.is_floating_point():
+            self.tokens.update(some.flatten()[:4096].tolist())
+        total = float(sums.sum())
+        if self._last is not None and self._last[0] == step - 1:
+            self.compared += 1
+            self.repeated += self._last[1] == total
+        self._last = step, total
+
+    def clues(self) -> InputClues:
+        """What they are."""
+        token, count = self.tokens.most_common(1)[0] if self.tokens else (-1, 0)
+        return InputClues(
+            self.name,
+            self.shape,
+            self.dtype,
+            self.pool.numbers(),
+            self.features,
+            self.scales,
+            self.same / max(self.looks, 1),
+            self.repeated / max(self.compared, 1),
+            self.seen,
+            len(self.rows),
+            count / max(self.tokens.total(), 1),
+            int(token),
+        )
+
+
+class LossPool:
+    """What is known of the loss at one place, over looks."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.looks = self.read = self.ordered = 0
+        self.terms: tuple[Any, ...] = ()
+        self.outputs, self.targets, self.first_outputs = Pool(), Pool(), Pool()
+        self.counts = np.zeros(0)
+        self.sums: Array = np.zeros(0)
+        self.squares: Array = np.zeros(0)
+        self.rows = 0
+        self.kinds: set[int] = set()
+        self.some: list[Tensor] = []  # targets, of errors whose best constant is the middle one
+        self.within: list[float] = []
+        self.ignored, self.all, self.many = 0, 0, 1
+        self.weights: tuple[float, ...] = ()
+        self.spread = self.unnormalized = math.nan
+        self.along, self.value, self.away = -1, math.nan, math.nan
+        self.risks: dict[str, None] = {}
+
+    def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, *, numbers: bool, whole: bool) -> None:
+        """Take in a look at a loss that a scaler has multiplied; a whole one knows which modules gave what."""
+        self.looks += 1
+        self.value = float(loss.detach()) / scale if not is_far(loss) else math.nan
+        if whole or not self.terms:
+            self.terms = tuple(replace(one.term, factor=one.term.factor / scale) for one in found[:8])
+        self.risks.update(dict.fromkeys(loss_graph.risks(loss)))
+        self.away = loss_graph.away_from_prior(loss)
+        first = found[0]
+        if first.target is not None and is_readable(first.target) and first.target.is_floating_point():
+            given = saved(first.node, "target") is not None  # and not computed from an output that may be no number
+            known = first.output is not None and bool(first.output.isfinite().all())
+            bad = (given or known) and not bool(first.target.isfinite().all())
+            self.risks.update({"not a number in data": None} if bad else {})
+        output, target = first.output if first.output is not None else loss_graph.seen(loss), first.target
+        if not numbers or output is None or not is_readable(output):
+            return
+        output = output.detach()
+        if self.looks <= 2:
+            self.first_outputs.add(some_of(output))
+        self.outputs = Pool()  # of the last look alone: they change
+        self.outputs.add(some_of(output))
+        if output.dim() and len(output) > 1 and output.is_floating_point():
+            self.spread = float(output.double().std(0).mean() / (output.double().abs().mean() + 1e-12))
+        if target is not None and is_readable(target):
+            self._take(first, output, target.detach())
+
+    def _take(self, found: loss_graph.Found, output: Tensor, target: Tensor) -> None:
+        self.read += 1
+        self.many = target.numel()
+        if found.term.criterion in ("cross-entropy", "likelihood"):
+            self._classes(found, output, target)
+            return
+        if found.term.criterion == "divergence":
+            self.unnormalized = float(output.double().logsumexp(-1).abs().max())
+            return
+        self.targets.add(some_of(target))
+        if target.dim() and len(target) >= LARGE:
+            self.within.append(float(target.double().var()))
+        flat = target.double().reshape(len(target), -1)[:, :FEATURES] if target.dim() else target.double().reshape(1, 1)
+        if flat.shape[1] == self.sums.shape[0] or not self.rows:
+            self.sums = (self.sums if self.rows else 0) + flat.sum(0).numpy()
+            self.squares = (self.squares if self.rows else 0) + flat.square().sum(0).numpy()
+            self.rows += len(flat)
+        if found.term.criterion in ("absolute error", "smooth error") and len(self.some) < DENSE and flat.numel() <= MOST // DENSE:
+            self.some.append(flat)
+        weight = saved(found.node, "pos_weight")
+        if isinstance(weight, Tensor) and not is_far(weight):
+            self.weights = tuple(weight.detach().double().flatten()[:64].tolist())
+
+    def _classes(self, found: loss_graph.Found, output: Tensor, target: Tensor) -> None:
+        dim = 1 if output.dim() > 1 else 0
+        kept = target[target != found.ignored] if found.ignored is not None else target
+        self.ignored += target.numel() - kept.numel()
+        self.all += target.numel()
+        if kept.numel():
+            counts = torch.bincount(kept.flatten(), minlength=output.shape[dim]).double().numpy()
+            self.counts = counts + (np.pad(self.counts, (0, len(counts) - len(self.counts))) if len(self.counts) <= len(counts) else 0)
+            self.kinds.update(np.flatnonzero(counts).tolist()[:64])
+            flat = kept.flatten()
+            self.within.append(_entropy(counts)) if len(flat) >= LARGE else None
+            self.ordered += (
+                len(flat) > 8
+                and kinds(flat).numel() < len(flat)
+                and bool((flat.diff() >= 0).all() or (flat.diff() <= 0).all())
+                and bool(flat[0] != flat[-1])
+            )
+        weight = saved(found.node, "weight")
+        if isinstance(weight, Tensor) and not is_far(weight):
+            self.weights = tuple(weight.detach().double().flatten()[:1024].tolist())
+        sums = [(int(i), float(output.double().logsumexp(i).abs().max())) for i in range(output.dim())]
+        self.unnormalized = dict(sums)[dim]
+        self.along = next((i for i, most in sums if i != dim and most < 1e-3), -1)
+
+    def clues(self) -> LossClues:
+        """What is known."""
+        shares = self.counts / self.counts.sum() if self.counts.sum() else self.counts
+        return LossClues(
+            self.name,
+            self.looks,
+            self.terms,
+            self.outputs.numbers(),
+            self.targets.numbers(),
+            self.first_outputs.numbers(),
+            self.spread,
+            self._baseline(shares),
+            len(shares),
+            tuple(shares.tolist()[:1024]),
+            self._within(shares),
+            self.ordered / max(self.read, 1),
+            self.ignored / max(self.all, 1),
+            self.weights,
+            self.unnormalized,
+            self.along,
+            tuple(self.risks),
+            self.value,
+            self.away,
+        )
+
+    def _within(self, shares: Array) -> float:
+        """How much of what the targets differ by they differ by within a batch."""
+        all_of_it = _entropy(self.counts) if len(shares) else self.targets.numbers().std ** 2
+        return float(np.mean(self.within)) / all_of_it if self.within and all_of_it > 0 else math.nan
+
+    def _baseline(self, shares: Array) -> float:
+        """The loss of the best answer that does not look at the input."""
+        term = self.terms[0] if self.terms else None
+        if term is None:
+            return math.nan
+        factor = abs(term.factor) * (self.many if term.reduction == "sum" else 1)
+        if len(shares):
+            if len(self.weights) == len(shares):
+                weighted = shares * np.array(self.weights)
+                shares = weighted / weighted.sum() if weighted.sum() else shares
+            there = shares[shares > 0]
+            return float(-factor * (there * np.log(there)).sum())
+        if not self.rows:
+            return math.nan
+        if self.some and all(one.shape[1] == self.some[0].shape[1] for one in self.some):
+            values = torch.cat(self.some)
+            off = values - values.median(0).values
+            smooth = term.criterion == "smooth error"
+            return float(factor * float(F.smooth_l1_loss(off, torch.zeros_like(off)) if smooth else off.abs().mean()))
+        mean = self.sums / self.rows
+        if term.criterion == "squared error":
+            return float(factor * (self.squares / self.rows - mean**2).clip(0).mean())
+        if term.criterion.startswith("binary"):
+            part = mean.clip(1e-9, 1 - 1e-9)
+            return float(-factor * (part * np.log(part) + (1 - part) * np.log(1 - part)).mean())
+        return math.nan
+
+
+# ---- tensors
+
+
+def is_readable(tensor: Tensor) -> bool:
+    """Whether its numbers lie here, all of them, and are numbers."""
+    return (
+        type(tensor) in PLAIN
+        and not is_far(tensor)
+        and is_there(tensor)
+        and not tensor.is_complex()
+        and tensor.layout is torch.strided
+        and tensor.numel() > 0
+    )
+
+
+def _told_apart(some: Tensor) -> Tensor:
+    """A number for each sample, which is that of an equal one."""
+    if not some.dim():
+        return some.double().reshape(1)
+    rows = some.reshape(len(some), -1)[:ROWS].double()
+    return rows @ torch.arange(1, rows.shape[1] + 1, dtype=torch.float64).mul_(1.61803398875).sin_()
+
+
+def kinds(values: Tensor) -> Tensor:
+    """The different ones."""
+    found: Tensor = torch.unique(values)
+    return found
+
+
+def some_of(tensor: Tensor) -> Tensor:
+    """The first samples of a large one."""
+    if tensor.numel() <= MOST or not tensor.dim():
+        return tensor
+    return tensor[: max(1, MOST * len(tensor) // tensor.numel())]
