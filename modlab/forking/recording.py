@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import enumerate as threads
 from threading import get_ident
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
@@ -99,6 +100,10 @@ class Recording:
     def optimizers(self) -> list[Any]:
         """Those whose steps are taped; None for one that is gone."""
         return [one() for one in self._optimizers]
+
+    def is_of_this_thread(self) -> bool:
+        """Whether the training runs in the thread that asks, or in none any more."""
+        return self._thread == get_ident() or all(one.ident != self._thread for one in threads())
 
     def add(self, optimizer: Any) -> None:
         """Tape its steps."""
