@@ -29,7 +29,7 @@ GONE = "The watch no longer exists, and what it kept is gone with it."
 
 _ASKED = ("pause", "resume", "step", "stop", "budget")
 
-_FORK = ("fork", "cancel")
+_FORK = ("fork", "cancel", "leave")
 
 LATE = 3.0
 """Seconds after which a click on an old picture is none any more: it waited behind the cell that it was meant for."""
@@ -158,6 +158,11 @@ class Output:
     def pages(self) -> list[WatchPage]:
         """Its views."""
         return self._pages
+
+    def renew(self) -> None:
+        """Put the picture at rest there anew, with what was made since: it is what the notebook is saved with."""
+        if self._handle is not None:
+            self._handle.update(self._watch)
 
     def another(self) -> View:
         """One more view of the same watch."""

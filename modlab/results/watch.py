@@ -221,6 +221,7 @@ class Watch(Result):
         self._refused = ""
         self._sliced: SlicedFork | None = None
         self._pages: list[WatchPage] = []  # views of it when it has ended
+        self._output: Output | None = None  # where its picture at rest is
         if before:
             watcher.remarks.append("an earlier watch of this model was closed when this one started")
 
@@ -302,7 +303,7 @@ class Watch(Result):
         if shown is not None:
             shown.end()
         if isinstance(shown, Output) and self._keeper is not None:
-            self._pages = [*shown.pages]
+            self._output, self._pages = shown, [*shown.pages]
         self._tell_followers()
 
     # ---- what there is
@@ -611,6 +612,7 @@ class Watch(Result):
         made._watcher, made._stage, made._final, made._knobs, made._keeper = None, None, record, None, None
         made._kept, made._optimizers = None, []
         made._forks, made._refused, made._sliced, made._pages = record.forks, record.refused, None, []
+        made._output = None
         return made
 
     # ---- faces
@@ -661,6 +663,7 @@ class Watch(Result):
             "_keeper": None,
             "_sliced": None,
             "_pages": [],
+            "_output": None,
             "_optimizers": [],
             "_final": self.record,
         }
@@ -697,6 +700,8 @@ class Watch(Result):
     def ask_fork(self, asked: Mapping[str, Any]) -> None:
         """What the page asks of a fork: "fork" begins one (``at``, ``lr``, ``setting``, ``value``), "cancel" ends the one that runs.
 
+        "leave": nobody works in the picture at rest any more, which is then renewed.
+
         It is made in slices: between the steps of the training, while that is paused, or while the kernel runs no cell.
 
         Raises:
@@ -706,10 +711,12 @@ class Watch(Result):
         from modlab.results.fork import require_kept, require_step
         from modlab.results.sliced_fork import SlicedFork, asked_change, make_when_idle
 
-        running = self._sliced
-        if asked.get("action") == "cancel":
-            if running is not None:
-                running.cancel()
+        running, action = self._sliced, asked.get("action")
+        if action == "leave" and self._output is not None:
+            self._output.renew()
+        if action == "cancel" and running is not None:
+            running.cancel()
+        if action != "fork":
             return
         if running is not None and not running.over:
             raise QuestionError("A fork is still running: wait for it, or cancel it.")

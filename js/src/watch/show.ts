@@ -17,6 +17,8 @@ export interface Shown {
   choose?(path: string): boolean;
   /** Moves the cursor to a step; -1 follows the newest. */
   goTo?(step: number): void;
+  /** Whether no fork runs. */
+  settled?(): boolean;
   /** From now on a kernel answers. */
   listen?(control: WatchContext["control"]): void;
   /** Takes an answer that came after its question was given up. */
@@ -41,6 +43,7 @@ export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchC
     see: (role, path) => panel?.see(role, path) ?? false,
     choose: (path) => panel?.choose(path) ?? false,
     goTo: (step) => panel?.goTo(step),
+    settled: () => !data.payload.forks.some(({ running }) => running),
     listen(asked) {
       if (context) context.control = asked;
       panel?.update();
