@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -52,7 +51,7 @@ class SlicedFork:
         self._futures: Futures | None = None
         self._run: Iterator[int] | None = None
         self._cancelled = False
-        self._told = clock.now()
+        self._told = 0.0
         self.over, self.refused = False, ""
 
     def slice(self) -> bool:
@@ -146,7 +145,7 @@ def _number(given: Any, what: str) -> float:
     Raises:
         QuestionError: it is none.
     """
-    value = float(given) if isinstance(given, numbers.Real) and not isinstance(given, bool) else math.nan
+    value = float(given) if type(given) in (int, float) else math.nan
     if not math.isfinite(value):
         raise QuestionError(f"{what} must be a number, such as 0.001.")
     if value < 0:

@@ -1,4 +1,4 @@
-"""The time is dragged back in a live view, a rate is changed, and both losses are seen: paused, running, after the end, and without a kernel."""
+"""The time is dragged back in a live view, a rate is changed, and both losses are seen: paused, running, ended, without a kernel."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_learner_drags_the_time_back_and_sees_both(lab: JupyterLab) -> None:
     lab.run_cell(0)
     begin(lab, 1, 300)
     click(lab, 1, "pause")
-    expect(forks(lab)).to_contain_text("it runs while the training is paused")
+    expect(forks(lab)).to_contain_text("runs while the training is paused")
 
     slider = forks(lab).get_by_role("slider", name="from")
     slider.focus()
@@ -99,7 +99,7 @@ def test_a_learner_drags_the_time_back_and_sees_both(lab: JupyterLab) -> None:
     assert violations(lab.page, ".jp-OutputArea:has(.modlab-live) .modlab-live") == []
 
     click(lab, 1, "resume")
-    expect(forks(lab)).to_contain_text("it runs between the training's steps")
+    expect(forks(lab)).to_contain_text("runs between the training's steps")
     forks(lab).get_by_role("combobox", name="setting").select_option("2.p")
     forks(lab).get_by_role("textbox", name="its value").fill("1.5")
     ask(lab)
@@ -115,7 +115,7 @@ def test_a_learner_drags_the_time_back_and_sees_both(lab: JupyterLab) -> None:
     lab.settle()
     assert "after: stopped" in lab.text(1)
     expect(forks(lab).get_by_role("slider", name="from")).to_be_visible()  # the picture at rest asks the kernel that is still there
-    expect(forks(lab)).to_contain_text("it runs while the kernel runs no cell")
+    expect(forks(lab)).to_contain_text("runs while the kernel runs no cell")
     forks(lab).get_by_role("textbox", name="learning rate").fill("0.5")
     ask(lab)
     said = wait_for(lab, 3)

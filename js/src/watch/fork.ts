@@ -159,8 +159,8 @@ export class ForkPart implements Part {
     this.#go.title = this.#running ? "make no more steps; those that were made stay" : `run on from ${step}, with what is set here`;
     put(this.#go, this.#running ? "Cancel" : "Fork");
     const running = state === "running" || state === "waiting";
-    const where = !running ? "it runs while the kernel runs no cell" : paused ? "it runs while the training is paused" : "it runs between the training's steps, which take longer meanwhile";
-    put(this.#hint, `${kept.groups > 1 ? "The rate holds for all groups; " : ""}${where}; the training itself is not changed`);
+    const where = !running ? "runs while the kernel runs no cell" : paused ? "runs while the training is paused" : "runs between the training's steps, which take longer meanwhile";
+    put(this.#hint, `${where}; the training itself is not changed${kept.groups > 1 ? "; the rate holds for all groups of parameters" : ""}`);
   }
 
   #choose(): void {

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from modlab import format, wording
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
-from modlab.records.loss import losses
 from modlab.records.fork import ForkRecord
+from modlab.records.loss import losses
 from modlab.records.watch import Alert, HistoryRecord, NeuronsRecord, ScalarRecord, UnitsRecord, WatchRecord
 from modlab.views.payload import Arrays, common, pack
 from modlab.views.watch import headline, limits, pictures, words
