@@ -21,7 +21,7 @@ class KeptSetting:
     Attributes:
         name: the module's path and the attribute: "2.p".
         kind: the module's class.
-        values: one for each kept state; NaN where it was no number.
+        values: one for each kept state; NaN where it was none.
     """
 
     name: str
@@ -71,7 +71,7 @@ class ForkRecord:
         differs: the first step at which the unchanged fork was not the original bit for bit; -1 if it was.
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
         ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
-            gone another way), "error", "constant" (a batch was changed in place later) or "cancelled"; "running" while it has not.
+            gone another way), "error", "constant" (a batch was changed in place later) or "cancelled"; "running" until then.
         error: of that, in one line.
         until: the step that it comes to if nothing ends it before.
     """
