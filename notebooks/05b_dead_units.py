@@ -141,7 +141,7 @@ PREDICTIONS = (
         "Its gradient is zero in every round, and ten times zero is zero.",
         wrong=(
             Wrong("b", "A larger step needs something to multiply. The gradient of a dead unit is zero.", belief=25),
-            Wrong("c", "A larger step needs something to multiply. The gradient of a dead unit is zero.", belief=25),
+            Wrong("c", "Nothing pushes it there: the optimizer multiplies its rate by a gradient, and that is zero.", belief=25),
         ),
         proof=_faster,
     ),
