@@ -176,13 +176,16 @@ class KeptState:
         self._memo = {id(one): memo[id(one)] for one in things.tensors()}  # to copy an optimizer that comes later
         self.live = {number: _alive(tensor) for number, tensor in places.alive().items() if _is_copiable(tensor)}
         self.random = [one.get_state() for one in generators()]
+        self._rate = math.nan
         self.settings = numbers_of(named_modules([("", self.things.model)]))
         self.bytes = self.things.bytes() + sum(map(nbytes, self.live.values()))
 
     def rate(self) -> float:
-        """The learning rate of the first group of parameters; NaN if there is none."""
-        groups = [group for optimizer in self.things.optimizers for group in optimizer.param_groups if "lr" in group]
-        return float(groups[0]["lr"]) if groups else math.nan
+        """The learning rate of the first group of parameters; NaN if there is none. It is read once: an accelerator would be waited for."""
+        if math.isnan(self._rate):
+            groups = [group for optimizer in self.things.optimizers for group in optimizer.param_groups if "lr" in group]
+            self._rate = float(groups[0]["lr"]) if groups else math.nan
+        return self._rate
 
     def forget(self, crossing: set[int]) -> None:
         """Let go of tensors that no later step has used."""
