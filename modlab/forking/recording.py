@@ -26,6 +26,7 @@ from modlab.forking.kept_states import scaled_by
 from modlab.forking.module_settings import GroupSettings, ModuleSettings
 from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, STEP, Place, Tape, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
+from modlab.running import guarded as guarding
 from modlab.running.guarded import Look, guarded
 from modlab.running.listener import GlobalHooks
 from modlab.running.optimizer_hooks import OptimizerHooks
@@ -490,7 +491,7 @@ def _flat(thing: Any) -> list[Any]:
 def _caller() -> tuple[str, str]:
     """The function, and its file, that called a function of torch which a mode has seen."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename.endswith(_OVERRIDES)):
+    while frame.f_back is not None and (frame.f_code.co_filename in _OURS or frame.f_code.co_filename.endswith(_OVERRIDES)):
         frame = frame.f_back
     return frame.f_code.co_name, frame.f_code.co_filename
 
@@ -504,4 +505,5 @@ def _line() -> int:
 
 
 _OVERRIDES = "overrides.py"
+_OURS = frozenset({__file__, guarding.__file__})
 _BETWEEN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
