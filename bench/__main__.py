@@ -21,6 +21,7 @@ SECTIONS = {
     "measure": "tensors",
     "trace": "traces",
     "watch": "loops",
+    "keep": "keeping",
     "import": "imports",
     "first": "first_calls",
     "browser": "pages",

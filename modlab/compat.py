@@ -43,6 +43,9 @@ def _set_grad(enabled: bool) -> None:
 without_torch_function: Callable[[], AbstractContextManager[Any]] = getattr(torch._C, "DisableTorchFunction", nullcontext)
 """A context in which neither a ``TorchFunctionMode`` nor a subclass's ``__torch_function__`` is asked."""
 
+with_torch_function: Callable[[], AbstractContextManager[Any]] = getattr(torch._C, "_EnableTorchFunction", nullcontext)
+"""A context inside of that one, in which they are asked again."""
+
 set_grad: Callable[[bool], None] = getattr(torch._C, "_set_grad_enabled", _set_grad)
 """``torch.set_grad_enabled`` as a function of C, at whose beginning no interrupt arrives."""
 

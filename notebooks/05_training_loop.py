@@ -103,6 +103,29 @@ def _emptied() -> str:
     return "a" if all(p.grad is None for p in net.parameters()) else "b"
 
 
+def _fixed() -> bool:
+    """Whether 300 rounds with gradients zeroed end with a smaller loss, and 200 do not, as the lesson says."""
+
+    def losses(*, zeroed: bool) -> Tensor:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            net = Net()
+            optimizer = SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
+            found = torch.zeros(300)
+            for i in range(300):
+                if zeroed:
+                    optimizer.zero_grad()
+                loss = torch.abs(net(torch.randn(4)))
+                _back(loss)
+                optimizer.step()
+                found[i] = loss.item()
+            return found
+
+    fixed, original = losses(zeroed=True), losses(zeroed=False)
+    better = [bool(fixed[end - end // 10 : end].mean() < original[end - end // 10 : end].mean()) for end in (50, 200, 300)]
+    return better == [True, False, True]
+
+
 def _flagged() -> bool:
     net = Net()
     net.l0.requires_grad = False  # type: ignore[assignment]
@@ -187,6 +210,19 @@ PREDICTIONS = (
             Wrong(0.0, "The two do not cancel: they are the same gradient, and they add up.", belief=22),
         ),
         proof=_twice,
+    ),
+    Question(
+        "the fix, tried",
+        "After 300 rounds, is the loss smaller with the fix?",
+        YesNo(),
+        True,
+        "About half of what it is without. Both copies had the same inputs, so nothing else made the difference.",
+        wrong=(
+            Wrong(
+                False, "Without zeroing, each step goes where all earlier inputs pointed, too. That overshoots, again and again.", belief=23
+            ),
+        ),
+        proof=_fixed,
     ),
     Question(
         "after zero_grad",

@@ -78,6 +78,30 @@ def _decayed() -> str:
     return "b" if abs(weight.item() - trained(63)[1][1]) < 1e-3 else ""
 
 
+def _forked(rate: float, bias: float) -> list[int]:
+    """On how many of 1,000 inputs each unit fires after 2,000 rounds of seed 63, with this rate, and so much more bias of unit 1."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(63)
+        net = Net()
+        optimizer = SGD(net.parameters(), lr=rate, weight_decay=1e-2, momentum=0.9)
+        with torch.no_grad():
+            net.l0.bias[1] += bias
+        for _ in range(2_000):
+            loss = torch.abs(net(torch.randn(4)))
+            optimizer.zero_grad()
+            _back(loss)
+            optimizer.step()
+        inputs = torch.randn(1000, 4, generator=torch.Generator().manual_seed(1))
+        found: list[int] = (F.relu(net.l0(inputs)) > 0).sum(0).tolist()
+        return found
+
+
+def _faster() -> str:
+    """The lesson says as well that unit 2 dies, and unit 0 works."""
+    fired = _forked(1e-3, 0)
+    return "a" if fired[1:] == [0, 0] and fired[0] > 900 else ""
+
+
 # ---- questions ------------------------------------------------------------------------------------
 
 LIVES = Choice("dead: it fires on no input at all", "starving: it fires ever more rarely", "busy: it fires on many inputs, to the end")
@@ -108,6 +132,28 @@ PREDICTIONS = (
             Wrong("d", "Weight decay pulls towards zero, never away from it."),
         ),
         proof=_decayed,
+    ),
+    Question(
+        "ten times the rate",
+        "The first fork begins at round 0, with ten times the learning rate. On how many of 1,000 inputs does unit 1 fire after it?",
+        Choice("on none", "on some ten", "on about half of them"),
+        "a",
+        "Its gradient is zero in every round, and ten times zero is zero.",
+        wrong=(
+            Wrong("b", "A larger step needs something to multiply. The gradient of a dead unit is zero.", belief=25),
+            Wrong("c", "Nothing pushes it there: the optimizer multiplies its rate by a gradient, and that is zero.", belief=25),
+        ),
+        proof=_faster,
+    ),
+    Question(
+        "a greater bias",
+        "The second fork begins there too. It adds 2 to the bias of unit 1 in `l0`, and changes nothing else. "
+        "Does unit 1 fire after its 2,000 rounds?",
+        YesNo(),
+        True,
+        "With that bias some inputs lift it above zero. Then it gets gradients, and stays alive.",
+        wrong=(Wrong(False, "Training cannot wake it, but a greater bias can: now some inputs lift the unit above zero.", belief=25),),
+        proof=lambda: _forked(1e-4, 2)[1] > 0,
     ),
     Question(
         "unit 0 of seed 2",

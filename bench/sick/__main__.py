@@ -1,4 +1,4 @@
-"""``python -m bench.sick [score|prove] [--side working] [--each] [--only WORDS]``: who names the cause?"""
+"""``python -m bench.sick [score|prove|fixes] [--side working] [--each] [--only WORDS]``: who names causes, and what do fixes bring?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from multiprocessing import get_context
 import torch
 
 from bench import report
-from bench.sick import case, cases_of, modlab_tools, proof, score, tools
+from bench.sick import case, cases_of, fixes, modlab_tools, proof, score, tools
 from bench.sick.cases import SEEDS, SIDES, Case, Side
 from bench.sick.tools import Answer, Tool
 from bench.sick.training import Training
@@ -24,7 +24,7 @@ WAYS: dict[Tool, tuple[str, ...]] = {modlab_tools.modlab_answers: ("watch", "dia
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.sick", description="Ask tools for the causes of sick trainings.")
-    parser.add_argument("what", nargs="?", choices=("score", "prove"), default="score")
+    parser.add_argument("what", nargs="?", choices=("score", "prove", "fixes"), default="score")
     parser.add_argument("--side", choices=SIDES, help="one half; all if none is named")
     parser.add_argument("--only", default="", help="cases whose name or cause has these words")
     parser.add_argument("--each", action="store_true", help="print what became of each case")
@@ -42,6 +42,10 @@ def main() -> None:
             objections = [line for lines in pool.map(_objections, *_named(found)) for line in lines]
             print("\n".join(objections) or "Each sick one is sick, each healthy one learns.")
             raise SystemExit(bool(objections))
+        if arguments.what == "fixes":
+            sick = [one for one in found if one.cause and one.side == "working"]  # fixes are tuned to these, and to no others
+            fixes.told([*pool.map(_fixed, *_named(sick))], each=arguments.each)
+            return
         for side in SIDES:
             some = [one for one in found if one.side == side]
             if some:
@@ -73,6 +77,10 @@ def _named(cases: Sequence[Case]) -> tuple[list[Side], list[str]]:
 
 def _objections(side: Side, name: str) -> list[str]:
     return proof.objections(case(side, name))
+
+
+def _fixed(side: Side, name: str) -> fixes.Tried:
+    return fixes.tried(case(side, name), SEEDS[0])
 
 
 def _answers(tool: Tool, make: Callable[[], Training]) -> dict[str, Answer]:

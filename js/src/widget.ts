@@ -9,6 +9,7 @@ import { completeValues, decode } from "./payload";
 import { sheets } from "./sheet/views";
 import { show } from "./view";
 import { type TraitModel, Traits } from "./traits";
+import { remember } from "./watch/behind";
 import { showWatch, type Shown } from "./watch/show";
 
 interface RenderContext {
@@ -24,6 +25,7 @@ export function render({ model, el }: RenderContext): () => void {
   let asking = false;
   const traits = new Traits(model);
   const kernel = new Kernel(model, (action, bytes) => (action === "hello" ? draw(bytes) : watch?.late?.(action, bytes)), (bytes) => update(bytes));
+  const way = (unasked: (bytes: ArrayBuffer) => void): Kernel => new Kernel(model, () => {}, unasked);
   const values = async (path: string): Promise<Asked> => {
     const { json, numbers } = decode(await kernel.ask("values", { path }));
     return { values: completeValues(json.values), numbers };
@@ -36,6 +38,7 @@ export function render({ model, el }: RenderContext): () => void {
       else if (!watch?.take(bytes)) watch = showWatch(place, bytes, (action, more) => kernel.tell(action, more), (trait, value) => traits.told(trait, value));
       traits.show(String(name ?? ""), view === "watch" ? watch : null);
       nameKnobs(el);
+      if (view === "watch") remember(el, way);
       status.remove();
     } catch (error) {
       say(`this view could not be drawn: ${reason(error)}`);
@@ -45,7 +48,7 @@ export function render({ model, el }: RenderContext): () => void {
   const update = (bytes: ArrayBuffer): void => {
     nameKnobs(el);
     try {
-      if (watch?.take(bytes)) return;
+      if (watch?.take(bytes)) return void (watch !== lab && remember(el, way));
       if (!decode(bytes).json.from) draw(bytes);
       else if (!asking) again();    // or the first question waits behind the cell, asked before it had a way round
     } catch (error) {

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Module
 
+from modlab.errors import ForkError
 from modlab.forking.player import Player
 from modlab.inspection import stores
 from modlab.records.finding import Finding
@@ -117,6 +118,7 @@ def _own(player: Player, _: Finding | None = None) -> None:
     lacking = [one for one in player.things.model.parameters() if one.requires_grad and id(one) not in held]
     if lacking:
         player.things.optimizers[0].add_param_group({"params": lacking})
+        player.fresh_gradients = True  # the loop's own zero_grad knows nothing of them
 
 
 def _unfreeze(player: Player, finding: Finding) -> None:
@@ -191,8 +193,14 @@ def _replaced(of: tuple[type, ...], by: Callable[[Module], Module], *, last: boo
     return change
 
 
-class NothingToChangeError(Exception):
+class NothingToChangeError(ForkError):
     """The model has nothing that this fix is about."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The fix replaces modules of a kind that this model has none of: what is called as a function stays as it is.\n"
+            "  Try a change of your own: w.fork(step, lambda model, optimizer: …)"
+        )
 
 
 _ACTIVATED = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid, nn.LogSigmoid)
@@ -223,7 +231,7 @@ def _smaller_weights(player: Player, finding: Finding) -> None:
     """Begin anew with PyTorch's own scale."""
     one: Any
     for one in {id(module): module for place in _places(player, finding) for module in stores.modules(place)}.values():
-        reset: Any = getattr(one, "reset_parameters", None)
+        reset: Any = getattr(one, "reset_parameters", None) or getattr(one, "_reset_parameters", None)
         if callable(reset):
             reset()
 
@@ -268,8 +276,34 @@ CHANGES: dict[str, Fix] = {
     "a hundred times the loss": _scale_loss(100.0),
     "a hundredth of the loss": _scale_loss(0.01),
     "float32": _float32,
+    "a hundredth of the learning rate": _scale_rate(0.01),
+    "a thousandth of the learning rate": _scale_rate(0.001),
+    "a hundred times the learning rate": _scale_rate(100.0),
+    "a thousand times the learning rate": _scale_rate(1000.0),
+    "a ten-thousandth of the learning rate": _scale_rate(1e-4),
+    "ten thousand times the learning rate": _scale_rate(1e4),
+    "a thousandth of the loss": _scale_loss(0.001),
+    "a tenth of the loss": _scale_loss(0.1),
 }
 """What a fork is changed to, in the words in which it is told: "with …"."""
+
+ALTERNATIVES: dict[str, tuple[str, ...]] = {
+    "a tenth of the learning rate": (
+        "a hundredth of the learning rate",
+        "a thousandth of the learning rate",
+        "a ten-thousandth of the learning rate",
+    ),
+    "ten times the learning rate": (
+        "a hundred times the learning rate",
+        "a thousand times the learning rate",
+        "ten thousand times the learning rate",
+    ),
+    "a hundredth of the loss": ("a tenth of the loss", "a thousandth of the loss"),
+}
+"""What may be the better dose of the same change: a short trial of each decides."""
+
+TRIAL = 50
+"""Steps of such a trial, at most."""
 
 OF_REMEDIES: dict[str, str] = {
     "smaller steps": "a tenth of the learning rate",

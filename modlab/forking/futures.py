@@ -75,8 +75,10 @@ class Futures:
         self._ground, self._change = ground, change
         self._line: int | None = None
         self.began = ground.began
-        last = max((step.until for step in ground.steps()), default=self.began)
+        self._steps = [*ground.steps()]  # the training may go on meanwhile, and let go of some
+        last = max((step.until for step in self._steps), default=self.began)
         self.at = at if at <= last else self.began
+        self.until = last if steps is None else min(last, self.at + steps)
         self._until = math.inf if steps is None else self.at + steps
         self.twin = ground.player()
         self.fork = ground.player() if change is not None else None
@@ -87,7 +89,7 @@ class Futures:
 
     def run(self) -> Iterator[int]:
         """Make the steps; gives the number of each that was made."""
-        for step in self._ground.steps():
+        for step in self._steps:
             self._make(step)
             if self.ended:
                 return
@@ -161,9 +163,11 @@ class Futures:
         original, twin, fork = (np.array(curve, np.float32) for curve in self._curves)
         apart = np.flatnonzero(~((original == fork) | (np.isnan(original) & np.isnan(fork))))
         parts = self.began + int(apart[0]) if len(apart) else -1
-        ended = self.ended or "steps"
+        ended = self.ended or "running"
         what, curves = (change, facts or {}), (original, twin, fork)
-        return ForkRecord(title, self._ground.kind, self.began, self.at, *curves, *what, self._differs, parts, ended, self.error)
+        return ForkRecord(
+            title, self._ground.kind, self.began, self.at, *curves, *what, self._differs, parts, ended, self.error, self.until
+        )
 
 
 def _line_of_loss(step: TapedStep) -> int | None:

@@ -20,7 +20,7 @@ from modlab.forking.recording import Recording
 from modlab.forking.tape import OVERHEAD, PlaceNumbers, Tape, TapedStep
 from modlab.inspection import stores
 from modlab.inspection.optimizers import steppers
-from modlab.records.fork import KeptRecord
+from modlab.records.fork import KeptRecord, KeptSetting
 from modlab.running.guarded import apart, guarded, line_of
 
 STATES = 8
@@ -271,8 +271,18 @@ class Keeper:
         """What is kept, and how much memory it takes."""
         states = tuple(sorted(self.states))
         until = tuple(max((step.until for step in self.after(self.states[one])), default=one) for one in states)
-        size = self._tape_bytes + sum(one.bytes for one in self.states.values())
-        return KeptRecord(states, until, size, self.trouble)
+        kept = [self.states[one] for one in states]
+        size = self._tape_bytes + sum(one.bytes for one in kept)
+        rates = tuple(one.rate() for one in kept)
+        groups = max((sum(len(each.param_groups) for each in one.things.optimizers) for one in kept), default=0)
+        return KeptRecord(states, until, size, self.trouble, rates, groups, _settings(kept))
+
+
+def _settings(kept: list[KeptState]) -> tuple[KeptSetting, ...]:
+    """What is set on modules in the last state, and what it was in the others."""
+    nothing = ("", math.nan)
+    last = kept[-1].settings.items() if kept else ()
+    return tuple(KeptSetting(name, kind, tuple(one.settings.get(name, nothing)[1] for one in kept)) for name, (kind, _) in last)
 
 
 def _numbers(losses: list[Any]) -> list[float]:

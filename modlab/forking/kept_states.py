@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from modlab.compat import inference, set_grad, tensor_hooks, without_autograd, without_modes, without_torch_function
-from modlab.forking.module_settings import named_modules
+from modlab.forking.module_settings import named_modules, numbers_of
 from modlab.forking.tape import ALIGNED, PlaceNumbers, alike, nbytes
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
@@ -162,6 +163,7 @@ class KeptState:
         live: the same of tensors beside the model that were alive, such as a hidden state.
         random: the states of torch's generators.
         level: the mean of the last losses; spread: their standard deviation.
+        settings: numbers that are set on modules, each with the class of its module.
     """
 
     def __init__(self, step: int, things: TrainedThings, places: PlaceNumbers, level: tuple[float, float]) -> None:
@@ -174,7 +176,16 @@ class KeptState:
         self._memo = {id(one): memo[id(one)] for one in things.tensors()}  # to copy an optimizer that comes later
         self.live = {number: _alive(tensor) for number, tensor in places.alive().items() if _is_copiable(tensor)}
         self.random = [one.get_state() for one in generators()]
+        self._rate = math.nan
+        self.settings = numbers_of(named_modules([("", self.things.model)]))
         self.bytes = self.things.bytes() + sum(map(nbytes, self.live.values()))
+
+    def rate(self) -> float:
+        """The learning rate of the first group of parameters; NaN if there is none. It is read once: an accelerator would be waited for."""
+        if math.isnan(self._rate):
+            groups = [group for optimizer in self.things.optimizers for group in optimizer.param_groups if "lr" in group]
+            self._rate = float(groups[0]["lr"]) if groups else math.nan
+        return self._rate
 
     def forget(self, crossing: set[int]) -> None:
         """Let go of tensors that no later step has used."""

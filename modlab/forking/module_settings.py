@@ -47,6 +47,25 @@ class ModuleSettings:
         return tuple((path, name, value) for (path, _, name), value, before in changed if value != before) or None
 
 
+MOST = 100
+"""Numbers that are named."""
+
+
+def numbers_of(modules: Mapping[str, Module]) -> dict[str, tuple[str, float]]:
+    """Of the numbers that are set on modules the first ones, by name: each with the class of its module.
+
+    Those that only keep a division from failing (``eps``) are left out.
+    """
+    found: dict[str, tuple[str, float]] = {}
+    for path, module in modules.items():
+        for name, value in object.__getattribute__(module, "__dict__").items():
+            if path and type(value) is float and name != "eps" and not name.startswith("_"):
+                found[f"{path}.{name}"] = type(module).__name__, value
+                if len(found) == MOST:
+                    return found
+    return found
+
+
 Group = tuple[dict[str, Any], tuple[int, ...]]
 """The settings of a group of parameters, and the numbers of its parameters."""
 

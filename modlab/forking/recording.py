@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import enumerate as threads
 from threading import get_ident
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
@@ -25,6 +26,7 @@ from modlab.forking.kept_states import scaled_by
 from modlab.forking.module_settings import GroupSettings, ModuleSettings
 from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, STEP, Place, Tape, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
+from modlab.running import guarded as guarding
 from modlab.running.guarded import Look, guarded
 from modlab.running.listener import GlobalHooks
 from modlab.running.optimizer_hooks import OptimizerHooks
@@ -99,6 +101,10 @@ class Recording:
     def optimizers(self) -> list[Any]:
         """Those whose steps are taped; None for one that is gone."""
         return [one() for one in self._optimizers]
+
+    def is_of_this_thread(self) -> bool:
+        """Whether the training runs in the thread that asks, or in none any more."""
+        return self._thread == get_ident() or all(one.ident != self._thread for one in threads())
 
     def add(self, optimizer: Any) -> None:
         """Tape its steps."""
@@ -485,7 +491,7 @@ def _flat(thing: Any) -> list[Any]:
 def _caller() -> tuple[str, str]:
     """The function, and its file, that called a function of torch which a mode has seen."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename.endswith(_OVERRIDES)):
+    while frame.f_back is not None and (frame.f_code.co_filename in _OURS or frame.f_code.co_filename.endswith(_OVERRIDES)):
         frame = frame.f_back
     return frame.f_code.co_name, frame.f_code.co_filename
 
@@ -499,4 +505,5 @@ def _line() -> int:
 
 
 _OVERRIDES = "overrides.py"
+_OURS = frozenset({__file__, guarding.__file__})
 _BETWEEN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)

@@ -14,6 +14,21 @@ from modlab.records.finding import Fact
 from modlab.records.slots import Floats
 
 
+@frozen
+class KeptSetting:
+    """A number that is set on a module, at each kept state.
+
+    Attributes:
+        name: the module's path and the attribute: "2.p".
+        kind: the module's class.
+        values: one for each kept state; NaN where it was none.
+    """
+
+    name: str
+    kind: str
+    values: tuple[float, ...]
+
+
 @format.printed
 @frozen
 class KeptRecord:
@@ -24,12 +39,18 @@ class KeptRecord:
         until: for each of them, up to which step it can be run on.
         bytes: of all of it.
         trouble: why nothing more is kept; "" if it is.
+        rates: for each state the learning rate of the first group of parameters; NaN if no optimizer was known.
+        groups: how many groups of parameters the optimizers have.
+        settings: numbers that are set on modules.
     """
 
     states: tuple[int, ...] = ()
     until: tuple[int, ...] = ()
     bytes: int = 0
     trouble: str = ""
+    rates: tuple[float, ...] = ()
+    groups: int = 0
+    settings: tuple[KeptSetting, ...] = ()
 
 
 @format.printed
@@ -50,8 +71,9 @@ class ForkRecord:
         differs: the first step at which the unchanged fork was not the original bit for bit; -1 if it was.
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
         ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
-            gone another way), "error" or "constant" (a batch was changed in place later).
+            gone another way), "error", "constant" (a batch was changed in place later) or "cancelled"; "running" until then.
         error: of that, in one line.
+        until: the step that it comes to if nothing ends it before.
     """
 
     title: str
@@ -67,6 +89,12 @@ class ForkRecord:
     parts: int = -1
     ended: str = "steps"
     error: str = ""
+    until: int = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether it is still being made."""
+        return self.ended == "running"
 
     @property
     def steps(self) -> int:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
-from modlab.records.fork import KeptRecord
+from modlab.records.fork import ForkRecord, KeptRecord
 from modlab.records.knobs import KnobRecord
 from modlab.records.sharding import Ranks
 from modlab.records.slots import Floats
@@ -365,6 +365,8 @@ class WatchRecord:
         knobs: what the user moves while it trains; their curves are among the scalars.
         watched: what is known of modules, parameters, optimizers and loss beside the numbers; the verdict rests on it.
         kept: what is kept for a fork; None where that was not asked for.
+        forks: those that were made, the last ones at the end; one may still run. `refused`: why the last one that was asked for in the
+            view could not be made, "" if it could.
     """
 
     title: str
@@ -391,6 +393,8 @@ class WatchRecord:
     knobs: tuple[KnobRecord, ...] = ()
     watched: Watched = field(default_factory=Watched)
     kept: KeptRecord | None = None
+    forks: tuple[ForkRecord, ...] = ()
+    refused: str = ""
 
     @property
     def cost(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 ENDED = "the watch has ended: there is no loop to control"
 
+GONE = "The watch no longer exists, and what it kept is gone with it."
+
 _ASKED = ("pause", "resume", "step", "stop", "budget")
+
+_FORK = ("fork", "cancel", "leave")
 
 LATE = 3.0
 """Seconds after which a click on an old picture is none any more: it waited behind the cell that it was meant for."""
@@ -60,11 +64,18 @@ class LiveWatch(Protocol):
     def so_far(self) -> tuple[int, int]:
         """How many steps were made, and alerts found; a record of all takes much longer."""
 
+    @property
+    def can_fork(self) -> bool:
+        """Whether there is a training at hand to fork."""
+
     def shape_of_slots(self) -> tuple[Any, ...]:
         """Equal as long as slots were only added at the end."""
 
     def ask(self, action: str, budget: Any = None) -> None:
         """What a button asks for."""
+
+    def ask_fork(self, asked: Mapping[str, Any]) -> None:
+        """What the page asks of a fork."""
 
     def html(self, *, bundle: bool = True) -> str:
         """The picture at rest."""
@@ -143,6 +154,16 @@ class Output:
         else:
             self._steered.add(knob.widget())
 
+    @property
+    def pages(self) -> list[WatchPage]:
+        """Its views."""
+        return self._pages
+
+    def renew(self) -> None:
+        """Put the picture at rest there anew, with what was made since: it is what the notebook is saved with."""
+        if self._handle is not None:
+            self._handle.update(self._watch)
+
     def another(self) -> View:
         """One more view of the same watch."""
         self._pages.append(WatchPage(self._watch))
@@ -150,17 +171,11 @@ class Output:
 
     def update(self) -> None:
         """Send what is new."""
-        self._push(self._pages)
-
-    def _push(self, pages: list[WatchPage]) -> None:
-        """The same picture for all: it is taken once."""
-        record, packed = self._watch.record, dict[Any, bytes]()
-        for page in pages:
-            page.push(self._watch, record, packed)
+        push(self._watch, self._pages)
 
     def end(self) -> None:
         """Put the picture of the whole run in the first one's place; the others get it."""
-        self._push(self._pages[1:])
+        push(self._watch, self._pages[1:])
         self._pages[0].rest(self._watch)
         Output._latest = self._watch
         if self._handle is not None:
@@ -239,7 +254,7 @@ class WatchPage:
             since = None  # it may have begun to listen only now, and its questions may wait behind the cell
             self._whole_at, self._gap = now + self._gap, 2 * self._gap
         if since not in packed:
-            packed[since] = self._payload.of_watch(record, watch.code, __version__, live=True, since=since)
+            packed[since] = self._payload.of_watch(record, watch.code, __version__, live=True, since=since, can_fork=watch.can_fork)
         self._sent = shape, self._payload.Marks.open_ends(record)
         if now - self._pictures[1][0] >= LATE:
             self._pictures = self._pictures[1], (now, record.steps)
@@ -257,10 +272,13 @@ class WatchPage:
         """Set a flag; this may be a different thread from the training's."""
         self._heard = True
         action, watch = content.get("action"), self._watch()
-        if action not in _ASKED:
+        if action not in (*_ASKED, *_FORK):
             return None
         if watch is None:
-            raise QuestionError(ENDED)
+            raise QuestionError(GONE if action in _FORK else ENDED)
+        if action in _FORK:
+            watch.ask_fork(content)
+            return b""
         if self._is_late(content.get("steps")):
             raise QuestionError("this click came after the cell had moved on: click again while it runs, or use the notebook's ■")
         watch.ask(action, content.get("budget"))
@@ -270,6 +288,13 @@ class WatchPage:
         """Whether a picture of more steps was sent long ago. Two clocks are never compared."""
         now = monotonic()
         return isinstance(steps, int) and any(seen > steps and now - sent >= LATE for sent, seen in self._pictures)
+
+
+def push(watch: LiveWatch, pages: list[WatchPage]) -> None:
+    """Send the same picture to several views: it is taken once."""
+    record, packed = watch.record, dict[Any, bytes]()
+    for page in pages:
+        page.push(watch, record, packed)
 
 
 def answer_while_the_cell_runs(view: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -20,12 +22,13 @@ from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
 from modlab.records.finding import Finding
+from modlab.records.fork import ForkRecord
 from modlab.records.knobs import KnobRecord
 from modlab.records.paths import as_known, spellings
 from modlab.records.watch import Entry, WatchRecord, part
 from modlab.results.alert import Alert
 from modlab.results.knob import Knob
-from modlab.results.live import ENDED, Output, Stage, stage
+from modlab.results.live import ENDED, Output, Stage, WatchPage, notebook, push, stage
 from modlab.results.result import Result, missing
 from modlab.results.verdict import Verdict
 from modlab.results.worded import Worded
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from modlab.results.diagnosis import Diagnosis
     from modlab.results.fork import Change, Fork
     from modlab.results.runs import Runs
+    from modlab.results.sliced_fork import SlicedFork
     from modlab.results.widget import View
 
 OnNaN = Literal["report", "hold", "stop"]
@@ -53,6 +57,9 @@ CODE = "modlab.watch(model, optimizer)"
 
 LEAST = 1e-6
 """The smallest budget."""
+
+FORKS = 8
+"""Forks that are remembered."""
 
 
 class Follower(Protocol):
@@ -210,6 +217,11 @@ class Watch(Result):
         self._kept: KeptBatch | None = None  # a batch and its loss
         self._optimizers: list[ReferenceType[Optimizer]] = []
         self._keeper = watcher.keeper
+        self._forks: tuple[ForkRecord, ...] = ()
+        self._refused = ""
+        self._sliced: SlicedFork | None = None
+        self._pages: list[WatchPage] = []  # views of it when it has ended
+        self._output: Output | None = None  # where its picture at rest is
         if before:
             watcher.remarks.append("an earlier watch of this model was closed when this one started")
 
@@ -290,6 +302,8 @@ class Watch(Result):
         self._let_knobs_follow()
         if shown is not None:
             shown.end()
+        if isinstance(shown, Output) and self._keeper is not None:
+            self._output, self._pages = shown, [*shown.pages]
         self._tell_followers()
 
     # ---- what there is
@@ -432,7 +446,7 @@ class Watch(Result):
         if self._final is not None or watcher is None:
             assert self._final is not None
             return self._final
-        closed, record = watcher.closed, watcher.record()
+        closed, record = watcher.closed, self._with_forks(watcher.record())
         if closed:  # first kept, then the rest is let go
             self._final, self._kept = record, watcher.clues.kept
             self._watcher = None
@@ -569,7 +583,16 @@ class Watch(Result):
         """
         from modlab.results import fork  # most watches are never forked
 
-        return fork.of_keeper(self._keeper, self.record, step, change, steps)
+        made = fork.of_keeper(self._keeper, self.record, step, change, steps)
+        self._note_fork(made.record)
+        return made
+
+    @property
+    def forks(self) -> tuple[Fork, ...]:
+        """The forks that were made of it, in the view and by `fork`: the last ones (of many), in order. One may still run."""
+        from modlab.results.fork import Fork
+
+        return tuple(map(Fork, self.record.forks))
 
     def try_fix(self, finding: Finding, steps: int = 100) -> Fork:
         """Apply the fix of one of its findings to a fork, beside an unchanged one: `Worded.try_fix`."""
@@ -588,6 +611,8 @@ class Watch(Result):
         super(Watch, made).__init__()
         made._watcher, made._stage, made._final, made._knobs, made._keeper = None, None, record, None, None
         made._kept, made._optimizers = None, []
+        made._forks, made._refused, made._sliced, made._pages = record.forks, record.refused, None, []
+        made._output = None
         return made
 
     # ---- faces
@@ -613,7 +638,8 @@ class Watch(Result):
     def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
         from modlab.views.watch import payload
 
-        return payload.of_watch(self.record, CODE, __version__, live=live and self.running, limit=limit)
+        can_fork = live and self.can_fork
+        return payload.of_watch(self.record, CODE, __version__, live=live and (self.running or can_fork), limit=limit, can_fork=can_fork)
 
     def figure(self, which: str = "gradients", *, ax: Axes | None = None) -> Figure:
         """A figure for papers; needs matplotlib.
@@ -635,6 +661,9 @@ class Watch(Result):
             "_knobs": None,
             "_kept": None,
             "_keeper": None,
+            "_sliced": None,
+            "_pages": [],
+            "_output": None,
             "_optimizers": [],
             "_final": self.record,
         }
@@ -668,8 +697,84 @@ class Watch(Result):
         else:
             {"pause": controls.pause, "resume": controls.resume, "step": controls.advance, "stop": controls.end}[action]()
 
+    def ask_fork(self, asked: Mapping[str, Any]) -> None:
+        """What the page asks of a fork: "fork" begins one (``at``, ``lr``, ``setting``, ``value``), "cancel" ends the one that runs.
+
+        "leave": nobody works in the picture at rest any more, which is then renewed.
+
+        It is made in slices: between the steps of the training, while that is paused, or while the kernel runs no cell.
+
+        Raises:
+            QuestionError: a number is none that can be used, or a fork runs already.
+            ForkError: nothing is kept there.
+        """
+        from modlab.results.fork import require_kept, require_step
+        from modlab.results.sliced_fork import SlicedFork, asked_change, make_when_idle
+
+        running, action = self._sliced, asked.get("action")
+        if action == "leave" and self._output is not None:
+            self._output.renew()
+        if action == "cancel" and running is not None:
+            running.cancel()
+        if action != "fork":
+            return
+        if running is not None and not running.over:
+            raise QuestionError("A fork is still running: wait for it, or cancel it.")
+        record = self.record
+        keeper = require_kept(self._keeper, record)
+        at = require_step(asked.get("at"), [*keeper.states], record.steps)
+        change = asked_change(asked, {one.name for one in record.kept.settings} if record.kept is not None else ())
+        self._note_refusal("")
+        made = self._sliced = SlicedFork(keeper, record.title, at, change, self._fork_grew)
+        watcher = self._watcher
+        if watcher is not None and not watcher.closed:
+            watcher.controls.work_on(made.slice)
+        if watcher is None or watcher.closed or notebook() is not None:
+            make_when_idle(made, lambda: not self.running or keeper.recording.is_of_this_thread())
+
+    def _fork_grew(self, fork: SlicedFork) -> None:
+        """A fork that was asked for in the view has more to show, or has ended."""
+        record = fork.record()
+        if record is not None:
+            self._note_fork(record, grows=True)
+        if fork.over:
+            self._note_refusal(fork.refused)
+            fork.let_go()
+        watcher = self._watcher
+        if watcher is not None and not watcher.closed:
+            watcher.snapshots.tell(watcher.snapshots.publish)
+        else:
+            push(self, self._pages)
+
+    def _note_fork(self, record: ForkRecord, *, grows: bool = False) -> None:
+        """One more; or what has become of the one that runs."""
+        before = tuple(one for one in self._forks if not (grows and one.running))
+        self._forks = (*before, record)[-FORKS:]
+        self._renew()
+
+    def _note_refusal(self, why: str) -> None:
+        self._refused = why
+        self._forks = tuple(one for one in self._forks if not one.running)  # nothing came of it
+        self._renew()
+
+    def _renew(self) -> None:
+        if self._final is not None:
+            self._final = self._with_forks(self._final)
+
+    def _with_forks(self, record: WatchRecord) -> WatchRecord:
+        return replace(record, forks=self._forks, refused=self._refused) if self._forks or self._refused or record.forks else record
+
+    @property
+    def can_fork(self) -> bool:
+        """Whether there is a training at hand to fork."""
+        return self._keeper is not None and bool(self._keeper.states)
+
     def widget(self) -> View:
         """The live view: it moves while the watch runs, and its buttons control the loop. Needs anywidget."""
-        if not self.running or not isinstance(self._stage, Output):
-            return super().widget()
-        return self._stage.another()
+        if self.running and isinstance(self._stage, Output):
+            return self._stage.another()
+        if self.can_fork:
+            with suppress(ImportError):
+                self._pages.append(WatchPage(self))
+                return self._pages[-1].view
+        return super().widget()

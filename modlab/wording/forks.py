@@ -23,6 +23,7 @@ _ENDED = {
     "branch": "At step {step} the loop would have gone another way with these numbers (an `if` on a tensor), so the fork ends there.",
     "constant": "The batch of step {step} was changed in place after the step, so the fork ends there.",
     "error": "Step {step} of the fork ended in an error: {error}.",
+    "cancelled": "It was cancelled there.",
 }
 
 
@@ -42,6 +43,8 @@ def outcome(record: ForkRecord) -> str:
 
 def conclusion(record: ForkRecord) -> tuple[str, str]:
     """The headline of a fork in two halves."""
+    if record.running:
+        return "The fork runs:", _so_far(record)
     if not record.steps:
         return "No step could be run again:", _why_none(record)
     steps = format.plural(record.steps, "step")
@@ -66,6 +69,14 @@ def _unchanged(record: ForkRecord, steps: str) -> tuple[str, str]:
     if record.exact:
         return "The fork equals the original, bit for bit:", f"{steps} from step {record.at:,} on give the very same losses."
     return "The fork is not the original:", f"from step {record.differs:,} on its losses differ."
+
+
+def _so_far(record: ForkRecord) -> str:
+    which = mark(record) if record.change else "unchanged"
+    if not record.steps:
+        return f"it comes to step {record.at:,} ({which})."
+    losses = f"the loss is {_number(record.last('fork'))}, and {_number(record.last('original'))} without the change"
+    return f"{record.steps:,} of {format.plural(record.until - record.at, 'step')}{f', {losses}' if record.change else ''} ({which})."
 
 
 def _since(record: ForkRecord) -> str:

@@ -723,3 +723,51 @@ def test_each_change_can_be_applied(name: str) -> None:
     fork = of_finding(Finding("made up"), KeptGround(w._keeper, 5), "Net", 5, 10, (name, ""))
     assert fork.record.steps == 10 and fork.exact and not fork.record.error, fork
     assert photograph(model) == before
+
+
+def clipped(bound: float = 1e-4) -> Run:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+
+    def step(_: int) -> Tensor:
+        x = torch.randn(32, 4)
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), x.sum(1, keepdim=True))
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), bound)
+        optimizer.step()
+        return loss
+
+    return model, [optimizer], step
+
+
+def test_a_fork_without_clipping_is_the_loop_without_it() -> None:
+    w, *_ = watched(clipped)
+    fork = of_finding(Finding("clipped to nothing"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
+    *_, without = watched(lambda: clipped(1e9))
+    assert fork.losses == without[: len(fork.losses)] != fork.original
+
+
+def test_of_doses_the_best_one_is_taken() -> None:
+    w, *_ = watched(lambda: plain_run(lr=40.0))
+    fork = of_finding(Finding("rate too high"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
+    assert fork.record.facts["what"] in ("a hundredth of the learning rate", "a thousandth of the learning rate")
+    assert fork.outcome == "better"
+
+
+def test_what_a_fix_is_not_about_is_said() -> None:
+    w, *_ = watched(clipped)
+    with pytest.raises(modlab_errors.ForkError, match="modules of a kind that this model has none of"):
+        of_finding(Finding("dead"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
+
+
+def test_parameters_that_join_an_optimizer_begin_each_step_without_a_gradient() -> None:
+    def make(*, whole: bool) -> Run:
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        given = model.parameters() if whole else model[2].parameters()
+        return trained(model, lambda: model(torch.ones(4, 4)).square().mean(), torch.optim.SGD(given, lr=0.05))
+
+    w, *_ = watched(lambda: make(whole=False))
+    fork = of_finding(Finding("not in the optimizer"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
+    *_, whole = watched(lambda: make(whole=True))
+    assert fork.losses == whole[: len(fork.losses)] != fork.original

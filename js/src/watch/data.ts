@@ -57,6 +57,28 @@ export interface Layer {
 
 export type State = "waiting" | "running" | "ended" | "stopped" | "interrupted" | "failed";
 
+/** A part of the training, run again with a change. */
+export interface Fork {
+  /** Its first step, the step of the change, the step behind its last one, and the one that it comes to. */
+  began: number;
+  at: number;
+  end: number;
+  until: number;
+  running: boolean;
+  changed: string;
+  headline: readonly [string, string];
+  notes: readonly string[];
+}
+
+/** From where a fork can be made, and what can be set there: one entry for each kept step. */
+export interface Kept {
+  steps: readonly number[];
+  until: readonly number[];
+  rates: readonly (number | null)[];
+  groups: number;
+  settings: readonly { name: string; kind: string; values: readonly (number | null)[] }[];
+}
+
 export interface WatchPayload extends Headed {
   state: State;
   error: string;
@@ -75,6 +97,11 @@ export interface WatchPayload extends Headed {
   units: readonly { path: string; read: string; units: number }[];
   neurons: { layers: readonly Layer[] } | null;
   remarks: readonly string[];
+  forks: readonly Fork[];
+  /** Null where no kernel answers that could make a fork. */
+  kept: Kept | null;
+  /** Why the last fork that was asked for could not be made. */
+  refused: string;
 }
 
 /** What a curve reads in one slot: its value, the inner band, the outer band. NaN where there is none. */
@@ -198,6 +225,7 @@ export class WatchData {
   #units: ReturnType<typeof unitsOf>[] = [];
   #neurons = timesOf();
   #layers: ReturnType<typeof layerOf>[] = [];
+  #forks: Record<"original" | "fork", ArrayLike<number>>[] = [];
   #rows = new Map<string, number>();
   /** Of each series' path the update and the parameter. */
   #pairs: (readonly [number, number])[] = [];
@@ -325,6 +353,15 @@ export class WatchData {
     return { first: first.all, last: last.all, inputs: inputs.all, fired: fired.all, silent: silent.all, flat: flat.all, count };
   }
 
+  /** The loss of a fork as it was, or as it would have been. */
+  fork(index: number, which: "original" | "fork"): Reading {
+    const { began = 0, end = 0 } = this.payload.forks[index] ?? {};
+    const values = this.#forks[index]?.[which] ?? [];
+    const edge = (slot: number): number => began + Math.floor((slot * (end - began)) / Math.max(1, values.length));
+    const slots = Array.from(values, (_, slot) => slot);
+    return { first: slots.map(edge), last: slots.map((slot) => edge(slot + 1) - 1), mid: (slot) => values[slot] ?? Number.NaN };
+  }
+
   get neuronSlots(): number {
     return this.#neurons.first.rows;
   }
@@ -373,6 +410,7 @@ export class WatchData {
       splice(windows, Math.min(from?.units[index] ?? 0, windows.first.rows), numbers, `units ${index} `);
       splice({ silent, flat }, 0, numbers, `units ${index} `);
     });
+    this.#forks = this.payload.forks.map((_, index) => ({ original: numbers(`fork ${index} original`), fork: numbers(`fork ${index} fork`) }));
     const at = from?.neurons ?? 0;
     splice(this.#neurons, at, numbers, "neurons ");
     this.#layers.forEach((layer, index) => splice(layer, at, numbers, `neurons ${index} `));
@@ -412,7 +450,14 @@ export function completeWatch(json: Record<string, unknown>): WatchPayload {
   for (const [name, facts] of Object.entries(LISTS)) made[name] = list(made[name]).map((one) => filled(facts, one));
   const layers = list((made.neurons as { layers?: unknown } | null)?.layers).map((one) => filled(LAYER, one));
   made.neurons = layers.length ? { layers } : null;
+  made.kept = made.kept ? keptOf(made.kept) : null;
   return made;
+}
+
+function keptOf(given: object): Kept | null {
+  const made = filled({ steps: [], until: [], rates: [], groups: 0, settings: [] }, given) as unknown as Kept;
+  const settings = list(made.settings).map((one) => filled({ name: "", kind: "", values: [] }, one));
+  return made.steps.length ? { ...made, settings } : null;
 }
 
 const LAYER: Layer = { path: "", weight: "", units: 0, inputs: 0 };
@@ -422,8 +467,9 @@ const LISTS = {
   alerts: { kind: "", path: "", unit: null, step: 0, last: -1, over: false, mark: "broken", text: "", fix: "", advice: "", steps: 0, inputs: 0, trace: "" },
   scalars: { name: "", count: 0, final: "", loss: false },
   units: { path: "", read: "", units: 0 },
+  forks: { began: 0, at: 0, end: 0, until: 0, running: false, changed: "", headline: ["", ""], notes: [] },
 };
 const WATCH = {
   ...COMMON, view: "watch", variable: "w", state: "ended", error: "", steps: 0, samples: 0, inputs: 0, cost: 0, budget: 0, optimizer: "", part: false,
-  neurons: null, remarks: [], ...Object.fromEntries(Object.keys(LISTS).map((name) => [name, []])),
+  neurons: null, remarks: [], kept: null, refused: "", ...Object.fromEntries(Object.keys(LISTS).map((name) => [name, []])),
 };

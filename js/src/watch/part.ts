@@ -38,7 +38,7 @@ export interface Hooks {
   onZoom(from: number, to: number): void;
 }
 
-export type Control = "pause" | "resume" | "step" | "stop" | "budget";
+export type Control = "pause" | "resume" | "step" | "stop" | "budget" | "fork" | "cancel";
 
 export interface WatchContext extends Context {
   /** Tells the kernel; rejects when it says no. Null where nobody listens (at rest). */

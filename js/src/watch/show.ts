@@ -17,6 +17,10 @@ export interface Shown {
   choose?(path: string): boolean;
   /** Moves the cursor to a step; -1 follows the newest. */
   goTo?(step: number): void;
+  /** Whether no fork runs. */
+  settled?(): boolean;
+  /** From now on a kernel answers. */
+  listen?(control: WatchContext["control"]): void;
   /** Takes an answer that came after its question was given up. */
   late?(action: string, bytes: ArrayBuffer): void;
 }
@@ -24,8 +28,10 @@ export interface Shown {
 export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchContext["control"] = null, told: WatchContext["told"] = null): Shown {
   const data = new WatchData(bytes);
   let panel: WatchPanel | null = null;
+  let context: WatchContext | null = null;
   enclose(host, data.payload.headline.join(" ") || "watch", style + own + parts, (shell) => {
-    panel = new WatchPanel(data, { ...shell, ask: null, control: data.payload.live ? control : null, told });
+    context = { ...shell, ask: null, control: data.payload.live ? control : null, told };
+    panel = new WatchPanel(data, context);
     return [panel.elements, panel];
   });
   return {
@@ -37,5 +43,10 @@ export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchC
     see: (role, path) => panel?.see(role, path) ?? false,
     choose: (path) => panel?.choose(path) ?? false,
     goTo: (step) => panel?.goTo(step),
+    settled: () => !data.payload.forks.some(({ running }) => running),
+    listen(asked) {
+      if (context) context.control = asked;
+      panel?.update();
+    },
   };
 }

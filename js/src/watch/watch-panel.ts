@@ -9,6 +9,7 @@ import { Controls } from "./controls";
 import { MovementCurves, ScalarCurves, SeriesCurve } from "./curve";
 import { ROLES, type Alert, type Role, type Series, type WatchData } from "./data";
 import { DepthMap, sameIn } from "./depth-map";
+import { ForkPart } from "./fork";
 import { GradientFlow } from "./gradient-flow";
 import { Neurons } from "./neurons";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
@@ -65,9 +66,10 @@ export class WatchPanel {
     // The loss first: it is in sight beside the verdict, however high the pictures below are.
     const time = [new ScalarCurves(context, hooks), this.#axis];
     const plots = [this.#map, new SeriesCurve(context, hooks), new BinsMap(context, hooks), new MovementCurves(context, hooks)];
-    this.#parts = [this.#controls, verdict, alerts, neurons, flow, ...plots, ...time]; // the axis says what the map has read
+    const fork = new ForkPart(context, hooks);
+    this.#parts = [this.#controls, verdict, alerts, neurons, flow, fork, ...plots, ...time]; // the axis says what the map has read
     const told = element("div", { class: "told" }, verdict.element, alerts.element, flow.element, this.#remarks);
-    const drawn = element("div", { class: "plots", role: "group", "aria-label": "plots over time" }, ...[...time, neurons, ...plots].map((part) => part.element));
+    const drawn = element("div", { class: "plots", role: "group", "aria-label": "plots over time" }, ...[...time, fork, neurons, ...plots].map((part) => part.element));
     this.#axis.element.after(this.#map.reading);
     this.#body = element("div", { class: "watch", "data-paint": true }, told, drawn);
     this.#follow = button("", { class: "plain key", title: "go with the newest step" }, () => this.#followAgain());

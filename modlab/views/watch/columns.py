@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modlab.records.fork import ForkRecord
 from modlab.records.watch import ScalarRecord, WatchRecord
 from modlab.views.findings import as_data
 from modlab.views.watch import layers
+from modlab.wording import forks
 
 SCHEMA = 3
 """Of `Watch.to_dict`: 1 had the headline and the history alone."""
@@ -98,4 +100,12 @@ def of_conclusion(record: WatchRecord) -> dict[str, Any]:
             "findings": [as_data(one) for one in verdict.findings],
         },
         "alerts": [as_data(one) for one in record.alerts],
+        **({"forks": [of_fork(one) for one in record.forks]} if record.forks else {}),
     }
+
+
+def of_fork(record: ForkRecord) -> dict[str, Any]:
+    """A fork, with its curves as lists."""
+    facts = {name: getattr(record, name) for name in ("began", "at", "differs", "parts", "ended", "error")}
+    curves = {name: getattr(record, name).tolist() for name in ("original", "fork")}
+    return {"headline": " ".join(forks.conclusion(record)), "outcome": forks.outcome(record), **facts, **curves}

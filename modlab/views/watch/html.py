@@ -39,6 +39,7 @@ def of_watch(record: WatchRecord) -> str:
     parts.append(f'<div class="modlab-beside">\n{verdict}\n{_figures(beside)}</div>')
     parts += _alerts(sorted(record.alerts, key=words.rank))
     parts += [f"<p><strong>{_text(strong)}</strong>: {_text(rest)}</p>" for strong, rest in (pair.said() for pair in cancelling)]
+    parts += _forks(record)
     parts.append(_figures(list(_maps(record, every))))
     parts += _layers(record, every)
     parts += _scalars(record)
@@ -121,6 +122,18 @@ def _curve(scalar: ScalarRecord) -> pictures.Curve:
     fewer = merging.of_scalar(scalar, _POINTS)
     mean, low, high = (side.astype(np.float64) for side in (fewer.mean, fewer.low, fewer.high))
     return pictures.Curve((fewer.first + fewer.last) // 2, mean, low, high, fewer.bad > 0)
+
+
+def _forks(record: WatchRecord) -> Iterator[str]:
+    """What became of each fork, and the picture of the last one."""
+    for one in record.forks:
+        strong, rest = forks.conclusion(one)
+        yield f"<p><strong>{_text(strong)}</strong> {_text(rest)}</p>"
+    drawn = [one for one in record.forks if one.steps]
+    if drawn:
+        from modlab.views import fork  # most watches are never forked
+
+        yield f'<p style="margin:0">{fork.picture(drawn[-1])}</p>'
 
 
 def _net(record: WatchRecord, cancelling: list[pairs.UnitPair]) -> Iterator[tuple[str, str]]:

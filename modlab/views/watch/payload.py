@@ -13,14 +13,18 @@ import numpy.typing as npt
 from modlab import format, wording
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
+from modlab.records.fork import ForkRecord
 from modlab.records.loss import losses
 from modlab.records.watch import Alert, HistoryRecord, NeuronsRecord, ScalarRecord, UnitsRecord, WatchRecord
 from modlab.views.payload import Arrays, common, pack
-from modlab.views.watch import headline, limits, words
+from modlab.views.watch import headline, limits, pictures, words
 from modlab.wording import forks
 
 BUDGET = 225_000
 """Bytes of a packed payload at rest: with the front end and the picture without script, an output stays below 500 KB."""
+
+FORK_POINTS = 300
+"""Of a fork's curve."""
 
 COLUMNS = ("mean", "std", "low", "high", "zeros", "bad", "stuck")
 
@@ -65,6 +69,7 @@ def of_watch(
     live: bool = False,
     since: Marks | None = None,
     limit: int | None = None,
+    can_fork: bool = False,
 ) -> bytes:
     """The payload of a watch.
 
@@ -77,6 +82,7 @@ def of_watch(
         since: the slots that the page has; else it gets all.
         limit: slots that the history may have, at rest; all other parts give up the same share, below 24 slots series are left
             out, and what is left out is said.
+        can_fork: whether a kernel answers that can make forks.
     """
     left: list[str] = []
     if limit is not None:
@@ -100,6 +106,7 @@ def of_watch(
         "units": [{"path": one.path, "read": one.read, "units": one.fired.shape[1]} for one in record.units],
         "neurons": _neurons(record.neurons),
         "remarks": remarks,
+        **_forks(record, arrays, askable=can_fork),
     }
     _add_history(record.history, begin, arrays, planes=limit is not None)
     arrays.add("sampled", _ints(record.sampled))
@@ -155,6 +162,49 @@ def _state(record: WatchRecord) -> dict[str, Any]:
         "optimizer": record.optimizer,
         "paused": record.paused,
         **({"part": True} if words.is_part(record) else {}),
+    }
+
+
+def _forks(record: WatchRecord, arrays: Arrays, *, askable: bool) -> dict[str, Any]:
+    """The forks that were made; and where one can be made anew, from which steps on and with what."""
+    made: dict[str, Any] = {}
+    if record.forks or record.refused or askable:
+        made["forks"] = [_fork(one, i, arrays) for i, one in enumerate(record.forks)]
+        made["refused"] = record.refused
+    kept = record.kept
+    if askable and kept is not None:
+        some = [i for i, (state, until) in enumerate(zip(kept.states, kept.until, strict=True)) if until > state]
+        made["kept"] = {
+            "steps": [kept.states[i] for i in some],
+            "until": [kept.until[i] for i in some],
+            "rates": [_finite(kept.rates[i]) if math.isfinite(kept.rates[i]) else None for i in some],
+            "groups": kept.groups,
+            "settings": [
+                {
+                    "name": one.name,
+                    "kind": one.kind,
+                    "values": [one.values[i] if math.isfinite(one.values[i]) else None for i in some],
+                }
+                for one in kept.settings
+            ],
+        }
+    return made
+
+
+def _fork(record: ForkRecord, i: int, arrays: Arrays) -> dict[str, Any]:
+    for name in ("original", "fork"):
+        curve = getattr(record, name)[: len(record.fork)].astype(np.float64)
+        arrays.add(f"fork {i} {name}", _floats(pictures.fewer(curve, FORK_POINTS)))
+    strong, rest = forks.conclusion(record)
+    return {
+        "began": record.began,
+        "at": record.at,
+        "end": record.began + len(record.fork),
+        "until": record.until,
+        "running": record.running,
+        "changed": forks.mark(record) if record.change else "",
+        "headline": [strong, rest],
+        "notes": [] if record.running else [*forks.notes(record)],
     }
 
 

@@ -30,6 +30,7 @@ def of_watch(record: WatchRecord) -> str:
     lines += [f"! {words.said(remark)}" for remark in words.remarks(record)]
     if record.kept is not None:
         lines.append(forks.kept(record.kept))
+    lines += [" ".join(forks.conclusion(one)) for one in record.forks]
     return "\n".join(lines)
 
 
