@@ -238,6 +238,11 @@ WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "comp
 
 GATES = ("modlab.statistics.memory", "modlab.watching.finiteness", "modlab.watching.elements")
 BLIND = {
+    **dict.fromkeys(
+        ("running/loss_graph.py", "running/written_criteria.py", "watching/attention_clues.py"),
+        "what autograd_nodes.saved gives, which asks",
+    ),
+    "watching/gradient_clues.py": "what pools.is_readable lets through, which asks",
     "comparing/divergence.py": "what a pass gave, as copies that the shelf made",
     **dict.fromkeys(
         (

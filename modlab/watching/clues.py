@@ -115,7 +115,7 @@ class ClueCollector:
         self._read_in_step = (-1, 0)
         self._met = 0  # modules with trained parameters that have given something in this pass
         self._walks: Counter[str] = Counter()  # by the place of a loss, how often its whole graph was looked at
-        self._reached: set[int] = set()
+        self._reached: set[str] = set()
         self._pass = 0
         self._pair = PairClues()
         self._pairs = Pairs()
@@ -287,10 +287,10 @@ class ClueCollector:
             if p >= self._modules.get((path, "dropped"), {}).get("p", 0.0):
                 self._note(path, "dropped", p=p)
         held = {id(one) for optimizer in self._steps.optimizers for group in optimizer.param_groups for one in group["params"]}
-        known = {id(tensor) for _, _, tensor in self._index.present()}
+        known = {id(tensor): weight.path for _, weight, tensor in self._index.present()}
         ends = [node.variable for node, _ in met if name_of(node) == "AccumulateGrad"]
-        self._reached.update(id(one) for one in ends if id(one) in known)
-        loose = [one for one in ends if id(one) not in held | known]
+        self._reached.update(known[id(one)] for one in ends if id(one) in known)
+        loose = [one for one in ends if id(one) not in held | known.keys()]
         root = self._root()
         for path, registered in places(root, loose) if root is not None and loose else ():
             self._note(path, "loose", registered=registered)
@@ -425,7 +425,7 @@ class ClueCollector:
             held.groups,
             loop,
             tuple(ModuleClues(path, kind, dict(facts)) for (path, kind), facts in self._modules.items()),
-            frozenset(weight.path for _, weight, tensor in self._index.present() if id(tensor) in self._reached),
+            frozenset(self._reached),
             tuple(self._walks[name] for name in self._losses if name in accepted),
             *held.numbers,
         )
@@ -443,7 +443,7 @@ class ClueCollector:
             tuple(weight.path for weight, tensor in weights if _has_hooks(tensor))[:16],
             tuple(weight.path for weight, tensor in weights if many[id(tensor)] > 1)[:16],
             self._twice() if closed else (),
-            self._uncounted() if closed else (),
+            without_autograd(self._uncounted) if closed else (),
             (sum(tensor.numel() for _, tensor in weights), *(sum(one.numel() for one in some) for some in (frozen, fresh))),
         )
 

@@ -1,4 +1,7 @@
-"""What happens to gradients and weights between backward() and the next look: gradients that are changed, weights that are put back."""
+"""Gradient clues: what happens to gradients and weights between backward() and the next look.
+
+Gradients are changed or taken away, weights are put back, steps go uphill.
+"""
 
 from __future__ import annotations
 

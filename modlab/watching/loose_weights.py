@@ -1,4 +1,4 @@
-"""Where weights are that take part in a loss, and that neither the model nor an optimizer knew when the training began."""
+"""Loose weights: where those are that take part in a loss, and that neither the model nor an optimizer knew when the training began."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What single modules show of themselves in a pass: dropout, norms, embeddings, attention, recurrence and linear layers."""
+"""Module clues: what single modules show of themselves in a pass: dropout, norms, embeddings, attention, recurrence and linear layers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,20 +16,32 @@ from modlab.running.autograd_nodes import name_of, saved
 from modlab.watching.pools import is_readable, kinds
 from modlab.watching.readback import is_far
 
-if TYPE_CHECKING:
-    from modlab.watching.clues import ClueCollector
-
 TOKENS = 1000
 """Rows of an embedding up to which those that are looked up are counted."""
 
 Told = Iterator[tuple[str, dict[str, Any]]]
 
 
-def told(collector: ClueCollector, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Told:
+class CurrentPass(Protocol):
+    """What is known of the pass.
+
+    Attributes:
+        reads: whether numbers of tensors are read.
+        batch: the tensors that went into the model.
+    """
+
+    reads: bool
+    batch: list[Tensor]
+
+    def maker(self, tensor: Tensor) -> str:
+        """The module that gave a tensor, behind those that only pass it on."""
+
+
+def told(look: CurrentPass, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Told:
     """What a call of a module shows: kinds of clues, each with its facts."""
     tell = next((tell for kind, tell in _TELLERS if isinstance(module, kind)), None)
     if tell is not None:
-        yield from tell(collector, module, args, kwargs, output)
+        yield from tell(look, module, args, kwargs, output)
 
 
 def is_linear(module: Module) -> bool:
@@ -43,12 +55,12 @@ def is_norm(module: Module) -> bool:
     return isinstance(module, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm))
 
 
-def _dropout(_: ClueCollector, module: Any, *__: Any) -> Told:
+def _dropout(_: CurrentPass, module: Any, *__: Any) -> Told:
     if module.training:
         yield "dropout", {"p": float(module.p)}
 
 
-def _norm(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_: Any) -> Told:
+def _norm(look: CurrentPass, module: Any, args: tuple[Any, ...], *_: Any) -> Told:
     taken = args[0] if args else None
     if not module.training or not isinstance(taken, Tensor) or taken.dim() < 2:
         return
@@ -59,7 +71,7 @@ def _norm(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_: Any)
     }
     if module.num_batches_tracked is not None and not is_far(module.num_batches_tracked):
         facts["tracked"] = int(module.num_batches_tracked)
-    if module.running_mean is not None and is_readable(taken) and not is_far(taken) and collector.reads:
+    if module.running_mean is not None and is_readable(taken) and not is_far(taken) and look.reads:
         with torch.no_grad():
             other = [i for i in range(taken.dim()) if i != 1]
             away = (taken.detach().float().mean(other) - module.running_mean).abs() / (module.running_var + 1e-12).sqrt()
@@ -67,9 +79,9 @@ def _norm(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_: Any)
     yield "norm", facts
 
 
-def _embedding(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_: Any) -> Told:
+def _embedding(look: CurrentPass, module: Any, args: tuple[Any, ...], *_: Any) -> Told:
     ids = args[0] if args else None
-    if not isinstance(ids, Tensor) or not ids.numel() or is_far(ids) or not collector.reads:
+    if not isinstance(ids, Tensor) or not ids.numel() or is_far(ids) or not look.reads:
         return
     if module.num_embeddings <= TOKENS:
         yield "embedding rows", {"rows": module.num_embeddings, "ids": ids}
@@ -90,7 +102,7 @@ def _embedding(collector: ClueCollector, module: Any, args: tuple[Any, ...], *_:
     yield "embedding", {"padding": int(module.padding_idx), "share": share, "inner": inner}
 
 
-def _attention(collector: ClueCollector, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any) -> Told:
+def _attention(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any) -> Told:
     mask = kwargs.get("attn_mask")
     padding = kwargs.get("key_padding_mask")
     query, key = args[0], args[1] if len(args) > 1 else args[0]
@@ -110,7 +122,7 @@ def _attention(collector: ClueCollector, module: Any, args: tuple[Any, ...], kwa
     if isinstance(padding, Tensor) and not is_far(padding):
         closed = padding if padding.dtype == torch.bool else padding == -math.inf
         facts["padded"] = float(closed.float().mean())
-        ids = next((one for one in collector.batch if one.shape == closed.shape and not one.is_floating_point()), None)
+        ids = next((one for one in look.batch if one.shape == closed.shape and not one.is_floating_point()), None)
         if ids is not None:
             open_ids, shut = ids[~closed], ids[closed]
             facts["shut"] = kinds(shut).numel()
@@ -120,7 +132,7 @@ def _attention(collector: ClueCollector, module: Any, args: tuple[Any, ...], kwa
     yield "attention", facts
 
 
-def _recurrent(_: ClueCollector, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *__: Any) -> Told:
+def _recurrent(_: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *__: Any) -> Told:
     taken = args[0]
     if isinstance(taken, Tensor):
         state = args[1] if len(args) > 1 else kwargs.get("hx")
@@ -138,15 +150,15 @@ def _recurrent(_: ClueCollector, module: Any, args: tuple[Any, ...], kwargs: dic
         )
 
 
-def _cell(_: ClueCollector, __: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *___: Any) -> Told:
+def _cell(_: CurrentPass, __: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *___: Any) -> Told:
     given = args[1] if len(args) > 1 else kwargs.get("hx")
     state = given[0] if isinstance(given, tuple) else given
     yield "cell", {"stateless": not isinstance(state, Tensor), "cut": isinstance(state, Tensor) and state.grad_fn is None}
 
 
-def _linear(collector: ClueCollector, module: Any, args: tuple[Any, ...], _: Any, output: Any) -> Told:
+def _linear(look: CurrentPass, module: Any, args: tuple[Any, ...], _: Any, output: Any) -> Told:
     taken = args[0] if args else None
-    maker = collector.maker(taken) if isinstance(taken, Tensor) else ""
+    maker = look.maker(taken) if isinstance(taken, Tensor) else ""
     given = getattr(module, "in_features", getattr(module, "in_channels", 0))
     sizes = {}
     if isinstance(taken, Tensor) and isinstance(output, Tensor) and taken.dim() and output.dim() and len(taken) and len(output):
