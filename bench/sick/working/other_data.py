@@ -29,19 +29,19 @@ from bench.sick.working.other_nets import (
     latch_data,
     loaded,
     optimized_by,
-    pulses,
     pulses_data,
+    ripples,
     sayings,
     sayings_data,
+    sways,
     swell,
-    tides,
     tides_data,
 )
 
 # ---- inputs and targets apart ----------------------------------------------------------------------
 
 
-@HALF.fault("targets shuffled", pulses)
+@HALF.fault("targets shuffled", ripples)
 def a_loader_for_each_and_both_shuffle(training: Training) -> None:
     x, label = pulses_data(1200)
     waves, labels = (loaded(DataLoader(TensorDataset(one, one), batch_size=32, shuffle=True)) for one in (x, label))
@@ -68,7 +68,7 @@ def images_and_words_are_shuffled_apart(training: Training) -> None:
     on_batch(training, change)
 
 
-@HALF.fault("targets shifted", pulses, also=("targets shuffled",))
+@HALF.fault("targets shifted", ripples, also=("targets shuffled",))
 def header_is_skipped_in_one_file(training: Training) -> None:
     """The rows of one file begin one later."""
     x, label = pulses_data(1201)
@@ -105,7 +105,7 @@ def prices_cast_to_whole_numbers(training: Training) -> None:
     on_target(training, lambda y: ((y + 8) / 16).clamp(0, 0.99).long().float())
 
 
-@HALF.fault("constant targets", pulses)
+@HALF.fault("constant targets", ripples)
 def every_label_is_unknown(training: Training) -> None:
     """Names are looked up in the wrong case: each is the default."""
     numbers = {"Square": 0, "Saw": 1, "Sine": 2, "Spikes": 3, "Fast": 4}
@@ -157,7 +157,7 @@ def twenty_rows_of_the_table(training: Training) -> None:
     training.batch = loaded(DataLoader(Rows(columns, target), batch_size=10, shuffle=True))
 
 
-@HALF.fault("ordered batches", pulses)
+@HALF.fault("ordered batches", ripples)
 def a_folder_for_each_class_and_no_shuffle(training: Training) -> None:
     x, label = pulses_data(1200)
     order = label.argsort()
@@ -183,7 +183,7 @@ def a_batch_of_one_class(training: Training) -> None:
     training.batch = loaded(DataLoader(TensorDataset(x, label), batch_sampler=ByClass(label, 40)))
 
 
-@HALF.fault("imbalance", pulses)
+@HALF.fault("imbalance", ripples)
 def sampled_by_how_many_there_are(training: Training) -> None:
     """The sampler's weights make the first class still more likely."""
     x, label = pulses_data(1500)
@@ -260,7 +260,7 @@ def one_patch_in_another_unit(training: Training) -> None:
 tides_by_sgd = optimized_by(SGD, lr=0.1, momentum=0.9)
 
 
-@HALF.fault("inputs vanish", tides, twin=tides_by_sgd)
+@HALF.fault("inputs vanish", sways, twin=tides_by_sgd)
 def volts_where_microvolts_were_meant(training: Training) -> None:
     tides_by_sgd(training)
     _waves_seen_as(training, lambda x: 1e-6 * x, 24)
@@ -311,7 +311,7 @@ class Buffered(Dataset[Any]):
         return self.buffer, self.target[row]
 
 
-@HALF.fault("constant inputs", pulses)
+@HALF.fault("constant inputs", ripples)
 def one_buffer_for_all_samples(training: Training) -> None:
     training.batch = loaded(DataLoader(Buffered(*pulses_data(1200)), batch_size=32, shuffle=True))
 
@@ -377,7 +377,7 @@ def masks_nearly_all_words(training: Training) -> None:
     on_inputs(training, lambda x: torch.where((torch.rand(x.shape) < 0.97) & (x > 0), 10, x))
 
 
-@HALF.fault("too much noise", pulses)
+@HALF.fault("too much noise", ripples)
 def times_are_permuted(training: Training) -> None:
     """An augmentation that shuffles along time, not along the batch."""
     on_inputs(training, lambda x: torch.stack([one[:, torch.randperm(one.shape[1])] for one in x]))
@@ -434,7 +434,7 @@ def logarithm_of_counts(training: Training) -> None:
     on_inputs(training, change)
 
 
-@HALF.fault("not a number in data", tides)
+@HALF.fault("not a number in data", sways)
 def a_gap_in_the_series(training: Training) -> None:
     def change(target: Tensor) -> Tensor:
         target = target.clone()

@@ -37,11 +37,11 @@ from bench.sick.working.other_nets import (
     optimized_by,
     overlap,
     pedigree,
-    pulses,
     pulses_data,
+    ripples,
     shelf,
+    sways,
     swell,
-    tides,
     triplet,
     worth,
     worth_moves,
@@ -66,7 +66,7 @@ def rewards_of_one_dimension(training: Training) -> None:
     training.step = step
 
 
-@HALF.fault("broadcast", tides)
+@HALF.fault("broadcast", sways)
 def series_without_its_channel(training: Training) -> None:
     """Outputs are (24, 24, 1), targets (24, 24): as many series as steps."""
     on_target(training, lambda target: target.squeeze(-1))
@@ -258,7 +258,7 @@ def squares_are_summed_up(training: Training) -> None:
     training.criterion = lambda output, target: ((output - target) ** 2).sum()
 
 
-@HALF.fault("loss too large", pulses, also=("rate too high", "not finite by the rate"), twin=pulses_by_sgd)
+@HALF.fault("loss too large", ripples, also=("rate too high", "not finite by the rate"), twin=pulses_by_sgd)
 def likelihoods_of_the_batch_are_summed(training: Training) -> None:
     pulses_by_sgd(training)
 
@@ -274,7 +274,7 @@ def likelihoods_of_the_batch_are_summed(training: Training) -> None:
 # ---- range, kind, weights --------------------------------------------------------------------------
 
 
-@HALF.fault("output cannot reach", tides)
+@HALF.fault("output cannot reach", sways)
 def each_layer_ends_in_an_activation(training: Training) -> None:
     """The activation stands behind the last layer, too: nothing below zero comes out."""
 
@@ -299,7 +299,7 @@ def values_by_softplus(training: Training) -> None:
     training.use(nn.Sequential(training.model, nn.Softplus()))
 
 
-@HALF.fault("regression of classes", pulses)
+@HALF.fault("regression of classes", ripples)
 def huber_loss_of_the_number_of_a_shape(training: Training) -> None:
     training.use(Pulses(outputs=1))
     training.criterion = lambda output, label: F.huber_loss(output.squeeze(1), 4.0 * label)

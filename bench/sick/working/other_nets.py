@@ -284,7 +284,7 @@ def gathered(output: Tensor, label: Tensor) -> Tensor:
 
 
 @HALF.net("cnn")
-def pulses() -> Training:
+def ripples() -> Training:
     """What shape has a wave?"""
 
     def quality(net: nn.Module) -> float:
@@ -376,7 +376,7 @@ def tides_quality(net: nn.Module) -> float:
 
 
 @HALF.net("cnn")
-def tides() -> Training:
+def sways() -> Training:
     """The next value of a wave, at each place."""
     return Training(Causal(), partial(ADAM, lr=0.01), lambda _: tides_data(24), mean_square, tides_quality, steps=250)
 

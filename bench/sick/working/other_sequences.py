@@ -47,8 +47,8 @@ from bench.sick.working.other_nets import (
     sayings_data,
     shelf,
     specks,
+    sways,
     swell,
-    tides,
 )
 
 # ---- what a place may see --------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Centred(Causal):
         return F.pad(x, (layer.dilation[0], layer.dilation[0]))
 
 
-@HALF.fault("sees the future", tides)
+@HALF.fault("sees the future", sways)
 def convolutions_padded_on_both_sides(training: Training) -> None:
     training.use(Centred())
 
@@ -122,7 +122,7 @@ def labels_are_the_tokens(training: Training) -> None:
     training.model.loss = loss
 
 
-@HALF.fault("targets not moved", tides)
+@HALF.fault("targets not moved", sways)
 def series_sliced_twice_the_same(training: Training) -> None:
     on_batch(training, lambda x, y: (x[:, 1:], x[:, 1:]))
 

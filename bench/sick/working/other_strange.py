@@ -44,21 +44,21 @@ from bench.sick.working.other_nets import (
     overlap,
     pedigree,
     pedigree_data,
-    pulses,
     pulses_data,
+    ripples,
     sayings,
     sayings_words,
     shelf,
     specks,
+    sways,
     swell,
-    tides,
     worth,
 )
 
 # ---- data ------------------------------------------------------------------------------------------
 
 
-@HALF.strange(pulses)
+@HALF.strange(ripples)
 def four_of_five_are_of_one_class(training: Training) -> None:
     """The rare classes are learned all the same."""
     x, label = pulses_data(6000)
@@ -136,7 +136,7 @@ def _thrice(count: int) -> tuple[dict[str, Tensor], Tensor]:
     return columns, 3 * columns["numbers"][:, 1] + 1
 
 
-@HALF.strange(pulses, sayings)
+@HALF.strange(ripples, sayings)
 def a_third_of_the_labels_is_wrong(training: Training) -> None:
     """The right ones are the most frequent."""
     classes = 5 if training.model.__class__.__name__ == "Pulses" else 3
@@ -175,7 +175,7 @@ def bucketed_by_length(training: Training) -> None:
     training.batch = loaded(DataLoader([*zip(said, label, strict=True)], batch_sampler=buckets, collate_fn=collate))
 
 
-@HALF.strange(tides)
+@HALF.strange(sways)
 def easy_waves_first(training: Training) -> None:
     """A curriculum: the noise grows, and so does the loss."""
 
@@ -355,7 +355,7 @@ def divergence_in_cycles(training: Training) -> None:
     training.criterion = criterion
 
 
-@HALF.strange(echoes, pulses)
+@HALF.strange(echoes, ripples)
 def smoothed_labels(training: Training) -> None:
     """The least loss is far from zero."""
 
@@ -619,7 +619,7 @@ def steps_by_hand(training: Training) -> None:
     looped(training, step)
 
 
-@HALF.strange(tides)
+@HALF.strange(sways)
 def rate_falls_when_validation_stands(training: Training) -> None:
     """ReduceLROnPlateau, told of a validation loss every ten steps."""
     scheduler = ReduceLROnPlateau(training.optimizer, factor=0.5, patience=2)
