@@ -90,10 +90,10 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     turned = s.loss.term.criterion in CRITERIA and s.loss.term.factor < 0 and not others
     if turned and s.start <= 0 and len(s.clues.losses) == 1:
         return {"how": "negative"}
+    if climbing and not turned and not s.learns and len(s.loop.optimizers) == 1:
+        return {"how": "maximize"}
     up, down = s.loop.climbs
-    if up >= 5 and up > 4 * down and not s.learns:
-        return {"how": "climbs", "up": up, "looks": up + down}
-    return {"how": "maximize"} if climbing and not turned and not s.learns and len(s.loop.optimizers) == 1 else None
+    return {"how": "climbs", "up": up, "looks": up + down} if up >= 5 and up > 4 * down and not s.learns else None
 
 
 def _too_small(s: Symptoms) -> Facts | None:

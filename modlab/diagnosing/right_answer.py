@@ -87,8 +87,8 @@ def _indifferent(bench: Bench, output: Tensor) -> ExperimentRecord | None:
     leaf = output.detach().clone().requires_grad_()
     value = bench.value(leaf * 1)
     grad = torch.autograd.grad(value, [leaf], allow_unused=True)[0] if value.requires_grad else None
-    if grad is not None and bool(grad.any()):
-        return None
+    if (grad is None and value.requires_grad) or (grad is not None and bool(grad.any())):
+        return None  # it has a slope; or it calls the model itself, and does not look at this output
     generator = torch.Generator().manual_seed(0)
     other = output.detach() + torch.randn(output.shape, generator=generator).to(output) * (1 + output.detach().abs().mean())
     now, then = float(value.detach()), float(bench.value(other))

@@ -265,9 +265,9 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "not finite by the rate": CauseWords(
         lambda f: (
-            f"the steps are so large that the loss is no number from step {f['step']:,} on"
+            f"the steps are so large that the loss is not finite from step {f['step']:,} on"
             if f["step"] >= 0
-            else "the steps are so large that the weights stop being numbers"
+            else "the steps are so large that the weights are not finite"
         ),
         _too_high,
         "Each step made it larger, until numbers overflowed.",

@@ -16,8 +16,21 @@ from torch import Tensor, nn
 
 import modlab
 from modlab.results.watch import Watch
-from modlab.running import loss_graph
-from modlab.watching import batched_statistics, clues, finiteness, losses, readback, sample, scalars, units, updates
+from modlab.running import attention_graph, autograd_nodes, dropout_graph, loss_graph
+from modlab.watching import (
+    batched_statistics,
+    clues,
+    finiteness,
+    gradient_clues,
+    losses,
+    module_clues,
+    pools,
+    readback,
+    sample,
+    scalars,
+    units,
+    updates,
+)
 from modlab.watching.readback import Copy, ReadBack
 from modlab.watching.segments import columns_here, columns_of, columns_there
 
@@ -47,9 +60,10 @@ class Far:
         self.waits: list[str] = []
         self.events: list[Late] = []
         self._inside = 0
-        for room in (readback, batched_statistics.readback, losses, scalars, updates, sample, finiteness, clues):
+        for room in (readback, batched_statistics.readback, losses, scalars, updates, sample, finiteness, clues, pools, gradient_clues, module_clues):
             patch.setattr(room, "is_far", lambda tensor: not self._inside and not tensor.is_meta, raising=False)
-        patch.setattr(loss_graph, "is_here", lambda tensor: False)
+        for graph in (loss_graph, attention_graph, autograd_nodes, dropout_graph):
+            patch.setattr(graph, "is_here", lambda tensor: False)
         patch.setattr(units.Units, "glance", lambda self, activation, step, back: self.see(activation, step, back))
         patch.setattr(readback, "sent", self.sent)
         for name in ASKING:

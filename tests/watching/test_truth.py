@@ -690,7 +690,7 @@ CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     (
         a_rate_that_explodes,
         False,
-        r"^The steps are so large that the loss is no number from step 3 on: at 5, ",
+        r"^The steps are so large that the loss is not finite from step 3 on: at 5, ",
         "No problem",
     ),
     (a_group_at_rest, False, r"2\.weight and 2\.bias did not move .*: the learning rate of their group is 0", "greater learning rate"),
