@@ -20,6 +20,10 @@ from bench.sick.working import (  # noqa: F401
     other_strange,
     sequence,
     strange,
+    third_nets,
+    third_sequences,
+    third_strange,
+    third_transformers,
 )
 from bench.sick.working.half import HALF
 
