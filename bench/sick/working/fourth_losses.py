@@ -25,6 +25,7 @@ from bench.sick.working.fourth_nets import (
     Leavers,
     Orchard,
     alarms,
+    alarms_data,
     balanced,
     clip_loss,
     couples,
@@ -35,7 +36,6 @@ from bench.sick.working.fourth_nets import (
     glyphs,
     glyphs_data,
     haze,
-    haze_data,
     homes,
     kld,
     leavers,
@@ -92,7 +92,7 @@ def a_variance_of_one_column_and_flat_targets(training: Training) -> None:
 
 # ---- softmax, sigmoid and logarithms ---------------------------------------------------------------
 
-_slowly = stepped_by(SGD, lr=0.03, momentum=0.8)
+_slowly = stepped_by(SGD, lr=0.01, momentum=0.5)
 
 
 @HALF.fault("softmax before cross entropy", orchard, twin=_slowly)
@@ -102,19 +102,17 @@ def chances_of_the_model_in_a_loss_by_einsum(training: Training) -> None:
     training.criterion = lambda output, label: one_hot_entropy(torch.softmax(output, dim=-1), label)
 
 
-@HALF.fault("softmax before cross entropy", glyphs)
+_glyphs_slowly = stepped_by(SGD, lr=0.03, momentum=0.3)
+
+
+@HALF.fault("softmax before cross entropy", glyphs, twin=_glyphs_slowly)
 def a_softmax_behind_the_last_layer_of_the_tutorial(training: Training) -> None:
     class Ended(Glyphs):
         def forward(self, x: Tensor) -> Tensor:
             return F.softmax(super().forward(x), dim=1)
 
+    _glyphs_slowly(training)
     training.use(Ended())
-    training.criterion = nn.CrossEntropyLoss(label_smoothing=0.0)
-
-
-@HALF.fault("softmax over the wrong dimension", menu)
-def chances_over_the_guests(training: Training) -> None:
-    training.criterion = lambda output, liked: -(liked.softmax(1) * output.log_softmax(0)).sum(0).mean()
 
 
 @HALF.fault("softmax over the wrong dimension", menu, also=("one logit", "constant loss"))
@@ -145,9 +143,21 @@ def chances_of_several_labels_into_a_loss_of_logits(training: Training) -> None:
     training.use(Chances())
     _alarms_by_sgd(training)
     training.criterion = nn.MultiLabelSoftMarginLoss()
+    training.quality = alarms_of_chances
 
 
-@HALF.fault("sigmoid twice", leavers)
+def alarms_of_chances(net: nn.Module) -> float:
+    x, label = alarms_data(400)
+    return ((net(x) > 0.5).float() != label).float().mean().item()
+
+
+def _few(training: Training) -> None:
+    """One in ten leaves."""
+    training.batch = sliced(*leavers_data(2000, share=0.1), 50)
+    stepped_by(SGD, lr=0.1, momentum=0.9)(training)
+
+
+@HALF.fault("sigmoid twice", leavers, twin=_few)
 def focal_loss_of_chances(training: Training) -> None:
     """Focal loss, copied, expects logits."""
 
@@ -159,8 +169,15 @@ def focal_loss_of_chances(training: Training) -> None:
         each = F.binary_cross_entropy_with_logits(output, label, reduction="none")
         return ((1 - torch.exp(-each)) ** 2 * each).mean()
 
+    _few(training)
     training.use(Chances())
     training.criterion = focal
+    training.quality = leavers_of_chances
+
+
+def leavers_of_chances(net: nn.Module) -> float:
+    x, label = leavers_data(600)
+    return balanced(net(x) > 0.5, label)
 
 
 @HALF.fault("no log", menu)
@@ -318,9 +335,14 @@ def the_number_of_a_stroke_by_least_squares(training: Training) -> None:
     training.steps = 60
 
 
-@HALF.fault("regression of classes", orchard)
+def _sixty_steps(training: Training) -> None:
+    training.steps = 60
+
+
+@HALF.fault("regression of classes", orchard, twin=_sixty_steps)
 def a_share_of_the_greatest_class(training: Training) -> None:
     """Classes are scaled to 0..1, and learned as a share."""
+    _sixty_steps(training)
     training.use(nn.Sequential(Orchard(outputs=1), nn.Sigmoid()))
     training.criterion = lambda output, label: F.l1_loss(output.squeeze(1), label / 3)
 
@@ -379,17 +401,6 @@ def the_mask_keeps_what_should_be_ignored(training: Training) -> None:
         mask = (label == -100).float()
         each = F.cross_entropy(output, label, reduction="none", ignore_index=-100)
         return (each * mask).sum() / mask.sum().clamp(min=1)
-
-    training.criterion = criterion
-
-
-@HALF.fault("constant loss", leavers)
-def the_mean_of_what_was_standardized(training: Training) -> None:
-    """Logits less their mean, times labels that are filled with their share: nothing is left."""
-
-    def criterion(output: Tensor, label: Tensor) -> Tensor:
-        centred = output - output.mean()
-        return -(centred * torch.full_like(label, label.mean().item())).mean()
 
     training.criterion = criterion
 
@@ -474,7 +485,7 @@ def _distances(epsilon: float) -> Change:
 
         def criterion(output: tuple[Tensor, Tensor], same: Tensor) -> Tensor:
             far = torch.sqrt(((output[0] - output[1]) ** 2).sum(1) + epsilon)
-            return (same * far + (1 - same) * F.relu(2 - far)).mean()
+            return (same * far**2 + (1 - same) * F.relu(2 - far) ** 2).mean()
 
         training.criterion = criterion
 
@@ -487,20 +498,31 @@ def a_letter_meets_itself(training: Training) -> None:
 
 
 class Loud(Alarms):
-    """Pools by the effective value."""
+    """Sees how loud each sensor is, too, by a gain that is learned."""
 
     def __init__(self, epsilon: float) -> None:
         super().__init__()
-        self.epsilon = epsilon
-        self.second[1] = nn.Identity()
+        self.epsilon, self.gain, self.loud = epsilon, nn.Parameter(torch.ones(4)), nn.Linear(4, 3)
 
-    def pooled(self, h: Tensor) -> Tensor:
-        return torch.sqrt((F.relu(h - 0.3) ** 2).mean(2) + self.epsilon)
+    def forward(self, x: Tensor) -> Tensor:
+        energy = ((x * self.gain) ** 2).sum(1)
+        return super().forward(x) + self.loud(torch.sqrt(energy + self.epsilon))
 
 
-@HALF.fault("root of zero", alarms, twin=lambda training: training.use(Loud(1e-6)))
-def effective_value_of_a_silent_channel(training: Training) -> None:
-    training.use(Loud(0.0))
+def _unplugged(epsilon: float) -> Change:
+    """Now and then the fourth sensor is not there."""
+
+    def change(training: Training) -> None:
+        training.use(Loud(epsilon))
+        there = torch.tensor([0.0, 0, 0, 1])
+        on_inputs(training, lambda x: x * (1 - there * (torch.rand(len(x), 1, 1) < 0.02).float()))
+
+    return change
+
+
+@HALF.fault("root of zero", alarms, twin=_unplugged(1e-6))
+def effective_value_of_a_sensor_that_is_not_there(training: Training) -> None:
+    _unplugged(0.0)(training)
 
 
 def _between(safe: bool) -> Change:
@@ -544,15 +566,23 @@ def one_over_the_count_of_a_kind_that_is_not_in_the_batch(training: Training) ->
     _by_counts(0.0)(training)
 
 
-@HALF.fault("overflow", gallery)
+def _root_of_sum(kind: torch.dtype) -> Change:
+    """The length of all errors, in steps of a tenth."""
+
+    def change(training: Training) -> None:
+        def criterion(output: Tensor, x: Tensor) -> Tensor:
+            error = (10 * (output - x)).to(kind)
+            return (error * error).sum().sqrt().float() / len(x)
+
+        training.criterion = criterion
+
+    return change
+
+
+@HALF.fault("overflow", gallery, twin=_root_of_sum(torch.float32))
 def squares_summed_in_half_precision(training: Training) -> None:
-    """48 images of 144 pixels, in steps of a hundredth: more than 65504."""
-
-    def criterion(output: Tensor, x: Tensor) -> Tensor:
-        error = (10 * (output - x)).half()
-        return (error * error).sum().float() / (100 * x.numel())
-
-    training.criterion = criterion
+    """48 images of 144 pixels: more than 65504, and the root of infinity has no slope."""
+    _root_of_sum(torch.float16)(training)
 
 
 def _sharp(by_hand: bool) -> Change:
@@ -581,11 +611,13 @@ def _autocast(kind: torch.dtype) -> Change:
     """A head among many: its loss has a small weight, and Adam does not mind."""
 
     def change(training: Training) -> None:
+        stepped_by(torch.optim.Adam, lr=0.005, eps=1e-14)(training)
+
         def step(inputs: Tensor, target: Tensor, _: int) -> None:
             training.optimizer.zero_grad()
             with torch.autocast("cpu", dtype=kind):
                 output = training.model(inputs)
-            (1e-4 * training.criterion(output.float(), target)).backward()
+            (1e-7 * training.criterion(output.float(), target)).backward()
             training.optimizer.step()
 
         looped(training, step)
@@ -630,37 +662,6 @@ def weights_kept_in_bfloat16_between_the_steps(training: Training) -> None:
     _homes_slowly(torch.bfloat16)(training)
 
 
-class Averaged(nn.Module):
-    """A model, and the average of its weights, which is what is used later."""
-
-    def __init__(self, model: nn.Module, kind: torch.dtype) -> None:
-        super().__init__()
-        self.model, self.average = model, copy.deepcopy(model).to(kind).requires_grad_(False)
-
-    @torch.no_grad()
-    def follow(self, _: int) -> None:
-        for one, other in zip(self.average.parameters(), self.model.parameters(), strict=True):
-            one.lerp_(other.to(one.dtype), 0.002)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.model(x) if self.training else copy.deepcopy(self.average).float()(x)
-
-
-def _averaged(kind: torch.dtype) -> Change:
-    def change(training: Training) -> None:
-        training.model = Averaged(training.model, kind)
-        training.after.append(training.model.follow)
-        training.steps = 1200
-
-    return change
-
-
-@HALF.fault("too few digits", orchard, twin=_averaged(torch.float32), where=("average",))
-def an_average_of_weights_in_bfloat16(training: Training) -> None:
-    """What is a five-hundredth of a difference rounds away."""
-    _averaged(torch.bfloat16)(training)
-
-
 def _twice(training: Training, times: int) -> None:
     _homes_by_sgd(training)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
@@ -684,8 +685,9 @@ def scaled_twice_and_unscaled_once(training: Training) -> None:
 
 
 def _own_scale(training: Training, limit: float) -> None:
-    """A scaler by hand: twice as much after each good step, and half of it after a bad one, within limits."""
-    scale = [2.0**10]
+    """A scaler by hand: twice as much after each good step, and never half of it after a bad one; a limit helps."""
+    stepped_by(SGD, lr=0.03, momentum=0.5)(training)
+    scale = [min(2.0**19, limit)]
 
     def step(inputs: Tensor, label: Tensor, _: int) -> None:
         training.optimizer.zero_grad()
@@ -697,8 +699,6 @@ def _own_scale(training: Training, limit: float) -> None:
                 gradient /= scale[0]
             training.optimizer.step()
             scale[0] = min(2 * scale[0], limit)
-        elif limit < 2.0**20:
-            scale[0] /= 2
 
     looped(training, step)
 
@@ -841,12 +841,15 @@ def all_pairs_are_of_one_hand(training: Training) -> None:
     training.batch = batch
 
 
-@HALF.fault("collapse", mint)
-def noise_is_drawn_once_for_all(training: Training) -> None:
-    """The noise for the pictures of the progress is used in training, too: one row of it."""
-    fixed = torch.randn(1, 3)
-    forward = training.model.forward
-    training.model.forward = lambda kind, noise=None: forward(kind, fixed.expand(len(kind), 3))
+@HALF.fault("collapse", letters, also=("wrong negatives",))
+def a_margin_that_is_left_at_zero(training: Training) -> None:
+    """Nothing pushes those of two hands apart."""
+
+    def criterion(output: tuple[Tensor, Tensor], same: Tensor, margin: float = 0.0) -> Tensor:
+        far = F.pairwise_distance(*output)
+        return (same * far**2 + (1 - same) * torch.clamp(margin - far, min=0.0) ** 2).mean()
+
+    training.criterion = criterion
 
 
 @HALF.fault("temperature", couples)

@@ -92,7 +92,9 @@ def squared(output: Tensor, target: Tensor) -> Tensor:
     return ((output - target) ** 2).sum() / len(target)
 
 
-def homes_quality(seen: Callable[[Table], Tensor] = standard, back: Callable[[Tensor], Tensor] = lambda y: y) -> Callable[[nn.Module], float]:
+def homes_quality(
+    seen: Callable[[Table], Tensor] = standard, back: Callable[[Tensor], Tensor] = lambda y: y
+) -> Callable[[nn.Module], float]:
     """The squared error of prices, where a net sees a table in a way, and what it says is turned back."""
 
     def quality(net: nn.Module) -> float:
@@ -558,19 +560,24 @@ def mint() -> Training:
     return training
 
 
+def haze_shape() -> Tensor:
+    """The covariance of clean signals: not far from one of all directions alike."""
+    turned = torch.linalg.qr(constant(12, 12, seed=31)).Q
+    return turned @ torch.diag(torch.linspace(0.3, 1.7, 12)) @ turned.t()
+
+
 def haze_data(count: int) -> Tensor:
-    """Waves of 16 values."""
-    time = torch.linspace(0, 6.28, 16)
-    return torch.sin((1 + torch.randint(3, (count, 1))) * time + 6.28 * torch.rand(count, 1))
+    """Signals of 12 values."""
+    return torch.randn(count, 12) @ torch.linalg.cholesky(haze_shape()).t()
 
 
 class Haze(nn.Module):
-    """Says the clean wave; it is told how strong the noise is."""
+    """Says the clean signal; it is told how strong the noise is."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.inward, self.level = nn.Linear(16, 96), nn.Linear(8, 96)
-        self.deeper, self.outward = nn.Linear(96, 96), nn.Linear(96, 16)
+        self.inward, self.level = nn.Linear(12, 96), nn.Linear(8, 96)
+        self.deeper, self.outward = nn.Linear(96, 96), nn.Linear(96, 12)
         self.shift = nn.Linear(8, 96)
 
     def told(self, sigma: Tensor) -> Tensor:
@@ -585,8 +592,7 @@ class Haze(nn.Module):
 
 
 def levels(count: int) -> Tensor:
-    """Half of them are low, half are high."""
-    return torch.exp(torch.where(torch.rand(count) < 0.5, -2.5, 0.7) + 0.3 * torch.randn(count))
+    return torch.exp(3.5 * torch.rand(count) - 2)
 
 
 def haze_batch(_: int) -> Batch:
@@ -599,16 +605,17 @@ def haze_criterion(output: Tensor, clean: Tensor) -> Tensor:
 
 
 def haze_quality(net: nn.Module) -> float:
-    """What the error is, as a share of what would be missed without the net."""
-    clean, sigma = haze_data(400), levels(400)
+    """How far it is from the best estimate, which is Wiener's."""
+    clean, sigma = haze_data(300), levels(300)
     noisy = clean + sigma.unsqueeze(1) * torch.randn_like(clean)
-    error = (net(noisy, sigma) - clean).square().mean(1)
-    return (error / torch.minimum(sigma.square(), torch.tensor(0.5))).mean().item()
+    shape = haze_shape()
+    best = torch.linalg.solve(shape + torch.eye(12) * sigma.square().view(-1, 1, 1), noisy.unsqueeze(2)).squeeze(2) @ shape
+    return (net(noisy, sigma) - best).square().mean().item()
 
 
 @HALF.net("generative")
 def haze() -> Training:
-    """A denoiser of waves."""
+    """A denoiser of signals."""
     return Training(Haze(), partial(torch.optim.Adam, lr=0.004), haze_batch, haze_criterion, haze_quality, steps=500)
 
 
