@@ -2,6 +2,10 @@
 
 from bench.sick.working import (  # noqa: F401
     data,
+    fourth_data,
+    fourth_losses,
+    fourth_nets,
+    fourth_strange,
     generative,
     graph,
     loop,
