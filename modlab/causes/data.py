@@ -20,6 +20,9 @@ ODD = 300.0
 SOME = 0.12
 """Part of the targets that is told by the inputs: below that perhaps nothing is."""
 
+PAIRS = 200
+"""Pairs of inputs and targets that have to be looked at before it is said that they do not go together."""
+
 BIG = 50.0
 """Targets of a regression beyond which their scale is one."""
 
@@ -37,7 +40,8 @@ def _constant_targets(s: Symptoms) -> Facts | None:
         return None
     if loss.classes < 2 and sum(one.criterion != "penalty" for one in loss.terms) > 1:  # one condition of several
         return None
-    if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0:
+    sampled = loss.term.source is not None and s.category(loss.term.source) not in ("linear", "conv", "")  # the first of many, say
+    if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not sampled:
         return {"value": float(loss.shares.index(1.0)), "class": True}
     return {"value": s.target.mean, "class": False} if s.target.std == 0 and loss.looks > 2 and loss.term.criterion else None
 
@@ -178,7 +182,9 @@ def _axes(s: Symptoms) -> Facts | None:
 
 def _shuffled(s: Symptoms) -> Facts | None:
     told = s.clues.relations
-    if not _drowned(s) or max(told.together, told.counted) > SOME:
+    if not _drowned(s) or told.rows < PAIRS or max(told.together, told.counted) > SOME:
+        return None
+    if s.loss.classes and s.loss.spread > 0.15:  # it has learnt to tell samples apart
         return None
     return {"loss": s.last, "baseline": s.baseline}
 

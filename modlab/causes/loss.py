@@ -26,6 +26,9 @@ LAYOUT = frozenset(("View", "UnsafeView", "Transpose", "Squeeze", "Unsqueeze", "
 """Functions that only lay numbers out anew."""
 
 ERRORS = ("squared error", "absolute error", "smooth error", "norm of the error")
+ENDLESS = 30.0
+"""Times its first size to which a loss, below zero, and the outputs have grown, where neither has an end."""
+
 CRITERIA = (*ERRORS, "cross-entropy", "likelihood", "binary cross-entropy", "binary cross-entropy with logits")
 
 
@@ -35,7 +38,7 @@ def _names(term: Term) -> list[str]:
 
 def _broadcast(s: Symptoms) -> Facts | None:
     term = s.loss.term
-    if term.criterion not in ERRORS or not term.output or not term.compared or "Unsqueeze" in _names(term):
+    if not (term.criterion in ERRORS or term.node == "Add") or not term.output or not term.compared or "Unsqueeze" in _names(term):
         return None
     output, compared = math.prod(term.output), math.prod(term.compared)
     if len(term.compared) < 2 or compared < 2 * output or any(one.name in ("Stack", "Cat", "Repeat") for one in term.functions):
@@ -92,6 +95,10 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
         return {"how": "negative"}
     if climbing and not turned and not s.learns and len(s.loop.optimizers) == 1:
         return {"how": "maximize"}
+    loss = s.loss
+    grown = loss.outputs.std > ENDLESS * loss.first_outputs.std
+    if s.last < -ENDLESS * max(abs(s.start), 1) and grown and len(s.clues.losses) == 1 and len(s.loop.optimizers) == 1:
+        return {"how": "falls", "last": s.last}  # what is to become small has an end
     up, down = s.loop.climbs
     return {"how": "climbs", "up": up, "looks": up + down} if up >= 5 and up > 4 * down and not s.learns else None
 
@@ -142,7 +149,7 @@ def _weights(s: Symptoms) -> Facts | None:
     if loss.term.criterion.endswith("with logits") and len({*loss.weights}) == 1:
         share, weight = s.target.mean, loss.weights[0]
         felt = weight * share / (weight * share + 1 - share) if 0 < share < 1 else math.nan
-        return {"weight": weight, "share": share, "felt": felt} if 0.1 < share < 0.9 and not 0.05 < felt < 0.95 else None
+        return {"weight": weight, "share": share, "felt": felt} if 0.02 < share < 0.98 and not 0.05 < felt < 0.95 else None
     if len(loss.weights) != len(loss.shares) or len(loss.shares) < 2:
         return None
     parts = [weight * share for weight, share in zip(loss.weights, loss.shares, strict=True)]

@@ -36,8 +36,19 @@ def _scales(s: Symptoms) -> dict[str, float]:
     return found
 
 
+def _tables(s: Symptoms) -> dict[str, float]:
+    """The standard deviations of embeddings at first, which is 1 where PyTorch draws them."""
+    lookups = {one.path for one in s.matrices if s.category(one.module) == "embedding"}
+    found = {}
+    for row, one in enumerate(s.record.history.series):
+        var = s.record.history.columns["var"][:, row]
+        if one.role == PARAMETER and one.path in lookups and np.isfinite(var).any():
+            found[one.path] = math.sqrt(float(var[np.isfinite(var)][0]))
+    return found
+
+
 def _too_large(s: Symptoms) -> Facts | None:
-    scales = _scales(s)
+    scales = _scales(s) | _tables(s)
     wild = [path for path, scale in scales.items() if scale > 8]
     huge = any(scale > 30 for scale in scales.values())
     if not wild or (len(wild) < len(scales) / 2 and not huge) or s.progress > (0.3 if len(wild) < len(scales) / 2 else 0.8):

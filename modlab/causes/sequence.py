@@ -15,7 +15,7 @@ SOME, NONE = 0.1, 0.02
 
 
 def _unmoved(s: Symptoms) -> Facts | None:
-    if s.pairs.beside:
+    if s.pairs.beside and s.pairs.equal > 0.99:
         return {"share": 1.0, "beside": True}
     return {"share": s.pairs.equal, "beside": False} if s.pairs.equal > 0.99 and s.tokens and not s.loss.ignored else None
 
@@ -23,12 +23,15 @@ def _unmoved(s: Symptoms) -> Facts | None:
 def _future(s: Symptoms) -> Facts | None:
     if s.pairs.moved < 0.95:
         return None
+    weights = s.modules("weights")
+    ahead = [one for one in weights if one.facts.get("later", 0.0) > SOME]
+    if s.pairs.beside:  # an encoder may look ahead, the decoder may not
+        return {"path": ahead[-1].path, "how": "attention"} if ahead and len(ahead) == len(weights) else None
     for one in s.modules("attention"):
-        if one.facts["itself"] and one.facts.get("future", 0.0) < 0.5:
+        if one.facts["itself"] and one.facts.get("future", 0.0) < 0.5 and (ahead or not weights):
             return {"path": one.path, "how": "attention"}
-    for one in s.modules("weights"):
-        if one.facts.get("later", 0.0) > SOME:
-            return {"path": one.path, "how": "attention"}
+    if ahead:
+        return {"path": ahead[0].path, "how": "attention"}
     for one in s.modules("recurrent"):
         if one.facts["both"]:
             return {"path": one.path, "how": "recurrent"}
@@ -141,6 +144,19 @@ def _orderless(s: Symptoms) -> Facts | None:
         return None
     return {"path": free[0].path}
 
+
+def _places_unused(s: Symptoms) -> Facts | None:
+    """Attention that cannot tell positions apart, and a table beside it that nothing uses."""
+    called = {one.path for one in s.watched.modules if one.called}
+    lost = [one for one in s.watched.parameters if one.path in s.ungraded and one.dimensions > 1 and one.path not in s.clues.reached]
+    free = [one for one in s.modules("weights") if one.facts["ordered"] is False]
+    if not free or len(lost) != 1 or len(s.ungraded) > 1 or (lost[0].module in called and lost[0].module):
+        return None
+    return {"path": free[0].path}
+
+
+EARLY = (CauseRow("no positions", _places_unused),)
+"""Before what else is not used."""
 
 ROWS = (
     CauseRow("padding counts", _padding, "tokens unknown", "tokens"),

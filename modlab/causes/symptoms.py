@@ -104,7 +104,7 @@ class Symptoms:
         beside = self.loss.terms[1:]
         if any(one.criterion not in ("", "penalty") or any(two.name == "LogSoftmax" for two in one.functions) for one in beside):
             return False  # several criteria, or smoothed labels
-        return self.loss.baseline > 1e-6 * abs(self.start) if self.start == self.start else self.loss.baseline > 1e-9
+        return self.loss.baseline > 1e-12 * abs(self.start) if self.start == self.start else self.loss.baseline > 1e-9
 
     @cached_property
     def progress(self) -> float:

@@ -164,7 +164,7 @@ class PairClues:
 
     Attributes:
         equal: the share of targets that are the input in the same place; `moved`: that are the next one.
-        beside: whether it is a second input that is the target.
+        beside: whether it is a second input of which that is so.
         feature: which feature of the input tells the target by itself, -1 if none does; `told`: how much of it; of how many `features`.
         padded: the share of targets that are padding.
     """

@@ -16,7 +16,7 @@ LEAST = 3
 
 SOFTMAX = ("Softmax", "SafeSoftmax")
 PRODUCTS = ("Bmm", "Mm", "Matmul")
-ORDERED = ("Cat", "Convolution", "Cudnn", "MkldnnRnn", "Thnn", "Sin", "Cos")
+ORDERED = ("Cat", "Cudnn", "MkldnnRnn", "Thnn", "Sin", "Cos")
 """Beginnings of the names of functions by which the order of positions can count."""
 
 

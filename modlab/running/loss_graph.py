@@ -75,6 +75,9 @@ LAYOUT = frozenset(
 )
 """Functions that only lay numbers out anew."""
 
+PRODUCTS = ("Bmm", "Mm", "Mv", "Dot")
+"""Functions that multiply and add up."""
+
 PICKS = frozenset(("Gather", "Index"))
 """Functions that take some numbers out of many."""
 
@@ -223,6 +226,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         factor *= sign
         if criterion == "cross-entropy":
             ignored = written_criteria.LEFT_OUT
+            reduction = "sum" if name in PRODUCTS else reduction
             if reduction == "mean" and output is not None and not any(name_of(one) in PICKS for one in (*passed, *path)):
                 factor /= output.shape[1] if output.dim() > 1 else len(output)  # the mean over all classes, of which one counts
     if criterion.startswith("binary") and name == "Add":
@@ -241,7 +245,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
     way = [one for one in ([node, *path] if name in ("LogSoftmax", "Log") else path) if name_of(one) not in picks]
     functions = tuple(map(_function, way))
     ending = tuple(map(_function, _ending(at))) if at is not None else ()
-    compared = tuple(output.shape) if output is not None else shape_of(start)
+    compared = tuple(output.shape) if output is not None and name != "Add" else shape_of(start if output is None else node)
     term = Term(
         criterion,
         name,
@@ -272,6 +276,10 @@ def _written(summand: _Summand, path: list[Any], *, is_output: bool) -> tuple[st
         result = saved(softmax, "result")
         logarithms = result.detach().log() if isinstance(result, Tensor) else None
         return "cross-entropy", -1, written_criteria.classes(logarithms, dim, (*summand.passed, *picks))
+    log_softmax = next((one for one in path[:8] if name_of(one) == "LogSoftmax"), None) if name in PRODUCTS else None
+    if log_softmax is not None and math.prod(shape_of(node)) == 1 and isinstance(dim := saved(log_softmax, "dim"), int):
+        compared = written_criteria.multiplied(saved(log_softmax, "result"), dim, node)  # as einsum does it
+        return ("cross-entropy", -1, compared) if compared.target is not None else ("", 1, compared)
     if name == "Add" and len(below) == 2:
         criterion, sign, compared = written_criteria.binary(*below)
         return criterion, sign or 1, compared

@@ -56,8 +56,28 @@ def _picked(logarithms: Tensor, dim: int, node: Any) -> Tensor | None:
         shares = saved(node, "self")
     if not isinstance(shares, Tensor) or shares.requires_grad or shares.shape != logarithms.shape:
         return None
-    one_hot = bool(((shares == 0) | (shares == 1)).all()) and bool((shares.sum(dim) == 1).all())
-    return shares.argmax(dim) if one_hot else None
+    return _one_hot(shares, dim)
+
+
+def multiplied(logarithms: Tensor | None, dim: int, product: Any) -> Compared:
+    """The same, where a product with one-hot rows adds up what was picked."""
+    if logarithms is None or not logarithms.is_cpu:
+        return Compared()
+    for name in ("self", "mat2", "tensor", "vec"):
+        shares = saved(product, name)
+        if isinstance(shares, Tensor) and not shares.requires_grad and shares.numel() == logarithms.numel():
+            turned = shares.reshape(logarithms.shape[::-1]).permute(*range(logarithms.dim() - 1, -1, -1))  # einsum may lay them out so
+            straight = _one_hot(shares.reshape(logarithms.shape), dim)
+            target = straight if straight is not None else _one_hot(turned, dim)
+            if target is not None:
+                return Compared(logarithms.detach().movedim(dim, 1) if logarithms.dim() > 1 else logarithms.detach(), target)
+    return Compared()
+
+
+def _one_hot(shares: Tensor, dim: int) -> Tensor | None:
+    """The classes of one-hot rows; None of others."""
+    certain = bool(((shares == 0) | (shares == 1)).all()) and bool((shares.sum(dim) == 1).all())
+    return shares.argmax(dim) if certain else None
 
 
 def _indexed(rest: Sequence[int], dim: int, indices: Any) -> Tensor | None:

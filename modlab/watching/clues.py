@@ -47,6 +47,9 @@ STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
 SHAPES = frozenset(("ToCopy", "View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone", "Alias", "Select"))
 """Functions that give the same numbers in the same order, if they give as many."""
 
+CLOSE = 1e-4
+"""Distance from whole numbers that rounding may have made."""
+
 HELD = 16 << 20
 """Bytes of the batch that is kept for a diagnosis, at most."""
 
@@ -273,7 +276,8 @@ class ClueCollector:
             if whole and len(found) == 1 and isinstance(self._output, Tensor):
                 without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan)
             if self.reads and whole and pool.looks <= DENSE and self.batch and found[0].target is not None:
-                without_autograd(self._pair_up, self.batch[0].detach(), found[0].target.detach())
+                cuts = [saved(one, "start") for one in found[0].way if name_of(one) == "Slice" and saved(one, "dim") == 1]
+                without_autograd(self._pair_up, self.batch[0].detach(), found[0].target.detach(), max(cuts, default=0))
 
     def _walk(self, loss: Tensor) -> None:
         """Look at the whole graph of a loss: attention, dropout, and weights that the model does not know."""
@@ -316,6 +320,8 @@ class ClueCollector:
         if sub is None:
             return found
         target = given - difference.detach() if sub.next_functions[0][0] is not None else given + difference.detach()
+        whole = target.round()
+        target = whole if bool(((target - whole).abs() < CLOSE * (1 + whole.abs())).all()) else target
         return found._replace(output=given, target=target)
 
     def _keep(self, found: loss_graph.Found, value: float) -> None:
@@ -348,10 +354,12 @@ class ClueCollector:
             self._carried_now = weight.grad is not None and bool(without_autograd(weight.grad.any))
             self._carried += self._carried_now
 
-    def _pair_up(self, inputs: Tensor, target: Tensor) -> None:
-        if is_readable(target) and inputs.dim() and target.dim() and len(inputs) == len(target):
+    def _pair_up(self, inputs: Tensor, target: Tensor, start: int) -> None:
+        if not is_readable(target) or not inputs.dim() or not target.dim():
+            return
+        if len(inputs) == len(target):
             self._pairs.add(inputs, target)
-            self._pair = pair_clues(inputs, target, self.batch[1:], self._pair)
+        self._pair = pair_clues(self.batch, target, start, self._pair)
 
     # ---- steps
 

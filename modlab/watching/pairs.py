@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,6 +19,9 @@ FEATURES, TOKENS, CLASSES = 512, 32, 64
 """Features that are used, different tokens, and different targets."""
 
 NEIGHBOURS = 5
+
+SURE = 0.95
+"""Share of the targets that are tokens of an input, from which on that is no chance."""
 
 WIDEST, ENOUGH = 2048, 16
 """Features of an input that are compared with the target one by one, and samples that it takes."""
@@ -125,30 +129,48 @@ def _near(x: Tensor, y: Tensor, other: Tensor) -> Tensor:
 # ---- one batch
 
 
-def pair_clues(inputs: Tensor, target: Tensor, beside: list[Tensor], known: PairClues) -> PairClues:
-    """Is the target the input, the next one of it, or told by one feature alone?
+def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues) -> PairClues:
+    """Is the target an input, the next one of it, or told by one feature alone?
 
     Args:
-        inputs: the first tensor that goes into the model.
-        target: of the loss, as many as inputs.
-        beside: the other tensors that go into the model.
+        batch: the tensors that go into the model, the first one being the input.
+        target: of the loss, perhaps of all positions in one row.
+        start: the first position of the output that is compared with it.
         known: of the batches before.
     """
-    if target.numel() == inputs.numel():
-        target = target.reshape(inputs.shape)
-        if inputs.is_floating_point():  # as of an autoencoder: each number tells itself
-            series = inputs.dim() == 3 and inputs.shape[1] > 1
-            return PairClues(_alike(inputs, target), _alike(inputs[:, 1:], target[:, :-1])) if series else known
-    if any(one.shape == target.shape and one.dtype == target.dtype and one.dim() > 1 and bool((one == target).all()) for one in beside):
+    inputs = batch[0].detach()
+    tokens = [_of_tokens(one.detach(), target, start) if one.dim() == 2 and not one.is_floating_point() else None for one in batch]
+    for place, told in enumerate(tokens):
+        if told is not None and max(told.equal, told.moved) > SURE:
+            return replace(told, beside=place > 0)
+    if tokens[0] is not None:
+        return tokens[0]
+    if target.numel() == inputs.numel() and inputs.is_floating_point():  # as of an autoencoder: each number tells itself
+        series = inputs.dim() == 3 and inputs.shape[1] > 1
+        there = target.reshape(inputs.shape)
+        return PairClues(_alike(inputs, there), _alike(inputs[:, 1:], there[:, :-1])) if series else known
+    if any(one.shape == target.shape and one.dtype == target.dtype and one.dim() > 1 and bool((one == target).all()) for one in batch[1:]):
         return PairClues(equal=1.0, beside=True)
-    if not inputs.is_floating_point() and not target.is_floating_point() and inputs.shape == target.shape and inputs.dim() == 2:
-        moved = _alike(target[:, :-1], inputs[:, 1:]) if inputs.shape[1] > 1 else 0.0
-        return PairClues(_alike(inputs, target), moved, padded=_padded(inputs, target))
-    if inputs.is_floating_point() and len(inputs) >= ENOUGH and 2 < inputs[0].numel() <= WIDEST:
-        feature, told = _telling(inputs.double().reshape(len(inputs), -1), target)
+    enough = len(inputs) == len(target) >= ENOUGH and inputs.dim() > 0 and 2 < inputs[0].numel() <= WIDEST
+    if inputs.is_floating_point() and enough:
+        feature, share = _telling(inputs.double().reshape(len(inputs), -1), target)
         if known.feature in (-1, feature):
-            return PairClues(feature=feature, told=told, features=inputs[0].numel())
+            return PairClues(feature=feature, told=share, features=inputs[0].numel())
     return known
+
+
+def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
+    """Tokens of sequences against targets: the same ones, or the next ones, whichever positions of the output were taken."""
+    if target.is_floating_point() or tokens.shape[1] < 2:
+        return None
+    if target.numel() == tokens.numel():
+        there = target.reshape(tokens.shape)
+        return PairClues(_alike(tokens, there), _alike(there[:, :-1], tokens[:, 1:]), padded=_padded(tokens, there))
+    if target.numel() == tokens[:, 1:].numel():  # of one position less: those from the second on
+        there = target.reshape(tokens[:, 1:].shape)
+        same = _alike(there, tokens[:, 1:])
+        return PairClues(same if start else 0.0, 0.0 if start else same, padded=_padded(tokens[:, 1:], there))
+    return None
 
 
 def _alike(one: Tensor, other: Tensor) -> float:
@@ -158,11 +180,15 @@ def _alike(one: Tensor, other: Tensor) -> float:
 
 
 def _padded(inputs: Tensor, target: Tensor) -> float:
-    """The share of targets that are the same token as all inputs from there on: padding, where sequences end at different places."""
+    """The share of targets that stand where sequences are filled up, if these end at different places and all such targets are one."""
     token = inputs[:, -1].mode().values
     ends = (inputs == token).flip(1).cumprod(1).flip(1).bool()
     lengths = ends.sum(1)
-    return float(((target == token) & ends).double().mean()) if bool(lengths.min() != lengths.max()) else 0.0
+    if not bool(lengths.min() != lengths.max()):
+        return 0.0
+    there = target[ends]
+    one = there.mode().values if there.numel() else token
+    return float((target[ends] == one).double().sum() / target.numel()) if float((there == one).double().mean()) > SURE else 0.0
 
 
 def _telling(inputs: Tensor, target: Tensor) -> tuple[int, float]:

@@ -100,6 +100,8 @@ def _weights_felt(facts: Facts) -> str:
 
 
 def _sign(facts: Facts) -> str:
+    if facts["how"] == "falls":
+        return f"the loss falls without end, down to {rough(facts['last'])}, and the outputs grow with it"
     if facts["how"] == "climbs":
         return f"in {facts['up']} of {facts['looks']} looks a step went up the slope that backward() had found"
     return "the optimizer was made with maximize=True" if facts["how"] == "maximize" else "the criterion enters the loss with a minus sign"
@@ -753,7 +755,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "noise level hidden": CauseWords(
         "the model is not told how noisy its input is",
-        lambda f: f"the numbers of one sample spread by {rough(f['low'])}, of another by {rough(f['high'])}, and nothing else goes in",
+        lambda f: (
+            f"the numbers of one sample spread by {rough(f['low'])}, of another by {rough(f['high'])}, and nothing else goes in"
+            if "low" in f
+            else "what stands in {place} is the same for all samples of a batch, in each batch seen"
+        ),
         "The best answer depends on the level of the noise; without it, all levels get the same.",
         "give the level to the model as a second input",
     ),
