@@ -146,16 +146,16 @@ def _orderless(s: Symptoms) -> Facts | None:
 
 
 def _places_unused(s: Symptoms) -> Facts | None:
-    """Attention that cannot tell positions apart, and a table beside it that nothing uses."""
+    """A model that attends, and in it a table that nothing uses, and nothing else that gets no gradient."""
     called = {one.path for one in s.watched.modules if one.called}
-    lost = [one for one in s.watched.parameters if one.path in s.ungraded and one.dimensions > 1 and one.path not in s.clues.reached]
-    free = [one for one in s.modules("weights") if one.facts["ordered"] is False]
-    if not free or len(lost) != 1 or len(s.ungraded) > 1 or (lost[0].module in called and lost[0].module):
+    lost = [one for one in s.watched.parameters if one.path in s.ungraded and one.path not in s.clues.reached]
+    attends = [*s.modules("weights"), *s.modules("attention")]
+    if not attends or len(lost) != 1 or lost[0].dimensions < 2 or (lost[0].module and lost[0].module in called):
         return None
-    return {"path": free[0].path}
+    return {"path": attends[0].path, "table": lost[0].path}
 
 
-EARLY = (CauseRow("no positions", _places_unused),)
+EARLY = (CauseRow("no positions", _places_unused, "unused layers", "why"),)
 """Before what else is not used."""
 
 ROWS = (

@@ -692,8 +692,12 @@ CAUSES: dict[str, CauseWords] = {
         "give it the state of the step before, or the whole sequence",
     ),
     "no positions": CauseWords(
-        "attention cannot tell one position from another",
-        "nothing that comes into {place} depends on where in the sequence it stands",
+        lambda f: "attention may not know the positions" if "table" in f else "attention cannot tell one position from another",
+        lambda f: (
+            f"nothing uses {named(f['table'])}, and all else gets a gradient: is it the table of the positions?"
+            if "table" in f
+            else "nothing that comes into {place} depends on where in the sequence it stands"
+        ),
         "Attention sees a set: in another order, the same tokens give the same.",
         "add an embedding of the positions to that of the tokens",
     ),
