@@ -575,26 +575,6 @@ def the_direction_back_is_read_at_the_end(training: Training) -> None:
     training.use(Last())
 
 
-class InPieces(Journal):
-    """Reads four tokens at a time."""
-
-    def __init__(self, kept: bool) -> None:
-        super().__init__()
-        self.kept, self.recurrent, self.head = kept, nn.LSTM(16, 48, batch_first=True), nn.Linear(48, 6)
-
-    def forward(self, x: Tensor) -> Tensor:
-        state = None
-        for piece in self.tokens(x).split(4, 1):
-            out, after = self.recurrent(piece, state)
-            state = after if self.kept else None
-        return self.head(out[:, -1])
-
-
-@HALF.fault("state not kept", journal, twin=lambda training: training.use(InPieces(kept=True)))
-def each_piece_begins_anew(training: Training) -> None:
-    training.use(InPieces(kept=False))
-
-
 @HALF.fault("state not kept", parade)
 def the_state_is_made_in_the_loop(training: Training) -> None:
     class Forgetful(Parade):
