@@ -39,10 +39,10 @@ from bench.sick.working.third_nets import (
     parade_data,
     per_place,
     podium,
-    refrain,
     reservoir,
     stations,
     stations_data,
+    two_strands,
     village,
     village_data,
     weave,
@@ -121,7 +121,7 @@ def the_decoders_input_is_its_label(training: Training) -> None:
     on_batch(training, lambda given, target: (given, given[1]))
 
 
-@HALF.fault("targets not moved", refrain)
+@HALF.fault("targets not moved", two_strands)
 def the_loop_compares_with_the_token_just_read(training: Training) -> None:
     def step(training: Training, number: int) -> None:
         tokens, _ = training.batch(number)
@@ -616,7 +616,7 @@ def a_state_that_grows_where_it_should_fade(training: Training) -> None:
     training.use(Growing())
 
 
-@HALF.fault("exploding recurrence", refrain, also=EXPLODES)
+@HALF.fault("exploding recurrence", two_strands, also=EXPLODES)
 def the_state_is_multiplied_by_each_word(training: Training) -> None:
     class Multiplied(Singer):
         def __init__(self) -> None:

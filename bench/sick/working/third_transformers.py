@@ -29,9 +29,9 @@ from bench.sick.working.third_nets import (
     listeners,
     mosaic,
     podium,
-    refrain,
     stations,
     stations_data,
+    two_strands,
     village,
     weave,
 )
@@ -154,7 +154,7 @@ def _by_sgd(training: Training) -> None:
     training.use(training.model)
 
 
-@HALF.fault("no zero grad", refrain, twin=_by_sgd)
+@HALF.fault("no zero grad", two_strands, twin=_by_sgd)
 def zero_grad_without_parentheses(training: Training) -> None:
     _by_sgd(training)
 
