@@ -121,7 +121,7 @@ def weave() -> Training:
 
 
 @HALF.net("recurrent")
-def refrain() -> Training:
+def two_strands() -> Training:
     """The same language, by a recurrent net."""
     return Training(Singer(), partial(ADAM, lr=0.01), weave_batch, per_place, weave_quality, steps=200)
 

@@ -39,10 +39,10 @@ from bench.sick.working.third_nets import (
     parade_data,
     per_place,
     podium,
-    refrain,
     reservoir,
     stations,
     stations_data,
+    two_strands,
     village,
     village_data,
     weave,
@@ -121,7 +121,7 @@ def the_decoders_input_is_its_label(training: Training) -> None:
     on_batch(training, lambda given, target: (given, given[1]))
 
 
-@HALF.fault("targets not moved", refrain)
+@HALF.fault("targets not moved", two_strands)
 def the_loop_compares_with_the_token_just_read(training: Training) -> None:
     def step(training: Training, number: int) -> None:
         tokens, _ = training.batch(number)
@@ -575,26 +575,6 @@ def the_direction_back_is_read_at_the_end(training: Training) -> None:
     training.use(Last())
 
 
-class InPieces(Journal):
-    """Reads four tokens at a time."""
-
-    def __init__(self, kept: bool) -> None:
-        super().__init__()
-        self.kept, self.recurrent, self.head = kept, nn.LSTM(16, 48, batch_first=True), nn.Linear(48, 6)
-
-    def forward(self, x: Tensor) -> Tensor:
-        state = None
-        for piece in self.tokens(x).split(4, 1):
-            out, after = self.recurrent(piece, state)
-            state = after if self.kept else None
-        return self.head(out[:, -1])
-
-
-@HALF.fault("state not kept", journal, twin=lambda training: training.use(InPieces(kept=True)))
-def each_piece_begins_anew(training: Training) -> None:
-    training.use(InPieces(kept=False))
-
-
 @HALF.fault("state not kept", parade)
 def the_state_is_made_in_the_loop(training: Training) -> None:
     class Forgetful(Parade):
@@ -636,7 +616,7 @@ def a_state_that_grows_where_it_should_fade(training: Training) -> None:
     training.use(Growing())
 
 
-@HALF.fault("exploding recurrence", refrain, also=EXPLODES)
+@HALF.fault("exploding recurrence", two_strands, also=EXPLODES)
 def the_state_is_multiplied_by_each_word(training: Training) -> None:
     class Multiplied(Singer):
         def __init__(self) -> None:

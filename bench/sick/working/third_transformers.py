@@ -24,16 +24,14 @@ from bench.sick.working.third_nets import (
     Village,
     Weaver,
     corpus,
-    corpus_batch,
     facts,
     interpreter,
     listeners,
     mosaic,
-    mosaic_data,
     podium,
-    refrain,
     stations,
     stations_data,
+    two_strands,
     village,
     weave,
 )
@@ -99,12 +97,6 @@ def rows_in_the_order_of_the_alphabet(training: Training) -> None:
     training.batch = loaded(DataLoader(TensorDataset(*ordered), batch_size=48))
 
 
-@HALF.fault("same batch", mosaic, also=("few samples",))
-def a_new_iterator_in_each_step(training: Training) -> None:
-    loader = DataLoader(TensorDataset(*mosaic_data(2000)), batch_size=48)
-    training.batch = lambda _: tuple(next(iter(loader)))  # type: ignore[return-value]
-
-
 # ---- graph -----------------------------------------------------------------------------------------
 
 
@@ -162,7 +154,7 @@ def _by_sgd(training: Training) -> None:
     training.use(training.model)
 
 
-@HALF.fault("no zero grad", refrain, twin=_by_sgd)
+@HALF.fault("no zero grad", two_strands, twin=_by_sgd)
 def zero_grad_without_parentheses(training: Training) -> None:
     _by_sgd(training)
 
@@ -269,18 +261,6 @@ def attention_over_the_heads(training: Training) -> None:
 @HALF.fault("softmax over the wrong dimension", podium)
 def pointers_over_the_three_moments(training: Training) -> None:
     training.criterion = lambda output, label: -output.log_softmax(1).gather(2, label.unsqueeze(2)).mean()
-
-
-@HALF.fault("wrong negatives", corpus, also=("collapse",))
-def negatives_are_what_stands_beside(training: Training) -> None:
-    """They are drawn from the words of the same window."""
-
-    def batch(number: int) -> Batch:
-        (word, beside), real = corpus_batch(number)
-        window = (word // 8 * 8).unsqueeze(1) + torch.randint(8, (len(word), 5))
-        return (word, torch.cat([beside[:, :1], window], 1)), real
-
-    training.batch = batch
 
 
 @HALF.fault("wrong sign", facts)
