@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -16,7 +15,6 @@ from bench.sick.training import Batch, Training
 from bench.sick.working.fourth_nets import (
     SHARES,
     Alarms,
-    Couples,
     Gallery,
     Glyphs,
     Haze,
@@ -811,24 +809,23 @@ def a_margin_that_is_left_at_zero(training: Training) -> None:
     training.criterion = criterion
 
 
-class Paper(Couples):
-    """Begins with the scale of the paper, which is kept as a logarithm."""
+def _fixed_scale(times: int) -> Change:
+    """A temperature that is not learned."""
 
-    def __init__(self, times: int) -> None:
-        super().__init__()
-        self.times, self.logit_scale = times, nn.Parameter(torch.tensor(math.log(1 / 0.07)))
+    def change(training: Training) -> None:
+        def criterion(output: tuple[Tensor, Tensor, Tensor], target: Tensor) -> Tensor:
+            one, other, _ = output
+            return clip_loss((one, other, torch.tensor(0.05**-times)), target)
 
-    def scale(self) -> Tensor:
-        scale = self.logit_scale
-        for _ in range(self.times):
-            scale = scale.exp()
-        return scale
+        training.criterion = criterion
+
+    return change
 
 
-@HALF.fault("temperature", couples, twin=lambda training: training.use(Paper(times=1)))
-def the_scale_is_raised_twice(training: Training) -> None:
-    """In the model, and once more where it is used."""
-    training.use(Paper(times=2))
+@HALF.fault("temperature", couples, twin=_fixed_scale(1))
+def towers_and_likeness_are_divided_by_the_temperature(training: Training) -> None:
+    """Each of the towers, and then what comes of both."""
+    _fixed_scale(3)(training)
 
 
 @HALF.fault("temperature", menu)
