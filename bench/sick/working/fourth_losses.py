@@ -23,6 +23,7 @@ from bench.sick.working.fourth_nets import (
     alarms,
     alarms_data,
     balanced,
+    clip_loss,
     couples,
     dunes,
     gallery,
