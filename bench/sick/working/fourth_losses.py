@@ -23,7 +23,6 @@ from bench.sick.working.fourth_nets import (
     alarms,
     alarms_data,
     balanced,
-    clip_loss,
     couples,
     dunes,
     gallery,
@@ -808,25 +807,6 @@ def a_margin_that_is_left_at_zero(training: Training) -> None:
         return (same * far**2 + (1 - same) * torch.clamp(margin - far, min=0.0) ** 2).mean()
 
     training.criterion = criterion
-
-
-def _fixed_scale(times: int) -> Change:
-    """A temperature that is not learned."""
-
-    def change(training: Training) -> None:
-        def criterion(output: tuple[Tensor, Tensor, Tensor], target: Tensor) -> Tensor:
-            one, other, _ = output
-            return clip_loss((one, other, torch.tensor(0.05**-times)), target)
-
-        training.criterion = criterion
-
-    return change
-
-
-@HALF.fault("temperature", couples, twin=_fixed_scale(1))
-def towers_and_likeness_are_divided_by_the_temperature(training: Training) -> None:
-    """Each of the towers, and then what comes of both."""
-    _fixed_scale(3)(training)
 
 
 @HALF.fault("temperature", menu)
