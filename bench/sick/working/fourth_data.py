@@ -417,7 +417,8 @@ def scores_in_groups_of_one(training: Training) -> None:
     street = torch.randint(300, (1600,))
     for one in street.unique():
         rows = street == one
-        x[rows, 3] = (x[rows, 3] - x[rows, 3].mean()) / x[rows, 3].std()
+        column = x[rows, 3] - x[rows, 3].mean()
+        x[rows, 3] = column / (column.square().sum() / (len(column) - 1)).sqrt()
     training.batch = sliced(x, y, 64)
 
 
@@ -425,7 +426,7 @@ def scores_in_groups_of_one(training: Training) -> None:
 def a_join_that_finds_no_partner(training: Training) -> None:
     """Some customers are not in the other table."""
     x, label = leavers_data(2000)
-    known = dict(zip([*range(0, 2000)], x[:, 5].tolist(), strict=True))
+    known = dict(enumerate(x[:, 5].tolist()))
     for missing in torch.randint(2000, (15,)).tolist():
         known.pop(missing, None)
     x[:, 5] = torch.tensor([known.get(row, float("nan")) for row in range(2000)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -16,7 +15,6 @@ from bench.sick.training import Batch, Training
 from bench.sick.working.fourth_nets import (
     SHARES,
     Alarms,
-    Couples,
     Gallery,
     Glyphs,
     Haze,
@@ -809,26 +807,6 @@ def a_margin_that_is_left_at_zero(training: Training) -> None:
         return (same * far**2 + (1 - same) * torch.clamp(margin - far, min=0.0) ** 2).mean()
 
     training.criterion = criterion
-
-
-class Paper(Couples):
-    """Begins with the scale of the paper, which is kept as a logarithm."""
-
-    def __init__(self, times: int) -> None:
-        super().__init__()
-        self.times, self.logit_scale = times, nn.Parameter(torch.tensor(math.log(1 / 0.07)))
-
-    def scale(self) -> Tensor:
-        scale = self.logit_scale
-        for _ in range(self.times):
-            scale = scale.exp()
-        return scale
-
-
-@HALF.fault("temperature", couples, twin=lambda training: training.use(Paper(times=1)))
-def the_scale_is_raised_twice(training: Training) -> None:
-    """In the model, and once more where it is used."""
-    training.use(Paper(times=2))
 
 
 @HALF.fault("temperature", menu)

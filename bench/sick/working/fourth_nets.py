@@ -596,7 +596,7 @@ def levels(count: int) -> Tensor:
 
 
 def haze_batch(_: int) -> Batch:
-    clean, sigma = haze_data(128), levels(128)
+    clean, sigma = haze_data(96), levels(96)
     return (clean + sigma.unsqueeze(1) * torch.randn_like(clean), sigma), clean
 
 
@@ -616,7 +616,7 @@ def haze_quality(net: nn.Module) -> float:
 @HALF.net("generative")
 def haze() -> Training:
     """A denoiser of signals."""
-    return Training(Haze(), partial(torch.optim.Adam, lr=0.004), haze_batch, haze_criterion, haze_quality, steps=500)
+    return Training(Haze(), partial(torch.optim.Adam, lr=0.004), haze_batch, haze_criterion, haze_quality, steps=300)
 
 
 # ---- pairs -----------------------------------------------------------------------------------------

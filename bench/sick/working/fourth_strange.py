@@ -32,10 +32,8 @@ from bench.sick.working.fourth_nets import (
     leavers,
     leavers_data,
     leavers_quality,
-    letters,
     menu,
     mint,
-    mint_data,
     mint_optimizers,
     missed,
     orchard,
@@ -228,29 +226,6 @@ def a_judge_that_only_orders(training: Training) -> None:
     training.step = step
 
 
-@HALF.strange(mint)
-def a_judge_with_bounded_layers(training: Training) -> None:
-    """Wasserstein with spectral norms and three steps of the judge; its loss is below zero."""
-    judge = training.model.judge
-    for layer in (judge[0], judge[2], judge[4]):
-        nn.utils.parametrizations.spectral_norm(layer)
-    mint_optimizers(training, made=0.005, judged=0.01)
-
-    def step(training: Training, number: int) -> None:
-        net, (judges,) = training.model, training.others
-        for _ in range(2):
-            kind, real = mint_data(64)
-            judges.zero_grad()
-            (net.judged(net(kind).detach(), kind) - net.judged(real, kind)).mean().backward()
-            judges.step()
-        kind, _real = training.batch(number)
-        training.optimizer.zero_grad()
-        (-net.judged(net(kind), kind)).mean().backward()
-        training.optimizer.step()
-
-    training.step = step
-
-
 class Tied(nn.Module):
     """An autoencoder whose decoder is its encoder, transposed."""
 
@@ -276,12 +251,12 @@ def a_tanh_where_images_are_within_its_range(training: Training) -> None:
 
     def within(number: int) -> Batch:
         x, _ = batch(number)
-        x = x * 0.36 - 0.82
+        x = x * 0.3 - 0.6
         return x, x
 
     training.batch = within
     quality = training.quality
-    training.quality = lambda net: quality(lambda x: (net(x * 0.36 - 0.82) + 0.82) / 0.36)  # type: ignore[arg-type]
+    training.quality = lambda net: quality(lambda x: (net(x * 0.3 - 0.6) + 0.6) / 0.3)  # type: ignore[arg-type]
 
 
 @HALF.strange(alarms)
@@ -318,17 +293,6 @@ def columns_that_are_empty_for_many(training: Training) -> None:
         return torch.cat([x[:, :2], x[:, 2:].masked_fill(hole, float("nan"))], 1).nan_to_num(0.0)
 
     on_inputs(training, gaps)
-
-
-@HALF.strange(letters)
-def most_pairs_are_of_two_hands(training: Training) -> None:
-    """One in ten is of one hand: those weigh more."""
-    criterion = training.criterion
-
-    def pairs(output: tuple[Tensor, Tensor], same: Tensor) -> Tensor:
-        return criterion(output, same) + 1e-4 * torch.cat(output).square().mean()
-
-    training.criterion = pairs
 
 
 @HALF.strange(couples)
