@@ -47,7 +47,7 @@ def _lost() -> str:
 
 def _in_sixteen_bits() -> list[str]:
     net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(net[0].weight.device.type, dtype=torch.bfloat16):
         first = net[0](torch.randn(5, 8))
         loss: Any = F.cross_entropy(net(torch.randn(5, 8)), torch.zeros(5, dtype=torch.long))
     loss.backward()
@@ -86,7 +86,7 @@ def _moves() -> list[str]:
         before = layer.weight.detach().clone()
         kept = layer.weight.detach().float()
         for _ in range(10):
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=inside):
+            with torch.autocast(layer.weight.device.type, dtype=torch.bfloat16, enabled=inside):
                 loss: Any = layer(torch.ones(1, 1, dtype=torch.float32 if inside else dtype)).sum()
             layer.zero_grad()
             loss.backward()

@@ -17,6 +17,8 @@ from modlab.lessons import devices, self_test
 from modlab.lessons.checking import evaluate, judge
 from tests import courses, fake_device
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*is deprecated:DeprecationWarning")  # torch's compiler, of itself
+
 if not torch.accelerator.is_available():
     fake_device.install()
 os.environ.pop(devices.VARIABLE, None)

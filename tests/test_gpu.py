@@ -6,7 +6,7 @@ from torch import nn
 
 import modlab
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")]
 
 
 def network() -> nn.Module:

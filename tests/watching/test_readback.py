@@ -60,7 +60,19 @@ class Far:
         self.waits: list[str] = []
         self.events: list[Late] = []
         self._inside = 0
-        for room in (readback, batched_statistics.readback, losses, scalars, updates, sample, finiteness, clues, pools, gradient_clues, module_clues):
+        for room in (
+            readback,
+            batched_statistics.readback,
+            losses,
+            scalars,
+            updates,
+            sample,
+            finiteness,
+            clues,
+            pools,
+            gradient_clues,
+            module_clues,
+        ):
             patch.setattr(room, "is_far", lambda tensor: not self._inside and not tensor.is_meta, raising=False)
         for graph in (loss_graph, attention_graph, autograd_nodes, dropout_graph):
             patch.setattr(graph, "is_here", lambda tensor: False)
@@ -215,6 +227,7 @@ def test_a_gpu_is_read_as_the_cpu_is() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:called a synchronizing CUDA operation")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 def test_a_gpu_is_not_waited_for() -> None:
     """Between the first steps, in which memory is made ready, and the end."""
     torch.manual_seed(0)
