@@ -43,8 +43,9 @@ def grade(case: Case, answer: Answer) -> Grade:
 
 
 def is_false(case: Case, answer: Answer) -> bool:
-    """Whether a right cause is put into a wrong place."""
-    return any(set(one.causes) & set(case.causes) and one.path and case.where and one.path not in case.where for one in answer.named)
+    """Whether a right cause is put into a wrong place: not in, nor at, one of the right ones."""
+    right = (one for one in answer.named if one.path and case.where and set(one.causes) & set(case.causes))
+    return any(not any(one.path == place or one.path.startswith(f"{place}.") for place in case.where) for one in right)
 
 
 class Result(NamedTuple):

@@ -116,7 +116,7 @@ def _too_high(s: Symptoms) -> Facts | None:
         return None
     leaps = s.quickest > FAST or s.pace > FAST / 3
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
-    if not (burst or (leaps and s.is_stuck) or _rose(s) or (s.pace > FAST / 3 and s.progress < (0.7 if s.has_baseline else 0.1))):
+    if not (burst or (leaps and s.is_stuck) or _rose(s) or (s.pace > FAST / 3 and s.progress < (0.5 if s.has_baseline else 0.1))):
         return None
     return {"pace": s.quickest, "rate": s.group.rate, "first": s.start, "most": s.most}
 

@@ -183,7 +183,7 @@ def _judged(bench: Bench, output: Tensor, answers: Answers) -> ExperimentRecord:
         raise NotRunError("no right answer")
     if apart > 1e-6 * max(abs(right), abs(wrong)):
         return record("aim", "failed", "wrong sign", Remedy("wrong sign"), **numbers)
-    if sure < right - 10 and not batches.is_cross_entropy(bench.loss):
+    if sure < min(right, 0.0) - 10 and not batches.is_cross_entropy(bench.loss):
         return record("aim", "failed", "no log", Remedy("no log-probabilities"), sure=sure, **numbers)
     if abs(apart) < SMALL and abs(now - right) < SMALL:
         return record("aim", "failed", "loss too small", Remedy("loss too small"), **numbers)

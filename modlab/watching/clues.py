@@ -204,7 +204,7 @@ class ClueCollector:
             self._note(path, "cut", whole=_is_whole(taken), dtype=str(taken.dtype)[6:])
         if not taken.is_floating_point() or not is_readable(taken):
             return
-        if module_clues.is_norm(module) and _is_of(taken, self.batch):
+        if module_clues.is_norm(module) and not taken.requires_grad:
             self._note(path, "norm in front")
         if not taken.any():
             self._note(path, "zero input", after=self.made_by(taken) or "")
