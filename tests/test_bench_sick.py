@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from bench.sick import case, cases_of, score
+from bench.sick import case, cases_of, misses, score
 from bench.sick.causes import CAUSES, SOURCES
 from bench.sick.modlab_tools import watch
 from bench.sick.proof import prove
@@ -114,3 +114,14 @@ def test_the_watch_is_asked():
     """A cause that has long been named: layers in a plain list."""
     asked = case("working", "wave/layers in a list")
     assert score.grade(asked, watch(lambda: asked.training(0))) == "first"
+
+
+def test_each_cause_has_what_a_person_would_look_at():
+    assert {*misses.LOOKS} == {*CAUSES}
+
+
+def test_a_page_of_misses_names_each_case_that_was_not_named_first():
+    sick = [one for one in cases_of("working") if one.cause][:3]
+    results = [score.Result(grade, "rate too low", False) for grade in ("first", "wrong", "silent")]
+    text = misses.page("both", 3, zip(sick, results, strict=True))
+    assert sick[0].name not in text and all(one.name in text and misses.LOOKS[one.cause] in text for one in sick[1:])

@@ -13,7 +13,7 @@ from multiprocessing import get_context
 import torch
 
 from bench import report
-from bench.sick import case, cases_of, fixes, modlab_tools, proof, score, tools
+from bench.sick import case, cases_of, fixes, misses, modlab_tools, proof, score, tools
 from bench.sick.cases import SEEDS, SIDES, Case, Side
 from bench.sick.tools import Answer, Tool
 from bench.sick.training import Training
@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--side", choices=SIDES, help="one half; all if none is named")
     parser.add_argument("--only", default="", help="cases whose name or cause has these words")
     parser.add_argument("--each", action="store_true", help="print what became of each case")
+    parser.add_argument("--misses", action="store_true", help="write the misses of the reported half into docs/sick-misses.md")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many seeds, of three")
     arguments = parser.parse_args()
     found = [
@@ -50,14 +51,17 @@ def main() -> None:
             some = [one for one in found if one.side == side]
             if some:
                 report.heading(f"The {side} half")
-                _print(side, some, partial(pool.map, partial(_asked, SEEDS[: arguments.seeds])), arguments.each)
+                rows: dict[str, list[score.Result]] = {}
+                for answers in pool.map(partial(_asked, SEEDS[: arguments.seeds]), *_named(some)):
+                    for name, result in answers.items():
+                        rows.setdefault(name, []).append(result)
+                _print(some, rows, tell=arguments.each)
+                if arguments.misses and side == "reported":
+                    text = misses.page("both", arguments.seeds, zip(some, rows["both"], strict=True))
+                    misses.PAGE.write_text(text, encoding="utf-8")
 
 
-def _print(side: str, cases: Sequence[Case], each: Callable[..., object], tell: bool) -> None:
-    rows: dict[str, list[score.Result]] = {}
-    for found in each(*_named(cases)):  # type: ignore[attr-defined]
-        for name, result in found.items():
-            rows.setdefault(name, []).append(result)
+def _print(cases: Sequence[Case], rows: dict[str, list[score.Result]], *, tell: bool) -> None:
     shares = {name: score.shares([one.grade for one in results]) for name, results in rows.items()}
     if tell:
         for name, results in rows.items():
