@@ -186,7 +186,7 @@ def _shuffled(s: Symptoms) -> Facts | None:
         return None
     if s.loss.classes and s.loss.spread > 0.15:  # it has learnt to tell samples apart
         return None
-    return {"loss": s.last, "baseline": s.baseline}
+    return {"loss": s.last, "baseline": s.baseline, "pairs": told.rows}
 
 
 ROWS = (

@@ -555,11 +555,12 @@ CAUSES: dict[str, CauseWords] = {
         "less augmentation",
     ),
     "targets shuffled": CauseWords(
-        "inputs and targets do not belong together",
+        "nothing simple in the inputs tells the targets",
         lambda f: (
-            f"the weights move, but the loss stays at {rough(f['loss'])}, where always giving the same answer is at {rough(f['baseline'])}"
+            f"neither a line nor neighbours found them in {f['pairs']:,} pairs, and the loss stays at {rough(f['loss'])}, where always "
+            f"giving the same answer is at {rough(f['baseline'])}"
         ),
-        "Either they were shuffled apart, or the inputs do not hold what is asked.",
+        "They may have been shuffled apart, or the inputs do not hold what is asked; what is hard to find looks the same.",
         "look at a few inputs beside their targets",
     ),
     # ---- the model
@@ -821,6 +822,9 @@ SETTLES: dict[str, str] = {
 }
 """What tells a cause from its rival."""
 
+RATES = frozenset(("rate too high", "not finite by the rate"))
+"""Two stages of one cause."""
+
 
 def is_cause(finding: Finding) -> bool:
     """Whether the table of causes has made it, and so its words are here: other findings may have the same name."""
@@ -840,12 +844,17 @@ def halves(finding: Finding) -> tuple[str, str]:
 
 
 def advice(finding: Finding) -> tuple[str, str]:
-    """The line to copy and what to do in words."""
+    """The line to copy, and in words what to do and what settles whether it is this cause or the one that looks most like it."""
     words = CAUSES[finding.kind]
-    return filled(words.code, finding), filled(words.fix, finding)
+    parts = (filled(words.fix, finding), settled(finding))
+    return filled(words.code, finding), ". ".join(
+        f"{one[:1].upper()}{one[1:]}" if place else one for place, one in enumerate(filter(None, parts))
+    )
 
 
-def settling(finding: Finding) -> str:
-    """What tells it from the cause that looks most like it; empty where nothing has to."""
-    settle = finding.facts.get("settle")
-    return filled(SETTLES[str(settle)], finding) if settle else ""
+def settled(finding: Finding) -> str:
+    """The line that tells it from its rival, and from which; empty where there is none, or where the fix tells."""
+    settle, rival = finding.facts.get("settle"), finding.facts.get("rival")
+    if not settle or {finding.kind, rival} <= RATES:
+        return ""
+    return f"to tell it from “{rival}”: {filled(SETTLES[str(settle)], finding)}"
