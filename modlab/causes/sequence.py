@@ -137,7 +137,7 @@ def _orderless(s: Symptoms) -> Facts | None:
     some = s.modules("weights")
     free = [one for one in some if one.facts["ordered"] is False and one.facts.get("later", 0.0) > SOME]
     told = s.clues.relations
-    needed = told.together > TOLD and told.counted < told.together / 2
+    needed = bool(s.tokens) and told.together > TOLD and told.counted < told.together / 2
     if not free or any(one.facts["ordered"] for one in some) or not s.progress < 0.6 or not (needed or (s.tokens and s.has_baseline)):
         return None
     if not needed and told.counted > TOLD:  # which tokens there are tells it as well

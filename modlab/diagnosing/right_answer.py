@@ -181,6 +181,8 @@ def _judged(bench: Bench, output: Tensor, answers: Answers) -> ExperimentRecord:
     apart = right - wrong
     if not all(map(math.isfinite, (now, right, wrong))) or not apart:
         raise NotRunError("no right answer")
+    if apart > 1e-6 * max(abs(right), abs(wrong)) and now < min(right, wrong):
+        raise NotRunError("no right answer")  # both are worse than what an untrained model says: it is compared otherwise, one later say
     if apart > 1e-6 * max(abs(right), abs(wrong)):
         return record("aim", "failed", "wrong sign", Remedy("wrong sign"), **numbers)
     if sure < min(right, 0.0) - 10 and not batches.is_cross_entropy(bench.loss):

@@ -111,10 +111,14 @@ def test_a_cause_is_named_and_not_in_the_twin(name: str) -> None:
     assert check not in twin or twin[check].kind != kind
 
 
+SO = {"journal/as it is": "padding"}
+"""What a check says of a net that learns all the same, and is so: it reads on through the padding."""
+
+
 @pytest.mark.parametrize("name", [one.name for one in cases_of("working") if not one.cause and one.name.endswith("as it is")])
 def test_what_is_healthy_fails_no_check(name: str) -> None:
     found = diagnosed(case("working", name).training(1))
-    assert not [one for one in found.values() if one.outcome == "failed" and one.name != "overfit"]
+    assert {one.name for one in found.values() if one.outcome == "failed"} - {"overfit"} == {*filter(None, [SO.get(name)])}
 
 
 # ---- what is said is so, with PyTorch as the oracle ------------------------------------------------------------------------------
