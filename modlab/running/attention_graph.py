@@ -118,5 +118,5 @@ def _tells(node: Any) -> bool:
     if name == "Mul":  # by positions, and not by a number or by what dropout has drawn
         other = saved(node, "other")
         many = isinstance(other, Tensor) and other.numel() > 1 and math.isnan(number_of(other))
-        return many and (not is_here(other) or len(other.detach().flatten()[:4096].unique()) > 2)
+        return many and (not is_here(other) or not other.is_contiguous() or len(other.detach().flatten()[:4096].unique()) > 2)
     return name.startswith(ORDERED)

@@ -31,7 +31,7 @@ def dropped(nodes: Iterable[tuple[Any, str]]) -> Iterator[tuple[Any, str, float]
 
 
 def _share(noise: Any) -> float | None:
-    if not isinstance(noise, Tensor) or noise.requires_grad or noise.numel() < 8 or not is_here(noise):
+    if not isinstance(noise, Tensor) or noise.requires_grad or noise.numel() < 8 or not is_here(noise) or not noise.is_contiguous():
         return None
     some = noise.detach().flatten()[:MOST].double()
     zeros = float((some == 0).double().mean())

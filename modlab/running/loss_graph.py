@@ -274,7 +274,7 @@ def _written(summand: _Summand, path: list[Any], *, is_output: bool) -> tuple[st
     if softmax is not None and isinstance(dim := saved(softmax, "dim"), int):
         picks = [one for one in path[: path.index(softmax)] if name_of(one) in PICKS]
         result = saved(softmax, "result")
-        logarithms = result.detach().log() if isinstance(result, Tensor) else None
+        logarithms = result.detach().log() if isinstance(result, Tensor) and result.numel() <= written_criteria.MANY else None
         return "cross-entropy", -1, written_criteria.classes(logarithms, dim, (*summand.passed, *picks))
     log_softmax = next((one for one in path[:8] if name_of(one) == "LogSoftmax"), None) if name in PRODUCTS else None
     if log_softmax is not None and math.prod(shape_of(node)) == 1 and isinstance(dim := saved(log_softmax, "dim"), int):

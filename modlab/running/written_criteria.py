@@ -14,6 +14,10 @@ LEFT_OUT = -100
 """The class of a target that a mask leaves out, as PyTorch's own criteria have it."""
 
 
+MANY = 1 << 22
+"""Numbers up to which all of a tensor are looked at."""
+
+
 class Compared(NamedTuple):
     """An output, with the classes in its second dimension, if there are classes; and the target."""
 
@@ -75,7 +79,9 @@ def multiplied(logarithms: Tensor | None, dim: int, product: Any) -> Compared:
 
 
 def _one_hot(shares: Tensor, dim: int) -> Tensor | None:
-    """The classes of one-hot rows; None of others."""
+    """The classes of one-hot rows; None of others, and of very many."""
+    if shares.numel() > MANY:
+        return None
     certain = bool(((shares == 0) | (shares == 1)).all()) and bool((shares.sum(dim) == 1).all())
     return shares.argmax(dim) if certain else None
 

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from modlab.running.attention_graph import Attention
 
+MOST = 1 << 20
+"""Weights that are looked at: of more, those of the first samples."""
+
 
 def facts(attention: Attention, batch: list[Tensor]) -> dict[str, Any]:
     """What one attention shows; 1 stands for what weights without a preference give.
@@ -24,18 +27,25 @@ def facts(attention: Attention, batch: list[Tensor]) -> dict[str, Any]:
         weight of both kinds of tokens, where sequences have different lengths.
     """
     known: dict[str, Any] = {"ordered": attention.ordered, "along": attention.along}
+    told = attention.weights if attention.weights is not None else attention.mask
+    if told is not None and told.shape[-1] ** 2 > 4 * MOST:
+        return {**known, "positions": told.shape[-1]}
     weights = attention.weights if attention.weights is not None else _open(attention)
     if weights is None:
         return {**known, "later": 0.0 if attention.causal else 1.0, "earlier": 1.0}
-    rows = weights.detach().double()
-    known["positions"] = rows.shape[-1]
+    known["positions"] = weights.shape[-1]
+    few = max(1, MOST // max(weights[0].numel(), 1)) if weights.dim() > 2 else 1
+    some = weights[:few] if weights.dim() > 2 else weights
+    if some.numel() > 4 * MOST:  # one sample alone has more: one head of it
+        some = some.flatten(0, -3)[:1]
+    rows = some.detach().double()
     if attention.along != -1 or not bool(rows.isfinite().all()):
         return known
     known["sharp"] = float(rows.amax(-1).median()) if attention.weights is not None else 0.0
     plane = rows.reshape(-1, *rows.shape[-2:]).mean(0)
     even = (len(plane) - 1) / 2
     known |= {"later": float(plane.triu(1).sum()) / even, "earlier": float(plane.tril(-1).sum()) / even}
-    padded = _padded(rows, batch)
+    padded = _padded(rows, [one[: len(rows)] if weights.dim() == 4 and len(one) == len(weights) else one for one in batch if one.dim()])
     if padded is not None:
         share = float(padded.double().mean())
         there = rows.reshape(len(padded), -1, *rows.shape[-2:]).mean((1, 2))  # by the position that is looked at
@@ -49,6 +59,8 @@ def _open(attention: Attention) -> Tensor | None:
     mask = attention.mask
     if mask is None:
         return None
+    while mask.dim() > 2 and mask.numel() // mask.shape[-2] * mask.shape[-1] > MOST and len(mask) > 1:  # of many, the first
+        mask = mask[: len(mask) // 2]
     mask = mask.expand(*mask.shape[:-2], mask.shape[-1], mask.shape[-1])  # of padding there may be one row for all positions
     scores = torch.zeros(mask.shape, dtype=torch.float64)
     scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.detach()

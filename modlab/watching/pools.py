@@ -181,7 +181,8 @@ class LossPool:
         self.outputs = Pool()  # of the last look alone: they change
         self.outputs.add(some_of(output))
         if output.dim() and len(output) > 1 and output.is_floating_point():
-            self.spread = float(output.double().std(0).mean() / (output.double().abs().mean() + 1e-12))
+            some = some_of(output).double()
+            self.spread = float(some.std(0).mean() / (some.abs().mean() + 1e-12)) if len(some) > 1 else math.nan
         if target is not None and is_readable(target):
             self._take(first, output, target.detach())
 
@@ -192,7 +193,7 @@ class LossPool:
             self._classes(found, output, target)
             return
         if found.term.criterion == "divergence":
-            self.unnormalized = float(output.double().logsumexp(-1).abs().max())
+            self.unnormalized = float(some_of(output).double().logsumexp(-1).abs().max())
             return
         self.targets.add(some_of(target))
         if target.dim() and len(target) >= LARGE:
@@ -228,7 +229,9 @@ class LossPool:
         weight = saved(found.node, "weight")
         if isinstance(weight, Tensor) and not is_far(weight):
             self.weights = tuple(weight.detach().double().flatten()[:1024].tolist())
-        sums = [(int(i), float(output.double().logsumexp(i).abs().max())) for i in range(output.dim())]
+        some = some_of(output).double()  # of a large one, along the classes alone: the other sums need all of it
+        dims = range(output.dim()) if output.numel() <= MOST else (dim,)
+        sums = [(int(i), float(some.logsumexp(i).abs().max())) for i in dims]
         self.unnormalized = dict(sums)[dim]
         self.along = next((i for i, most in sums if i != dim and most < 1e-3), -1)
 

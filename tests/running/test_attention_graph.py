@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from modlab.running.attention_graph import attentions
 from modlab.running.autograd_nodes import walk
+from modlab.watching import attention_clues
 from modlab.watching.attention_clues import facts
 
 LENGTH, TOKENS, WIDTH = 8, 10, 16
@@ -95,3 +96,19 @@ def test_attention_to_another_sequence_is_left_out():
     layer = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
     other = torch.randn(4, LENGTH + 3, WIDTH)
     assert not attentions(walk(layer(torch.randn(4, LENGTH, WIDTH), other, other)[0].sum().grad_fn, {}))
+
+
+@pytest.mark.parametrize("samples", [4, 64])
+def test_of_many_weights_some_samples_are_looked_at(samples, monkeypatch):
+    monkeypatch.setattr(attention_clues, "MOST", 4 * 2 * LENGTH * LENGTH)
+    ids = torch.randint(1, TOKENS, (samples, LENGTH))
+    ids[:, -1] = 0
+    ids[0, 3:] = 0
+    told = looked(Attending(positions=True, fused=False), (ids == 0)[:, None, None], ids)
+    assert told["padding"] < 1e-6 < told["real"] and told["positions"] == LENGTH
+
+
+def test_too_many_weights_are_left_alone(monkeypatch):
+    monkeypatch.setattr(attention_clues, "MOST", 1)
+    told = looked(Attending(positions=True, fused=False), None, torch.randint(1, TOKENS, (4, LENGTH)))
+    assert told["positions"] == LENGTH and "later" not in told
