@@ -47,7 +47,7 @@ def _lost() -> str:
 
 def _in_sixteen_bits() -> list[str]:
     net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-    with torch.autocast(net[0].weight.device.type, dtype=torch.bfloat16):
+    with torch.autocast(next(net.parameters()).device.type, dtype=torch.bfloat16):
         first = net[0](torch.randn(5, 8))
         loss: Any = F.cross_entropy(net(torch.randn(5, 8)), torch.zeros(5, dtype=torch.long))
     loss.backward()
