@@ -21,10 +21,11 @@ def _born(s: Symptoms, risk: str) -> Facts | None:
 
 
 def _grew(s: Symptoms) -> bool:
-    """Whether numbers were far too large before they were none."""
+    """Whether numbers were far too large before they were none, or somebody turned the rate up."""
     first = next((one for one in s.record.alerts if one.kind in ("nan", "inf")), None)
     from_the_loss = first is not None and first.facts.get("where") == "the loss" and first.step <= EARLY
-    return s.most > 100 * s.baseline or (s.quickest > 0.5 and not from_the_loss)
+    turned = any(one.moved for one in s.record.scalars) and len(s.rate) > 1 and float(s.rate[-1]) > 10 * float(s.rate[0])
+    return turned or s.most > 100 * s.baseline or (s.quickest > 0.5 and not from_the_loss)
 
 
 def _cause(s: Symptoms, *kinds: str) -> Facts | None:
