@@ -15,15 +15,19 @@ HALF = ("float16", "bfloat16")
 
 
 def _born(s: Symptoms, risk: str) -> Facts | None:
-    if s.is_finite and not any(one.kind in ("nan", "inf") for one in s.record.alerts):
+    if s.is_finite and s.birth is None:
         return None
     return {"in": "loss"} if risk in s.loss.risks and not _grew(s) else None
 
 
+def _in_the_loss(s: Symptoms) -> bool:
+    """Whether NaN or Inf was first seen in the loss itself."""
+    return s.birth is not None and s.birth.facts.get("where") == "the loss"
+
+
 def _grew(s: Symptoms) -> bool:
     """Whether numbers were far too large before they were none, or somebody turned the rate up."""
-    first = next((one for one in s.record.alerts if one.kind in ("nan", "inf")), None)
-    from_the_loss = first is not None and first.facts.get("where") == "the loss" and first.step <= EARLY
+    from_the_loss = _in_the_loss(s) and s.birth is not None and s.birth.step <= EARLY
     turned = any(one.moved for one in s.record.scalars) and len(s.rate) > 1 and float(s.rate[-1]) > 10 * float(s.rate[0])
     return turned or s.most > 100 * s.baseline or (s.quickest > 0.5 and not from_the_loss)
 
@@ -43,7 +47,7 @@ def _log(s: Symptoms) -> Facts | None:
 def _never_was(s: Symptoms) -> Facts | None:
     """A loss with a logarithm that was never a number, of outputs that are: so it is what the logarithm takes of the targets."""
     logs = any(one.name == "Log" for term in s.loss.terms for one in (*term.functions, *term.ending))
-    known = math.isfinite(s.loss.outputs.std) and not any(one.kind in ("nan", "inf") for one in s.record.alerts)
+    known = math.isfinite(s.loss.outputs.std) and s.birth is None
     return {"in": "loss"} if s.curve is not None and not len(s.values) and logs and known else None
 
 
@@ -65,9 +69,7 @@ def _overflow(s: Symptoms) -> Facts | None:
 def _rate(s: Symptoms) -> Facts | None:
     if s.is_finite or not len(s.values) or s.group.momentum >= MOST:
         return None
-    first = next((one for one in s.record.alerts if one.kind in ("nan", "inf")), None)
-    from_the_loss = first is not None and first.facts.get("where") == "the loss"
-    if not (s.most > 5 * s.start or s.quickest > 0.5 or (s.has_burst and not from_the_loss)):
+    if not (s.most > 5 * s.start or s.quickest > 0.5 or (s.has_burst and not _in_the_loss(s))):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
     return {"pace": s.last_pace, "rate": s.group.rate, "first": s.start, "most": s.most, "step": step}

@@ -107,7 +107,7 @@ def _exploding(s: Symptoms) -> Facts | None:
     if some and (s.has_burst or not s.is_finite or _grows(s)):
         return {"path": some[0].path, "mode": some[0].facts["mode"]}
     again = [one for one in (*s.modules("cell"), *s.modules("linear")) if one.facts["calls"] >= 4]
-    return {"path": again[0].path, "mode": f"called {again[0].facts['calls']} times"} if again and _grows(s) else None
+    return {"path": again[0].path, "calls": again[0].facts["calls"]} if again and _grows(s) else None
 
 
 def _grows(s: Symptoms) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from modlab.records.clues import GroupClues, InputClues, LossClues, ModuleClues, Numbers
 from modlab.records.loss import losses
 from modlab.records.slots import Floats
-from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, ScalarRecord, WatchRecord
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert, ScalarRecord, WatchRecord
 from modlab.records.watched import WatchedParameter
 
 STUCK, BURST = 0.15, 1.5
@@ -92,6 +92,11 @@ class Symptoms:
     def is_finite(self) -> bool:
         """Whether every value of the loss is a number."""
         return all(not one.nan + one.inf for one in losses(self.record))
+
+    @cached_property
+    def birth(self) -> Alert | None:
+        """The first alert of what is not a number."""
+        return next((one for one in self.record.alerts if one.kind in ("nan", "inf")), None)
 
     @cached_property
     def baseline(self) -> float:

@@ -141,9 +141,7 @@ def _statistics(facts: Facts) -> str:
 
 def _scaler(facts: Facts) -> str:
     if "left" in facts:
-        return (
-            f"at the step, gradients are {rough(facts['left'])} of what backward() brought: divided by a scale that the loss was not given"
-        )
+        return f"at the step, gradients are {rough(facts['left'])} of what backward() brought, a power of two, as scalers divide by"
     if facts["steps"]:
         return f"{format.plural(facts['steps'], 'step')} seen used gradients that were still multiplied by the scaler"
     return f"gradients were clipped {facts['clips']:,} times while they were still multiplied by the scaler"
@@ -703,8 +701,12 @@ CAUSES: dict[str, CauseWords] = {
         "add an embedding of the positions to that of the tokens",
     ),
     "exploding recurrence": CauseWords(
-        "the recurrence explodes",
-        "{place} ({mode}) multiplies its state again in each step, and the loss or its gradient bursts",
+        lambda f: "the recurrence explodes" if "mode" in f else "a recurrence may explode",
+        lambda f: (
+            "{place} ({mode}) multiplies its state again in each step, and the loss or its gradient bursts"
+            if "mode" in f
+            else f"{{place}} is called {f['calls']} times in a pass, and the loss or its gradient is huge; whether it takes what it gave was not seen"
+        ),
         "A factor above 1, taken to the power of the length.",
         "clip_grad_norm_, an LSTM or GRU, or an orthogonal initialization",
     ),
@@ -759,7 +761,7 @@ CAUSES: dict[str, CauseWords] = {
         "a smaller weight for the divergence, or warm it up",
     ),
     "noise level hidden": CauseWords(
-        "the model is not told how noisy its input is",
+        "the model may not be told how noisy its input is",
         lambda f: (
             f"the numbers of one sample spread by {rough(f['low'])}, of another by {rough(f['high'])}, and nothing else goes in"
             if "low" in f
