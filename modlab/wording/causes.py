@@ -705,7 +705,7 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "{place} ({mode}) multiplies its state again in each step, and the loss or its gradient bursts"
             if "mode" in f
-            else f"{{place}} is called {f['calls']} times in a pass, and the loss or its gradient is huge; whether it takes what it gave was not seen"
+            else f"{{place}} is called {f['calls']} times in a pass, and the loss is huge; whether it takes what it gave was not seen"
         ),
         "A factor above 1, taken to the power of the length.",
         "clip_grad_norm_, an LSTM or GRU, or an orthogonal initialization",
