@@ -10,6 +10,15 @@ _HELD_OUT = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|test|eval|dev)(?:[^
 _WHOLE = re.compile(r"train|total")
 
 
+def is_held_out(name: str) -> bool:
+    """Whether a curve of that name is of data that is not trained on.
+
+    >>> [is_held_out(one) for one in ("val_loss", "loss/test", "evaluate", "latest")]
+    [True, True, False, False]
+    """
+    return _HELD_OUT.search(name.lower()) is not None
+
+
 def losses(record: WatchRecord) -> tuple[ScalarRecord, ...]:
     """The curve that is the loss; several if nothing tells which of them is.
 
@@ -18,8 +27,8 @@ def losses(record: WatchRecord) -> tuple[ScalarRecord, ...]:
     found = [one for one in record.scalars if one.kind == "loss" and one.count]
     if len(found) == 1:
         return (found[0],)
-    named = [one for one in record.scalars if one.kind in ("logged", "loss") and "loss" in one.name.lower()]
-    trained = [one for one in named if not _HELD_OUT.search(one.name.lower())]
+    named = [one for one in record.scalars if one.kind in ("logged", "loss", "validation") and "loss" in one.name.lower()]
+    trained = [one for one in named if not is_held_out(one.name)]
     for some in (
         [one for one in trained if one.name.lower() == "loss"],
         [one for one in trained if _WHOLE.search(one.name.lower())],

@@ -197,7 +197,9 @@ class ScalarRecord:
     Attributes:
         name: under which it was logged; "loss" for what was found, or the name that the user's code has for it.
         kind: "loss" for what ``backward()`` was called on, "rate" for a learning rate, "norm" for the gradient's norm before it is clipped,
-            "knob" for one that the user moves, "logged" for what else the user logs.
+            "scale" for what a gradient scaler multiplies the loss by, "mode" for the model's mode at each loss (1 in training, 0 in
+            evaluation; only where it changes), "knob" for one that the user moves, "validation" for what is logged under such a name,
+            "logged" for what else the user logs.
         first, last: shape ``(slots,)``, steps.
         mean, low, high: shape ``(slots,)``, of the finite values; NaN where there was none.
         bad: shape ``(slots,)``: how many were not finite.
@@ -206,6 +208,7 @@ class ScalarRecord:
         passes: of a loss, the backward passes that a value is the sum of, on the average: what a step's gradient is the gradient of.
         bound: of a norm, the one to which it is clipped, at last; `beyond`: in how many of the values it was greater.
         moved: how often a knob moved it; None where there is none.
+        falls: how often a value was below the one before it: of a loss scale, each time a step was skipped, or several.
     """
 
     name: str
@@ -225,6 +228,7 @@ class ScalarRecord:
     bound: float = math.nan
     beyond: int = 0
     moved: int | None = None
+    falls: int = 0
 
     def ends(self) -> tuple[float, float]:
         """The means of its first and of its last tenth: what every face calls "at first" and "at last"; NaN where nothing is finite."""

@@ -261,7 +261,7 @@ class ClueCollector:
             return
         with without_torch_function():
             self._ask_carried()
-            root = self._root()
+            root = self._index.root
             self._in_eval += root is not None and not root.training
             found = loss_graph.read(tensor, self._made)
             if not found:
@@ -295,7 +295,7 @@ class ClueCollector:
         ends = [node.variable for node, _ in met if name_of(node) == "AccumulateGrad"]
         self._reached.update(known[id(one)] for one in ends if id(one) in known)
         loose = [one for one in ends if id(one) not in held | known.keys()]
-        root = self._root()
+        root = self._index.root
         for path, registered in places(root, loose) if root is not None and loose else ():
             self._note(path, "loose", registered=registered)
 
@@ -336,9 +336,6 @@ class ClueCollector:
         if loss is not None and (not kwargs or not args):
             inputs = _copied(kwargs) if kwargs else _copied(args[0]) if len(args) == 1 else _copied(args)
             self.kept = KeptBatch(self._step, inputs, found.target.detach().clone(), loss)
-
-    def _root(self) -> Module | None:
-        return next((member.module() for member in self._index.members.values() if not member.path), None)
 
     @_aside
     def graded(self, task: int) -> None:
@@ -457,7 +454,7 @@ class ClueCollector:
 
     def _uncounted(self) -> tuple[str, ...]:
         """Batch norms that have not taken in a single batch, though they should."""
-        root = self._root()
+        root = self._index.root
         found = []
         for path, module in root.named_modules() if root is not None else ():
             tracked = module.num_batches_tracked if isinstance(module, _BatchNorm) else None
@@ -467,7 +464,7 @@ class ClueCollector:
 
     def _twice(self) -> tuple[str, ...]:
         """The places of a module with parameters, or of a parameter in one list, that stands in several of them."""
-        root = self._root()
+        root = self._index.root
         paths: dict[int, list[str]] = {}
         for path, module in root.named_modules() if root is not None else ():
             if isinstance(module, (nn.ParameterList, nn.ParameterDict)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from modlab.records.finding import Evidence, Fact, Finding, Remedy
 from modlab.records.watch import PARAMETER_GRADIENT, ScalarRecord, WatchRecord
 from modlab.records.watched import Watched, WatchedParameter
@@ -23,6 +25,12 @@ TINY = 1e-3
 BIRTHPLACES = ("forward", "backward", "the loss", "the batch")
 """Where a NaN may be born; weights that hold one were spoilt by an earlier step."""
 
+SKIPPED = 0.1
+"""Share of the steps that a gradient scaler may skip: it does so while it looks for its scale."""
+
+GROWN, FEW = 1.2, 5
+"""Times its least value that a loss on other data ends above it when the model learns by heart; and of how many values that is said."""
+
 LOOKS = 10
 """Looks that it takes to say that something never got a gradient."""
 
@@ -31,6 +39,8 @@ def find(record: WatchRecord, loss: ScalarRecord | None) -> tuple[Finding, ...]:
     """All of them, in no order."""
     return (
         *_curves(record, loss),
+        *_skipped(record),
+        *_by_heart(record, loss),
         *_dead(record),
         *_slices(record.watched),
         *_without_effect(record),
@@ -73,6 +83,34 @@ def _curves(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]
         found = not_finite(record, scalar, loss=loss is not None and scalar.name == loss.name)
         if found is not None:
             yield found
+
+
+def _skipped(record: WatchRecord) -> Iterator[Finding]:
+    """Steps that a gradient scaler left out, where that is more than a search for its scale."""
+    for scalar in record.scalars:
+        if scalar.kind == "scale" and scalar.falls > max(LOOKS, SKIPPED * scalar.count):
+            facts: dict[str, Fact] = {"skipped": scalar.falls, "first": float(scalar.high[0]), "last": scalar.final}
+            yield Finding("steps skipped", "", facts, "careful", None, (Evidence("scalar", scalar.name),), (Remedy("no half"),))
+
+
+def _by_heart(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]:
+    """Losses on other data that rise again from their least, while the loss of the training goes on falling."""
+    for scalar in record.scalars:
+        if scalar.kind != "validation" or "loss" not in scalar.name.lower() or scalar.count < FEW or loss is None:
+            continue
+        mean = scalar.mean[np.isfinite(scalar.mean)]
+        if len(mean) < FEW or mean.min() <= 0:
+            continue
+        at, noise = int(np.nanargmin(scalar.mean)), float(np.std(np.diff(mean[mean.argmin() :]))) if mean.argmin() < len(mean) - 2 else 0.0
+        least, last, step = float(mean.min()), scalar.ends()[1], int(scalar.first[at])
+        then, now = _value_at(loss, step), loss.ends()[1]
+        if last > GROWN * least and last - least > 2 * noise and now < then:
+            facts: dict[str, Fact] = {"least": least, "last": last, "then": then, "now": now}
+            yield Finding("by heart", scalar.name, facts, "careful", step, (Evidence("scalar", scalar.name),), (Remedy("less by heart"),))
+
+
+def _value_at(curve: ScalarRecord, step: int) -> float:
+    return float(curve.mean[max(int(np.searchsorted(curve.first, step, "right")) - 1, 0)])
 
 
 # ---- units and slices

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from modlab.compat import graph_task, is_still_scaled, without_autograd
 from modlab.inspection.entries import PLAIN
+from modlab.records.loss import is_held_out
 from modlab.records.watch import ScalarRecord
 from modlab.running.guarded import Look, timed
 from modlab.statistics.memory import copied, is_there, local, number_of
@@ -57,7 +58,7 @@ MOST = 32
 ALIKE = 3
 """Values under a name that are equal to those found, from which on the name is the loss's."""
 
-LOSS, RATE, NORM = "loss", "learning rate", "gradient norm"
+LOSS, RATE, NORM, SCALE, MODE = "loss", "learning rate", "gradient norm", "loss scale", "training mode"
 
 _METHOD = Tensor.backward.__code__
 
@@ -188,7 +189,7 @@ class Losses:
         self._last: dict[str, LossSite] = {}  # by name, whose value came last
         self._apart: set[str] = set()  # names whose sites take turns
         self._rates: dict[tuple[int, int], Scalar] = {}
-        self._norm = Scalar(NORM)
+        self._norm, self._scale, self._mode = Scalar(NORM), Scalar(SCALE), Scalar(MODE)
         self._pairs: dict[tuple[str, int], list[tuple[Any, Any, Any]]] = {}
         self._same: dict[tuple[str, int], bool] = {}
         self.told: set[str] = set()
@@ -260,12 +261,16 @@ class Losses:
             scale = None if site.scaler is None else _scale_of(site.scaler())
             if scale is not None:
                 value = _value(tensor, scale)
+                self._scale.add(steps.made, _value(scale, None))
             anew = self._is_thrown_away(site, epoch)
             states = self._states(site)
             bad = not is_far(tensor) and not math.isfinite(value)
             if self._watch.wants_loss() or (bad and self._bad_looks < LEARNT):
                 self._bad_looks += bad
                 self._watch.see_loss(site.label, tensor, scale)
+            root = self._index.root
+            if root is not None:
+                self._mode.add(steps.made, float(root.training))
             if states is not None:
                 self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watch.tap.arrived, steps.call, anew))
 
@@ -462,18 +467,21 @@ class Losses:
 
     def shape(self) -> tuple[Any, ...]:
         """Equal as long as curves only grew at their ends."""
-        curves = [site.curve for site in self.sites] + [*self._rates.values(), self._norm]
+        curves = [site.curve for site in self.sites] + [*self._rates.values(), self._norm, self._scale, self._mode]
         return (len(self.sites), len(self._rates), tuple(sorted(self._same.items())), *(curve.slots.halvings for curve in curves))
 
     def records(self, scalars: Scalars) -> tuple[ScalarRecord, ...]:
         """All curves: the losses, what else the user logged, the rates, and the norm."""
         found, taken = self._losses(scalars)
-        logged = [curve.record() for name, curve in [*scalars.curves.items()] if name not in taken]
+        logged = [_kept_apart(curve.record()) for name, curve in [*scalars.curves.items()] if name not in taken]
         rates = [curve.record() for _, curve in sorted(self._rates.items())]
         names = self._names_of_rates()
         rest = [replace(one, name=name, kind="rate") for one, name in zip(rates, names, strict=True)]
-        norm = [replace(self._norm.record(), kind="norm")]
-        return (*found, *logged, *rest, *(one for one in norm if one.count))
+        norm, scale, mode = (
+            replace(curve.record(), kind=kind) for curve, kind in ((self._norm, "norm"), (self._scale, "scale"), (self._mode, "mode"))
+        )
+        turns = mode.count > 0 and float(np.nanmin(mode.low)) < float(np.nanmax(mode.high))  # else the checks tell of it
+        return (*found, *logged, *rest, *(one for one in (norm, scale) if one.count), *([mode] if turns else []))
 
     def _names_of_rates(self) -> list[str]:
         keys = sorted(self._rates)
@@ -485,6 +493,11 @@ class Losses:
             group = f", group {number}" if any(one == place and other for one, other in keys) else ""
             names.append(f"{RATE}{whose}{group}")
         return names
+
+    @property
+    def skipped(self) -> int:
+        """How many steps a scaler left out, at least: each time its scale falls."""
+        return self._scale.falls
 
     def accepted(self) -> dict[str, int]:
         """The names of the losses of this model, and how many values each had."""
@@ -537,6 +550,11 @@ def _joined(parts: list[ScalarRecord]) -> ScalarRecord:
         return parts[0]
     arrays: Any = {name: np.concatenate([getattr(one, name) for one in parts]) for name in ("first", "last", "mean", "low", "high", "bad")}
     return replace(parts[0], count=sum(one.count for one in parts), final=parts[-1].final, **arrays)
+
+
+def _kept_apart(logged: ScalarRecord) -> ScalarRecord:
+    """What is told of data that is not trained on, as such."""
+    return replace(logged, kind="validation") if is_held_out(logged.name) else logged
 
 
 def _value(tensor: Any, scale: Tensor | None) -> Any:

@@ -63,6 +63,7 @@ class Scalar:
         )
         self.count, self.final = 0, math.nan
         self.nan = self.inf = 0
+        self.falls = 0
         self.bad_step = -1  # the first one whose value is not finite
         self.bound, self.beyond = math.nan, 0  # of a norm: the greatest that is let through, and how often it was greater
         self.scaled = False  # whether its values were multiplied: an infinite one may be none
@@ -87,7 +88,7 @@ class Scalar:
         made.slots = self.slots.twin(made._halve)
         for (mine, _), (theirs, _) in zip(self._held, made._held, strict=True):
             theirs[:] = mine
-        made.bound, made.beyond, made.scaled = self.bound, self.beyond, self.scaled
+        made.bound, made.beyond, made.scaled, made.falls = self.bound, self.beyond, self.scaled, self.falls
         made.count, made.final, made.nan, made.inf, made.bad_step = self.count, self.final, self.nan, self.inf, self.bad_step
         return made
 
@@ -105,6 +106,7 @@ class Scalar:
             steps, values = [step for step, there in zip(steps, known, strict=True) if there], values[known]
             if not steps:
                 return
+        self.falls += int((values < np.concatenate(([self.final], values[:-1]))).sum())
         self.count, self.final = self.count + len(steps), float(values[-1])
         self.beyond += int((values > self.bound).sum())
         if not np.isfinite(values).all():
@@ -157,7 +159,8 @@ class Scalar:
             mean = (self._sum[:used] / self._count[:used]).astype(np.float32)
         low, high = self._low[:used].astype(np.float32), self._high[:used].astype(np.float32)
         counts = self.count, self.final, self.nan, self.inf, self.bad_step
-        return ScalarRecord(self.name, first, last, mean, low, high, self._bad[:used], *counts, bound=self.bound, beyond=self.beyond)
+        bound, beyond, falls = self.bound, self.beyond, self.falls
+        return ScalarRecord(self.name, first, last, mean, low, high, self._bad[:used], *counts, bound=bound, beyond=beyond, falls=falls)
 
     def _halve(self) -> None:
         used = len(self.slots)

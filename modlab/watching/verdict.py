@@ -328,7 +328,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], classes: int) -> 
         uniform = math.log(classes) if classes > 1 and loss.passes <= 1 else math.inf
         burst = last > min(BURSTS * first, TWICE * max(first, uniform))
         return _check(name, "broken" if burst else "careful", "rises", facts, Remedy("smaller steps"))
-    return _check(name, "careful", "no trend", facts)
+    return _check(name, "careful", "no trend", facts, Remedy("ask the batch"))
 
 
 def _order(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:

@@ -139,7 +139,7 @@ class WatchIndex:
     """
 
     def __init__(self, root: Module, selection: Selection | None = None) -> None:
-        self.selection = selection or Selection(())
+        self._root, self.selection = ref(root), selection or Selection(())
         index = ModuleIndex(root, Member)
         found = index.found
         for member, _ in found:
@@ -163,6 +163,11 @@ class WatchIndex:
         for weight in self.weights:
             self._siblings.setdefault(weight.path.rpartition(".")[0], []).append(weight)
         self.opaque = tuple(dict.fromkeys(node.path for node, module in found if is_opaque(module)))
+
+    @property
+    def root(self) -> Module | None:
+        """The model, as long as there is one."""
+        return self._root()
 
     def siblings(self, weight: Weight) -> list[Weight]:
         """The other parameters of the same module."""

@@ -641,8 +641,9 @@ class Watcher:
             found.append("the weights changed in steps that torch does not announce, as when one compiled function makes the whole step")
         if self.index.parts > 1:
             found.append(f"the model is very large: each look measures one of its {self.index.parts} parts, in turn")
-        if self.steps.skipped:
-            skipped = f"at least {format.plural(self.steps.skipped, 'step')} {'was' if self.steps.skipped == 1 else 'were'} skipped"
+        missed = max(self.steps.skipped, self.losses.skipped)
+        if missed:
+            skipped = f"at least {format.plural(missed, 'step')} {'was' if missed == 1 else 'were'} skipped"
             found.append(f"{skipped}: the gradients overflowed, which a scaler expects")
         return (*found, *self.knobs.remarks())
 

@@ -145,11 +145,26 @@ def _loss_unseen(finding: Finding) -> str:
     return f"which of {joined(names, last='or')} is the loss is not known: w.log(loss=…) settles it"
 
 
+def _skipped(finding: Finding) -> tuple[str, str]:
+    facts: Facts = finding.facts
+    scale = f"the loss scale went from {format.rough(facts['first'])} to {format.rough(facts['last'])}"
+    return f"the gradient scaler skipped at least {format.plural(facts['skipped'], 'step')}", scale
+
+
+def _by_heart(finding: Finding) -> tuple[str, str]:
+    facts: Facts = finding.facts
+    grown = f"{named(finding.path)} rose from {format.rough(facts['least'])} at step {finding.step:,} to {format.rough(facts['last'])}"
+    fell = f"the training loss fell from {format.rough(facts['then'])} to {format.rough(facts['now'])}"
+    return "it gets worse on other data while it gets better on its own", f"{grown}, while {fell}"
+
+
 KINDS: dict[str, FindingKind] = {
     "loss not finite": FindingKind(0, "broken", "the loss is finite", _not_finite),
     "slices without a gradient": FindingKind(1, "careful", "every slice gets a gradient", _slices),
-    "dead units": FindingKind(2, "broken", "its units fire", _dead),
-    "curve not finite": FindingKind(3, "careful", "logged values are finite", _not_finite),
+    "by heart": FindingKind(2, "careful", "what is learned holds for other data", _by_heart),
+    "dead units": FindingKind(3, "broken", "its units fire", _dead),
+    "curve not finite": FindingKind(4, "careful", "logged values are finite", _not_finite),
+    "steps skipped": FindingKind(5, "careful", "few steps are skipped", _skipped),
     "cancelled": FindingKind(10, "note", "has no effect", _cancelled),
     "zero gradient": FindingKind(11, "note", "has no effect", _no_slope),
     "loss not seen": FindingKind(20, "note", "the loss", _loss_unseen),

@@ -69,7 +69,7 @@ def _rows(scalar: ScalarRecord) -> dict[str, npt.NDArray[Any]]:
 def of_scalars(record: WatchRecord) -> dict[str, dict[str, Any]]:
     """What was logged, by name."""
     curves = ("first", "last", "mean", "low", "high", "bad")
-    counts = ("kind", "count", "final", "nan", "inf", "bad_step", "passes")
+    counts = ("kind", "count", "final", "nan", "inf", "bad_step", "passes", "falls")
     return {
         one.name: {**{name: getattr(one, name).tolist() for name in curves}, **{name: getattr(one, name) for name in counts}}
         for one in record.scalars

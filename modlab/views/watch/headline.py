@@ -59,7 +59,7 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     if broken:
         place = words.place(broken.path) if broken.path else ""
         return f"{wording.broken(broken, place)}:", _rest(broken), broken.name == FALLS
-    found = wording.told(record.verdict.findings)
+    found = [one for one in wording.told(record.verdict.findings) if not (_is_few_dead(one) and _learns_well(record))]
     if found and not (worst and words.mark(worst) == "broken" and found[0].severity != "broken"):
         return *_of_finding(found), False
     careful = next((check for check in record.verdict.checks if check.state == "careful"), None)
@@ -78,9 +78,16 @@ def _heads(alert: Alert, record: WatchRecord) -> bool:
     """Whether an alert may head the view: not if it was refuted, nor a few dead units of a net that learns well without them."""
     if alert.over and wording.ALERTS[alert.kind].refuted:
         return False
+    return not (alert.kind == "dead" and words.mark(alert) != "broken" and _learns_well(record))
+
+
+def _learns_well(record: WatchRecord) -> bool:
     check = next((one for one in record.verdict.checks if one.name == FALLS and one.state == "passed"), None)
-    well = check is not None and float(check.facts["last"]) < WELL * float(check.facts["first"])  # type: ignore[arg-type]
-    return not (alert.kind == "dead" and words.mark(alert) != "broken" and well)
+    return check is not None and float(check.facts["last"]) < WELL * float(check.facts["first"])  # type: ignore[arg-type]
+
+
+def _is_few_dead(finding: Finding) -> bool:
+    return finding.kind == "dead units" and finding.severity == "careful"
 
 
 def _of_finding(found: list[Finding]) -> tuple[str, list[str]]:

@@ -91,6 +91,10 @@ def of_curve(scalar: ScalarRecord) -> str:
         facts.append(f"a knob, moved {times(scalar.moved)}" if scalar.moved else "a knob, never moved")
     if math.isfinite(scalar.bound):
         facts.append(f"clipped to {number(scalar.bound)} in {scalar.beyond:,} of {scalar.count:,}")
+    if scalar.kind == "scale" and scalar.falls:
+        facts.append(f"fell {times(scalar.falls)}: each time, at least one step was skipped")
+    if scalar.kind == "mode":
+        facts.append(f"turned to evaluation {times(scalar.falls)}, at last in {'training' if scalar.final else 'evaluation'}")
     return ", ".join(facts)
 
 
