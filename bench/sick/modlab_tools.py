@@ -135,6 +135,11 @@ def _cause(found: Found) -> Named:
 def _watched(training: Training) -> tuple[Answer, Any]:
     with _quiet(), modlab.watch(training.model, training.optimizers) as w:
         training.run()
+    return said(w), w
+
+
+def said(w: modlab.Watch) -> Answer:
+    """What a watch says."""
     data = w.to_dict()
     named: list[Named] = []
     hints: list[Named] = []
@@ -157,7 +162,7 @@ def _watched(training: Training) -> tuple[Answer, Any]:
     for found in data["verdict"]["findings"]:
         alarm |= found["severity"] == "broken"
         _count(found, {"dead units": ALERTS["dead"]}, named if found["severity"] == "broken" else hints)
-    return Answer(named, [cause for one in hints for cause in one.causes], alarm, w.headline), w
+    return Answer(named, [cause for one in hints for cause in one.causes], alarm, w.headline)
 
 
 def _count(found: Found, known: dict[str, tuple[tuple[str, ...], str]], into: list[Named]) -> None:
