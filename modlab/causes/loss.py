@@ -150,7 +150,7 @@ def _weights(s: Symptoms) -> Facts | None:
         share, weight = s.target.mean, loss.weights[0]
         felt = weight * share / (weight * share + 1 - share) if 0 < share < 1 else math.nan
         return {"weight": weight, "share": share, "felt": felt} if 0.1 < share < 0.9 and not 0.05 < felt < 0.95 else None
-    if len(loss.weights) != len(loss.shares) or len(loss.shares) < 2:
+    if len(loss.weights) != len(loss.shares) or len(loss.shares) < 2 or not all(map(math.isfinite, loss.weights)):
         return None
     parts = [weight * share for weight, share in zip(loss.weights, loss.shares, strict=True)]
     most, even = max(parts) / max(sum(parts), 1e-30), max(loss.shares)

@@ -11,6 +11,9 @@ from modlab.causes.symptoms import Symptoms
 EARLY = 5
 """Steps in which a rate has hardly spoilt anything yet."""
 
+CALM = 5
+"""Values of a loss that show that it was falling."""
+
 HALF = ("float16", "bfloat16")
 
 
@@ -62,22 +65,38 @@ def _division(s: Symptoms) -> Facts | None:
 def _overflow(s: Symptoms) -> Facts | None:
     if _grew(s):
         return None
-    half = "half" in s.loss.risks and not s.is_finite and not s.flat and s.pace > 1e-6
+    half = "half" in s.loss.risks and not s.is_finite and (_is_infinite(s) or (not s.flat and s.pace > 1e-6))
     return _cause(s, "overflow") or _born(s, "overflow") or ({"in": "half"} if half else None)
+
+
+def _is_infinite(s: Symptoms) -> bool:
+    """Whether the loss is infinite, and not NaN, at the end."""
+    return s.curve is not None and math.isinf(s.curve.final)
 
 
 def _rate(s: Symptoms) -> Facts | None:
     if s.is_finite or not len(s.values) or s.group.momentum >= MOST:
         return None
-    if not (s.most > 5 * s.start or s.quickest > 0.5 or (s.has_burst and not _in_the_loss(s))):
+    if not (s.most > 5 * s.start or s.quickest > 0.5 or not (_in_the_loss(s) or _was_calm(s))):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
     return {"pace": s.last_pace, "rate": s.group.rate, "first": s.start, "most": s.most, "step": step}
 
 
+def _was_calm(s: Symptoms) -> bool:
+    """Whether the loss was falling in small steps until it was no number: a rate does not end so, one bad batch does."""
+    return len(s.values) >= CALM and s.most < 1.5 * s.start and s.quickest < 0.2
+
+
+def _one_batch(s: Symptoms) -> Facts | None:
+    if s.is_finite or not _was_calm(s) or not math.isnan(s.curve.final if s.curve is not None else 0.0) or _in_the_loss(s):
+        return None
+    return {"calm": True, "last": float(s.values[-1])}
+
+
 def _underflow(s: Symptoms) -> Facts | None:
     half = "half" in s.loss.risks or any(one.dtype == "float16" for one in s.watched.parameters)
-    if not half or s.learns or not (s.flat or s.pace < 1e-6):
+    if not half or s.learns or _is_infinite(s) or not (s.flat or s.pace < 1e-6):
         return None
     return {"path": s.flat[0] if s.flat else "", "places": tuple(s.flat)}
 
@@ -102,5 +121,6 @@ ROWS = (
     CauseRow("overflow", _overflow, "not finite by the rate", "smaller rate"),
     CauseRow("underflow", _underflow),
     CauseRow("too few digits", _digits),
+    CauseRow("not a number in data", _one_batch, "division by zero", "batch", weight=1),
     CauseRow("not finite by the rate", _rate, "rate too high", "smaller rate", weight=1),
 )

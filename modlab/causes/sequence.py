@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import WILD, Symptoms
 
 TOLD = 0.12
 """Part of the targets that something has to tell."""
@@ -111,7 +111,7 @@ def _exploding(s: Symptoms) -> Facts | None:
 
 
 def _grows(s: Symptoms) -> bool:
-    return any(alert.kind == "exploding" for alert in s.record.alerts) or s.start > 1e4 * max(s.loss.baseline, 1e-9)
+    return any(alert.kind == "exploding" for alert in s.record.alerts) or s.start > WILD * max(s.loss.baseline, 1e-9)
 
 
 def _unknown(s: Symptoms) -> Facts | None:

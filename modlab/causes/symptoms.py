@@ -18,6 +18,9 @@ STUCK, BURST = 0.15, 1.5
 """A loss is stuck when it has come by less than that share from the best constant answer towards 0; and it has burst beyond so many
 times where it began and what that answer gives."""
 
+WILD = 1e4
+"""Times the loss of a constant answer at which none begins whose numbers are of usual size."""
+
 FEW = 5
 """Values of a loss that say nothing about where it goes."""
 
@@ -129,6 +132,11 @@ class Symptoms:
         if self.curve is not None and not math.isfinite(self.curve.final):
             return True
         return self.last > BURST * max(self.start, self.baseline) if self.start > 0 else False
+
+    @property
+    def is_wild(self) -> bool:
+        """Whether it has burst, is no number, or begins so far above a constant answer that only numbers that grow explain it."""
+        return self.has_burst or not self.is_finite or self.start > WILD * max(self.loss.baseline, 1e-9)
 
     @property
     def is_stuck(self) -> bool:

@@ -43,8 +43,8 @@ def _asked(row: CauseRow, symptoms: Symptoms, failed: Callable[[Exception], None
 
 
 def _ranked(symptoms: Symptoms) -> tuple[CauseRow, ...]:
-    """The rows, and behind all others those that do not explain what the loss does."""
-    return tuple(sorted(ROWS, key=lambda row: row.calm)) if symptoms.has_burst or not symptoms.is_finite else ROWS
+    """The rows, and behind all others those that do not explain a loss gone wild."""
+    return tuple(sorted(ROWS, key=lambda row: row.calm)) if symptoms.is_wild else ROWS
 
 
 def causes(record: WatchRecord, failed: Callable[[Exception], None] | None = None) -> tuple[Finding, ...]:

@@ -11,12 +11,18 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from modlab.records.clues import Function, Term
 from modlab.running import written_criteria
 from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
 from modlab.running.written_criteria import Compared
+
+LOGARITHMS = frozenset(("Log", "Log1P", "Log2", "Log10"))
+
+HUGE, INFINITE = 1e30, "infinite factor"
+"""An exponential beyond which what is made of several of them holds no number any more; and a risk that is told apart afterwards."""
 
 DEEP = 96
 """Functions that are looked at, at most."""
@@ -383,6 +389,9 @@ def seen(loss: Tensor) -> Tensor | None:
 def risks(loss: Tensor) -> tuple[str, ...]:
     """What makes a loss, or its gradient, no number: read where its functions have saved what they took; nothing of an accelerator."""
     found = {risk for node in _nearest(loss.grad_fn, DEEP) if (test := RISKS.get(name_of(node))) and (risk := test(node))}
+    if INFINITE in found:
+        logs = any(name_of(node) in LOGARITHMS for node in _nearest(loss.grad_fn, DEEP))
+        found = (found - {INFINITE}) | ({"log of zero"} if logs else {"division by zero"})
     return tuple(sorted(found))
 
 
@@ -437,7 +446,16 @@ def _quotient(node: Any) -> str:
 
 
 def _exponential(node: Any) -> str:
-    return "overflow" if _has(saved(node, "result"), lambda x: x == math.inf) else ""
+    return "overflow" if _has(saved(node, "result"), lambda x: x > HUGE) else ""
+
+
+def _product(node: Any) -> str:
+    """Zero times infinity is no number: what is infinite is a logarithm of a constant, or a quotient, which the graph does not have."""
+    return INFINITE if any(_has(saved(node, side), torch.isinf) for side in ("self", "other")) else ""
+
+
+def _weighted(node: Any) -> str:
+    return "division by zero" if _has(saved(node, "weight"), lambda x: ~x.isfinite()) else ""
 
 
 def _cast(node: Any) -> str:
@@ -457,6 +475,10 @@ RISKS = {
     "Div": _quotient,
     "Reciprocal": lambda node: "division by zero" if _has(saved(node, "result"), lambda x: x.isinf()) else "",
     "Exp": _exponential,
+    "Mul": _product,
+    "NllLoss": _weighted,
+    "NllLoss2D": _weighted,
+    "BinaryCrossEntropyWithLogits": _weighted,
     "ToCopy": _cast,
 }
 """By the name of a function."""

@@ -457,8 +457,12 @@ CAUSES: dict[str, CauseWords] = {
     ),
     # ---- the data
     "not a number in data": CauseWords(
-        "the data holds NaN or infinity",
-        "a batch holds numbers that are not finite",
+        lambda f: "a batch may hold NaN or infinity" if "calm" in f else "the data holds NaN or infinity",
+        lambda f: (
+            f"the loss was falling in small steps, to {rough(f['last'])}, when the weights became NaN: one bad batch does that, and no learning rate"
+            if "calm" in f
+            else "a batch holds numbers that are not finite"
+        ),
         "One such number is enough to spoil all weights in one step.",
         "torch.isfinite(batch).all() where the batch is made",
     ),

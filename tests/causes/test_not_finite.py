@@ -1,0 +1,85 @@
+"""Losses that are no number: by the learning rate, by one bad batch, by what stands in the loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+
+
+def trained(batch: Callable[[int], tuple[Tensor, Tensor]], criterion: Callable[[Tensor, Tensor], Tensor], rate: float = 0.01) -> Any:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 24), nn.Tanh(), nn.Linear(24, 4))
+    optimizer = torch.optim.Adam(net.parameters(), lr=rate)
+    with modlab.watch(net, optimizer) as w:
+        for step in range(60):
+            inputs, target = batch(step)
+            optimizer.zero_grad()
+            criterion(net(inputs), target).backward()
+            optimizer.step()
+    return w
+
+
+def labelled(step: int, classes: int = 4) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    inputs = torch.randn(32, 6, generator=generator)
+    return inputs, inputs[:, :4].argmax(1) % classes
+
+
+def first(w: Any) -> Any:
+    return next(one for one in w.verdict.findings if "weight" in one.facts)
+
+
+def test_a_loss_that_falls_calmly_until_it_is_nan_is_not_the_rates_doing() -> None:
+    def batch(step: int) -> tuple[Tensor, Tensor]:
+        inputs, target = labelled(step)
+        if step == 31:
+            inputs[3, 2] = math.nan
+        return inputs, target
+
+    found = first(trained(batch, F.cross_entropy))
+    assert (found.kind, found.facts.get("rival")) == ("not a number in data", "division by zero")
+
+
+def weights_by_counts(output: Tensor, target: Tensor) -> Tensor:
+    weight = 1 / torch.bincount(target, minlength=4)
+    return F.cross_entropy(output, target, weight=weight / weight.sum())
+
+
+def divergence_from_one_hot(output: Tensor, target: Tensor) -> Tensor:
+    wanted, said = F.one_hot(target, 4).float(), output.softmax(1)
+    return (said * (said.log() - wanted.log())).sum(1).mean()
+
+
+def shares_by_hand(output: Tensor, target: Tensor) -> Tensor:
+    raised = torch.exp(200 * output)
+    return ((raised / raised.sum(1, keepdim=True))[range(len(target)), target] - 1).square().mean()
+
+
+@pytest.mark.parametrize(
+    ("criterion", "cause"),
+    [(weights_by_counts, "division by zero"), (divergence_from_one_hot, "log of zero"), (shares_by_hand, "overflow")],
+)
+def test_what_stands_in_the_loss_is_read_from_its_graph(criterion: Callable[[Tensor, Tensor], Tensor], cause: str) -> None:
+    assert first(trained(lambda step: labelled(step, 3), criterion)).kind == cause
+
+
+def root_of_squares_in_half(output: Tensor, target: Tensor) -> Tensor:
+    error = (100 * (output - F.one_hot(target, 4))).to(torch.float16)
+    return (error * error).sum().sqrt().float()
+
+
+def test_an_infinite_loss_in_half_precision_overflows() -> None:
+    assert first(trained(labelled, root_of_squares_in_half)).kind == "overflow"
+
+
+def test_a_rate_that_bursts_is_named_as_before() -> None:
+    found = first(trained(labelled, lambda output, target: F.mse_loss(output, F.one_hot(target, 4).float()), rate=1e30))
+    assert found.kind in ("not finite by the rate", "rate too high")
