@@ -95,7 +95,8 @@ def diagnose(make: Make) -> Answer:
 def modlab_answers(make: Make) -> dict[str, Answer]:
     """`modlab.watch` at its defaults around the run, `modlab.diagnose` before it, and both: `w.diagnose()` after it.
 
-    The latter gets the batch and loss that the watch kept, or the first ones where it could keep none.
+    The latter gets the batch and loss that the watch kept. Where it could keep none, it gets those of the training if they are what its
+    loop uses, and else the model and its optimizers alone.
     """
     training = make()
     first, w = _watched(training)
@@ -103,7 +104,10 @@ def modlab_answers(make: Make) -> dict[str, Answer]:
         try:
             second = _diagnosed(w.diagnose())
         except modlab.ModlabError:
-            second = _diagnosed(w.diagnose(batch=training.batch(0), loss=training.criterion))
+            plain = training.step is None
+            second = _diagnosed(
+                w.diagnose(batch=training.batch(0), loss=training.criterion) if plain else modlab.diagnose(training.model, training.optimizers)
+            )
     text = f"{first.text}\n{second.text}"
     named = [*second.named]
     for one in first.named:

@@ -10,6 +10,7 @@ from typing import Any
 from torch.nn import Module
 from torch.optim import Optimizer
 
+from modlab.causes.symptoms import Symptoms
 from modlab.causes.table import causes
 from modlab.diagnosing.trials import Bench
 from modlab.records.finding import Finding
@@ -21,6 +22,9 @@ STEPS, SECONDS = 60, 10.0
 
 ENOUGH = 8
 """Steps below which nothing is concluded."""
+
+LEARNT = 0.1
+"""Of the loss of a constant answer: a model that begins below it is trained already."""
 
 OF_MANY = frozenset(
     ("same batch", "few samples", "ordered batches", "targets shuffled", "targets shifted", "wrong axes", "too much noise", "imbalance")
@@ -43,6 +47,9 @@ def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Findi
         return ()
     if record is None or record.steps < ENOUGH:
         return ()
+    begin = Symptoms(record)
+    if begin.has_baseline and begin.start < LEARNT * begin.baseline:
+        return ()  # it is trained: what shows in first steps cannot be seen any more
     return tuple(one for one in causes(record) if one.kind not in OF_MANY)
 
 

@@ -68,8 +68,8 @@ def diagnose(
     return diagnosed(model, optimizer, batch, loss)
 
 
-def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequence[Finding] = ()) -> Diagnosis:
-    """The same, for who knows causes already that a watch has `seen`."""
+def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequence[Finding] = (), *, learns: bool = False) -> Diagnosis:
+    """The same, for who knows from a watch which causes it has `seen`, and whether the model `learns`: then no short training is made."""
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
     pair = batches.require(batch, loss)
@@ -80,7 +80,7 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
         from modlab.diagnosing import series  # what runs the model is half of what there is to load
 
         run = series.run(subject, *pair, loss)
-        why = seen or (series.causes_of(subject, given, *pair, loss) if not run.findings else ())
+        why = seen or (series.causes_of(subject, given, *pair, loss) if not (run.findings or learns) else ())
         if any(one.outcome == "failed" and one.kind in CAUSES for one in run.experiments):
             why = [one for one in why if one.facts.get("weight") != LEFT]  # what is left when nothing else is
         experiments, found, notes = run.experiments, [*why, *run.findings, *found], [*run.notes, *notes]

@@ -329,6 +329,7 @@ class Watch(Result):
         Raises:
             QuestionError: the model is gone, or neither kept nor given is what it takes.
         """
+        from modlab.causes.symptoms import Symptoms
         from modlab.results import diagnosis  # with what runs the model
 
         record, model = self.record, self._alive("w.diagnose()")
@@ -343,7 +344,7 @@ class Watch(Result):
             batch, loss = batch or (kept.inputs, kept.target), loss or kept.loss
         optimizers = [one for one in (held() for held in self._optimizers) if one is not None]
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
-        return diagnosis.diagnosed(model, optimizers, batch, loss, seen)
+        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, learns=Symptoms(record).learns)
 
     def log(self, **scalars: Any) -> None:
         """Add a point to a curve for each name, at the latest step.

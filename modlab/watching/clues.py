@@ -274,7 +274,7 @@ class ClueCollector:
                 self._walks[name] += 1
                 without_autograd(self._walk, tensor)
             if whole and len(found) == 1 and isinstance(self._output, Tensor):
-                without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan)
+                without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan, times)
             if self.reads and whole and pool.looks <= DENSE and self.batch and found[0].target is not None:
                 cuts = [saved(one, "start") for one in found[0].way if name_of(one) == "Slice" and saved(one, "dim") == 1]
                 without_autograd(self._pair_up, self.batch[0].detach(), found[0].target.detach(), max(cuts, default=0))
@@ -324,7 +324,7 @@ class ClueCollector:
         target = whole if bool(((target - whole).abs() < CLOSE * (1 + whole.abs())).all()) else target
         return found._replace(output=given, target=target)
 
-    def _keep(self, found: loss_graph.Found, value: float) -> None:
+    def _keep(self, found: loss_graph.Found, value: float, scale: float) -> None:
         """Keep a copy of this batch and its loss, where that can be computed once more."""
         if self._given is None or found.target is None or (self.kept is not None and self._step < 2 * self.kept.step):
             return
@@ -334,8 +334,8 @@ class ClueCollector:
             return
         loss = criterion.rebuilt(found, found.way, self._output, value)
         if loss is not None and (not kwargs or not args):
-            inputs = _copied(kwargs) if kwargs else _copied(args[0]) if len(args) == 1 else _copied(args)
-            self.kept = KeptBatch(self._step, inputs, found.target.detach().clone(), loss)
+            inputs = _copied(kwargs) if kwargs else _copied(args[0]) if len(args) == 1 and isinstance(args[0], Tensor) else _copied(args)
+            self.kept = KeptBatch(self._step, inputs, found.target.detach().clone(), loss if scale == 1 else _unscaled(loss, scale))
 
     @_aside
     def graded(self, task: int) -> None:
@@ -505,6 +505,11 @@ def _is_fresh(tensor: Tensor) -> bool:
     return (most <= 1.001 * bound and abs(std * math.sqrt(3) / bound - 1) < 0.15) or (
         abs(std - 1) < 0.1 and abs(float(values.mean())) < 0.1
     )
+
+
+def _unscaled(loss: criterion.Loss, scale: float) -> criterion.Loss:
+    """The loss without what a scaler had multiplied it by: a training without the scaler is another one."""
+    return lambda output, target: loss(output, target) / scale
 
 
 def _copied(thing: Any) -> Any:

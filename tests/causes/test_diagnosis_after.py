@@ -1,0 +1,73 @@
+"""`w.diagnose()` after a training that went well names nothing: what first steps show cannot be asked of a trained model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+
+
+def causes(found: Any) -> list[str]:
+    return [one.kind for one in found.findings]
+
+
+def pixels(samples: int = 64) -> tuple[Tensor, Tensor]:
+    """Images of three kinds that a pixel each tells apart, as small drawings may be."""
+    label = torch.randint(3, (samples,))
+    return F.one_hot(label, 12).float() * 2 + 0.5 * torch.randn(samples, 12), label
+
+
+def test_a_model_that_has_learnt_all_is_not_called_constant_or_leaking() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 3))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(200):
+            x, y = pixels()
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+    assert causes(w.diagnose()) == []
+    assert causes(modlab.diagnose(net, optimizer, batch=pixels(), loss=F.cross_entropy)) == []
+
+
+def test_the_scale_of_a_scaler_is_not_kept_with_the_loss() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            x = torch.randn(32, 4)
+            optimizer.zero_grad()
+            loss = F.mse_loss(net(x), x.sum(1, keepdim=True))
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert causes(w.diagnose()) == []
+
+
+class Walker(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 1)
+
+    def forward(self, parts: tuple[Tensor, Tensor]) -> Tensor:
+        return self.body(torch.cat(parts, 1))
+
+
+def test_a_model_that_takes_a_tuple_gets_it_whole() -> None:
+    torch.manual_seed(0)
+    net = Walker()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            x = torch.randn(32, 4)
+            optimizer.zero_grad()
+            F.mse_loss(net((x[:, :1], x[:, 1:])), x.sum(1, keepdim=True)).backward()
+            optimizer.step()
+    assert causes(w.diagnose()) == []
