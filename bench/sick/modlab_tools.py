@@ -104,10 +104,13 @@ def modlab_answers(make: Make) -> dict[str, Answer]:
         try:
             second = _diagnosed(w.diagnose())
         except modlab.ModlabError:
-            plain = training.step is None
-            second = _diagnosed(
-                w.diagnose(batch=training.batch(0), loss=training.criterion) if plain else modlab.diagnose(training.model, training.optimizers)
+            by_itself = training.step is not None
+            found = (
+                modlab.diagnose(training.model, training.optimizers)
+                if by_itself
+                else w.diagnose(batch=training.batch(0), loss=training.criterion)
             )
+            second = _diagnosed(found)
     text = f"{first.text}\n{second.text}"
     named = [*second.named]
     for one in first.named:

@@ -459,7 +459,7 @@ CAUSES: dict[str, CauseWords] = {
     "not a number in data": CauseWords(
         lambda f: "a batch may hold NaN or infinity" if "calm" in f else "the data holds NaN or infinity",
         lambda f: (
-            f"the loss was falling in small steps, to {rough(f['last'])}, when the weights became NaN: one bad batch does that, and no learning rate"
+            f"the loss was falling in small steps, to {rough(f['last'])}, when it became NaN: a bad batch does that, a rate hardly"
             if "calm" in f
             else "a batch holds numbers that are not finite"
         ),
