@@ -46,7 +46,7 @@ def _judged(bench: Bench, sequence: Sequence, site: ModuleSite) -> ExperimentRec
     needed = counts is not None
     facts: dict[str, Any] = {"class": site.type, "length": sequence.length, "needed": int(needed)}
     if counts is not None:
-        facts |= {"position": counts.position, "in order": counts.ordered, "without": counts.bag}
+        facts |= {"position": counts.position, "in order": counts.ordered, "unordered": counts.bag}
     return record("order", "failed" if needed else "unclear", kind, Remedy(kind), site=site, **facts)
 
 

@@ -173,7 +173,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
             "Attention sees a set: without an embedding of positions it cannot tell what came first. "
             + (
                 f"Here the token at position {facts['position']} alone tells the target of {_percent(facts['in order'])} of the samples; "
-                f"without the order it is {_percent(facts['without'])}."
+                f"without the order it is {_percent(facts.get('unordered', facts.get('without')))}."
                 if facts["needed"]
                 else "Fine if the order does not matter."
             )

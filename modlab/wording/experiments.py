@@ -58,7 +58,12 @@ def sentence(record: ExperimentRecord) -> str:
 
 def beside(record: ExperimentRecord) -> str:
     """What was seen, for a row that already shows the path."""
-    return _lacking(record.facts, beside=True) if any(name in record.facts for name in _WRONG) else what(record)
+    return _lacking(record.facts, beside=True) if _lacks(record) else what(record)
+
+
+def _lacks(record: ExperimentRecord) -> bool:
+    """Whether it tells of gradients: other checks may have facts of the same names."""
+    return any(isinstance(record.facts.get(name), (list, tuple)) for name in _WRONG)
 
 
 def _known(record: ExperimentRecord) -> tuple[Words, Words]:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import modlab
 from bench.sick import case, cases_of
-from modlab.diagnosing import overfit_one_batch
+from modlab.diagnosing import outcomes, overfit_one_batch
+from modlab.wording import experiments
 from tests import test_identity as identity
 
 CAUSES = {
@@ -284,3 +285,12 @@ def test_a_loss_that_reads_the_model_is_learned(before: bool, monkeypatch: pytes
     learned = found["overfit"]
     assert learned.kind in ("learnt", "learnt one answer") and learned.facts["least"] < 0.1 * learned.facts["first"]
     assert identity.everything(model) == state and vars(model) == attributes
+
+
+@pytest.mark.parametrize("name", ["unordered", "without"])
+def test_a_number_of_another_check_is_not_taken_for_parameters_without_a_gradient(name):
+    """Files of before call it "without", as the check of gradients calls its parameters."""
+    facts: dict[str, Any] = {"class": "MultiheadAttention", "length": 9, "needed": 1, "position": 0, "in order": 0.9, name: 0.25}
+    found = outcomes.record("order", "failed", "no positions", **facts)
+    assert experiments.beside(found) == experiments.what(found) == "another order of the positions gives the same outputs"
+    assert "without the order it is 25%" in experiments.reason(found)
