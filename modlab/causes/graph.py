@@ -97,6 +97,6 @@ ROWS = (
     CauseRow("without grad", _without_grad),
     CauseRow("no gradient through", _through, "detached", "why"),
     CauseRow("detached", _detached, "unused layers", "why"),
-    CauseRow("unused layers", _unused, "detached", "why", weight=1, calm=True),
+    CauseRow("unused layers", _unused, "detached", "why", weight=2, calm=True),
     CauseRow("frozen", _frozen, weight=1, calm=True),
 )

@@ -140,19 +140,33 @@ def _orderless(s: Symptoms) -> Facts | None:
     needed = bool(s.tokens) and told.together > TOLD and told.counted < told.together / 2
     if not free or any(one.facts["ordered"] for one in some) or not s.progress < 0.6 or not (needed or (s.tokens and s.has_baseline)):
         return None
+    if not needed and s.learns:  # so the order may not matter
+        return None
     if not needed and told.counted > TOLD:  # which tokens there are tells it as well
         return None
     return {"path": free[0].path}
 
 
 def _places_unused(s: Symptoms) -> Facts | None:
-    """A model that attends, and in it a table that nothing uses, and nothing else that gets no gradient."""
+    """A model that attends, and in it a table with a row for each position that nothing uses, and nothing else that gets no gradient."""
     called = {one.path for one in s.watched.modules if one.called}
     lost = [one for one in s.watched.parameters if one.path in s.ungraded and one.path not in s.clues.reached]
     attends = [*s.modules("weights"), *s.modules("attention")]
-    if not attends or len(lost) != 1 or lost[0].dimensions < 2 or (lost[0].module and lost[0].module in called):
+    if not attends or len(lost) != 1 or lost[0].dimensions < 2 or (lost[0].module and lost[0].module in called) or s.learns:
         return None
-    return {"path": attends[0].path, "table": lost[0].path}
+    if not s.modules("weights") or any(one.facts["ordered"] is False for one in s.modules("weights")):
+        return {"path": attends[0].path, "table": lost[0].path}
+    shape, (length, width) = s.shapes.get(lost[0].path, ()), _attended(s)
+    return {"path": attends[0].path, "table": lost[0].path} if len(shape) > 1 and shape[-1] == width and shape[-2] >= length > 0 else None
+
+
+def _attended(s: Symptoms) -> tuple[int, int]:
+    """The positions that attention takes, and how many numbers there are of each; zeros where that is not known."""
+    for one in s.modules("attention"):
+        shape = one.facts["shape"]
+        if len(shape) == 3:
+            return shape[1 if one.facts["batch_first"] else 0], shape[2]
+    return 0, 0
 
 
 EARLY = (CauseRow("no positions", _places_unused, "unused layers", "why"),)

@@ -223,6 +223,11 @@ class Symptoms:
                 found += [float(update[there[-1]] / weight[there[-1]])] if len(there) else []
         return max(found, default=math.nan)
 
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the parameters whose numbers are known."""
+        return {one.path: tuple(one.shape) for one in self.record.history.series if one.role == PARAMETER}
+
     def shrunk(self) -> float:
         """The norm of all weights at the end, as a share of what it was at first."""
         first = last = 0.0

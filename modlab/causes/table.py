@@ -15,6 +15,7 @@ ROWS: tuple[CauseRow, ...] = tuple(
         (
             *loop.ROWS,
             *optimizer.HELD,
+            *sequence.EARLY,
             *graph.ROWS,
             *loss.ROWS,
             *sequence.ROWS,

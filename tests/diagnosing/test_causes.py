@@ -293,4 +293,4 @@ def test_a_number_of_another_check_is_not_taken_for_parameters_without_a_gradien
     facts: dict[str, Any] = {"class": "MultiheadAttention", "length": 9, "needed": 1, "position": 0, "in order": 0.9, name: 0.25}
     found = outcomes.record("order", "failed", "no positions", **facts)
     assert experiments.beside(found) == experiments.what(found) == "another order of the positions gives the same outputs"
-    assert "without the order it is 25%" in experiments.reason(found)
+    assert "without the order it is 25" in experiments.reason(found)
