@@ -27,6 +27,9 @@ SOON = 3
 LEARNT = 0.8
 """Share of its first value, or of a constant answer's, by which a loss has to fall for dead units to be without consequence."""
 
+FALLEN = 0.3
+"""Or by which it has to fall for biases and scales of what is not called to be without consequence."""
+
 RISES, MUCH = 4, 0.1
 """A loss rises when its last values lie so many standard errors above the first, and by that share of the first."""
 
@@ -95,9 +98,25 @@ def _holding(record: WatchRecord, severity: Severity) -> tuple[str, ...]:
 def judged(record: WatchRecord) -> WatchRecord:
     """The record with its verdict."""
     reached = verdict(record)
-    few = {one.path for one in reached.findings if one.kind == "dead units" and one.severity == "careful"}
-    alerts = tuple(replace(alert, severity="careful") if alert.kind == "dead" and alert.path in few else alert for alert in record.alerts)
+    few = {("dead", one.path) for one in reached.findings if one.kind == "dead units" and one.severity == "careful"}
+    few |= {("no gradient", path) for path in _spared(record)}
+    alerts = tuple(replace(alert, severity="careful") if (alert.kind, alert.path) in few else alert for alert in record.alerts)
     return replace(record, alerts=alerts, verdict=reached)
+
+
+def _spared(record: WatchRecord) -> frozenset[str]:
+    """Parameters without a gradient that are no reason to worry: the loss falls well without them, or they are few and it falls.
+
+    They are met in no graph of a loss, so that nothing that was meant to reach them is cut off.
+    """
+    symptoms, known = Symptoms(record), record.watched
+    lost = {one.path: one for one in known.parameters if _expected(one)}
+    falls = symptoms.fallen if math.isnan(symptoms.progress) else symptoms.progress
+    if not lost or not known.clues.walks or not all(known.clues.walks) or not known.clues.reached.isdisjoint(lost) or not falls > FALLEN:
+        return frozenset()
+    called = {one.path for one in known.modules if one.called and one.path}
+    small = all(one.dimensions < 2 and one.module not in called for one in lost.values())
+    return frozenset(lost) if falls > LEARNT or small else frozenset()
 
 
 def _data(record: WatchRecord) -> Check:
@@ -202,7 +221,8 @@ def _graded(record: WatchRecord) -> Check:
     enough = record.samples >= SAMPLES
     lost = tuple(weight.path for weight in trained if _expected(weight))
     if lost and enough:
-        return _check(name, "broken", "parameters without a gradient", {"paths": lost}, Remedy("ask why"), path=lost[0])
+        state = "careful" if _spared(record).issuperset(lost) else "broken"
+        return _check(name, state, "parameters without a gradient", {"paths": lost}, Remedy("ask why"), path=lost[0])
     flat = _measured(record, [weight for weight in felt if not weight.graded])
     if flat and enough:
         # of a bias or a scale, unlike a matrix, it may be zero for a good reason: a shift that the loss does not see
