@@ -23,6 +23,7 @@ class CauseRow:
         severity: of the finding.
         weight: where it stands: 0 for what the code certainly does, 1 for what the numbers show, 2 for what is left when nothing else is.
         calm: whether it explains no loss that has burst; there it comes last.
+        left: whether it is what is left where nothing surer has been found, and is not said beside that.
     """
 
     cause: str
@@ -32,3 +33,4 @@ class CauseRow:
     severity: Severity = "broken"
     weight: int = 0
     calm: bool = False
+    left: bool = False

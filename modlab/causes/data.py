@@ -23,6 +23,12 @@ SOME = 0.12
 PAIRS = 200
 """Pairs of inputs and targets that have to be looked at before it is said that they do not go together."""
 
+WIDE = 8
+"""Features of which one that tells the target is strange, whatever the unit."""
+
+TINY = 1e-3
+"""Size of the number in the middle below which inputs vanish though a few do not."""
+
 BIG = 50.0
 """Targets of a regression beyond which their scale is one."""
 
@@ -42,7 +48,8 @@ def _constant_targets(s: Symptoms) -> Facts | None:
         return None
     sampled = loss.term.source is not None and s.category(loss.term.source) not in ("linear", "conv", "")  # the first of many, say
     if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not sampled:
-        return {"value": float(loss.shares.index(1.0)), "class": True}
+        rival = "ordered batches" if loss.classes > 2 else "imbalance"
+        return {"value": float(loss.shares.index(1.0)), "class": True, "rival": rival, "settle": "labels"}
     return {"value": s.target.mean, "class": False} if s.target.std == 0 and loss.looks > 2 and loss.term.criterion else None
 
 
@@ -121,7 +128,8 @@ def _not_scaled(s: Symptoms) -> Facts | None:
 def _vanish(s: Symptoms) -> Facts | None:
     for one in s.inputs:
         numbers = one.numbers
-        if 0 < numbers.std < NEAR and abs(numbers.mean) < NEAR and not s.progress > 0.8 and not _normalized(s):
+        small = 0 < numbers.std < NEAR or (0 < one.typical < TINY and max(abs(numbers.low), abs(numbers.high)) < FAR)
+        if small and abs(numbers.mean) < NEAR and not s.progress > 0.8 and not _normalized(s):
             return {"mean": numbers.mean, "std": numbers.std}
     return None
 
@@ -135,7 +143,19 @@ def _targets(s: Symptoms) -> Facts | None:
 
 def _leak(s: Symptoms) -> Facts | None:
     pairs = s.pairs
-    return {"feature": pairs.feature, "features": pairs.features, "told": pairs.told} if pairs.told > 0.97 and pairs.features >= 8 else None
+    facts = {"feature": pairs.feature, "features": pairs.features, "told": pairs.told}
+    if pairs.features >= WIDE and pairs.told > 0.97:
+        return facts
+    alone = pairs.features >= 4 and not pairs.others > 0.5  # where others tell it too, it is no strange column
+    classes = s.loss.classes
+    exact = pairs.told > 0.999 if classes else pairs.itself
+    in_order = classes > 2 and pairs.features >= WIDE and pairs.itself and pairs.told > 0.9
+    return facts if alone and (exact or in_order) else None
+
+
+def _same_place(s: Symptoms) -> Facts | None:
+    """Of a series, where the model can pass on what stands in the same place."""
+    return {"share": s.pairs.equal, "beside": False} if s.pairs.equal > 0.99 and s.pairs.through and s.inputs and not s.tokens else None
 
 
 def _noise(s: Symptoms) -> Facts | None:
@@ -182,7 +202,14 @@ def _axes(s: Symptoms) -> Facts | None:
 
 def _shuffled(s: Symptoms) -> Facts | None:
     told = s.clues.relations
-    if not _drowned(s) or told.rows < PAIRS or max(told.together, told.counted) > SOME:
+    if told.rows < PAIRS or max(told.together, told.counted) > SOME:
+        return None
+    loss = s.loss
+    if len(loss.term.compared) == 2 and loss.term.compared[0] == loss.term.compared[1] == loss.classes and len(s.clues.inputs) == 2:
+        chance = math.log(loss.classes) * sum(abs(one.factor) for one in loss.terms if one.criterion == "cross-entropy")
+        stays = abs(s.last - chance) < 0.02 * chance and s.pace > 1e-4 and all(one.same < 0.5 for one in s.clues.inputs)
+        return {"loss": s.last, "baseline": chance, "pairs": told.rows} if stays else None
+    if not _drowned(s):
         return None
     if s.loss.classes and s.loss.spread > 0.15:  # it has learnt to tell samples apart
         return None
@@ -191,11 +218,12 @@ def _shuffled(s: Symptoms) -> Facts | None:
 
 ROWS = (
     CauseRow("not a number in data", _not_a_number, "division by zero", "batch"),
-    CauseRow("constant targets", _constant_targets, calm=True),
+    CauseRow("constant targets", _constant_targets, "imbalance", "labels", calm=True),
     CauseRow("constant inputs", _constant_inputs, calm=True),
     CauseRow("ordered batches", _ordered),
     CauseRow("imbalance", _imbalance, calm=True),
     CauseRow("leak", _leak, calm=True),
+    CauseRow("targets not moved", _same_place, calm=True),
     CauseRow("same batch", _same_batch, "few samples", "batches", severity="careful", calm=True),
     CauseRow("few samples", _few, "same batch", "batches", severity="careful", calm=True),
     CauseRow("one huge feature", _huge, "inputs not scaled", "scale", weight=1),
@@ -205,5 +233,5 @@ ROWS = (
     CauseRow("targets shifted", _shifted, weight=1),
     CauseRow("wrong axes", _axes, weight=1),
     CauseRow("too much noise", _noise, "targets shuffled", "pairs", weight=2),
-    CauseRow("targets shuffled", _shuffled, "too much noise", "pairs", weight=2),
+    CauseRow("targets shuffled", _shuffled, "too much noise", "pairs", weight=2, left=True),
 )

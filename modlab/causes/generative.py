@@ -5,22 +5,31 @@ from __future__ import annotations
 import math
 
 from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.loss import SPENT
 from modlab.causes.symptoms import Symptoms
+
+EVEN = 0.35, 0.65
+"""Share of the triples of which the pair that is pulled is nearer, if nothing tells it from the other one."""
+
+ALIKE = 0.999
+"""Entropy of shares of classes, as a part of that of even ones, from which on they ask for nothing."""
 
 
 def _collapse(s: Symptoms) -> Facts | None:
     loss = s.loss
     if loss.term.criterion in ("cross-entropy", "likelihood") or s.target.std >= 0 or loss.looks < 3:
         return None
-    shrunk = loss.outputs.std < 0.15 * loss.first_outputs.std
+    shrunk = loss.outputs.std < 0.15 * loss.first_outputs.std or (loss.term.paired and loss.varied[1] < 0.15 * loss.varied[0])
     compares = loss.term.paired or any(one.name in ("Div", "Mm", "Bmm") for one in loss.term.functions)
+    if len(loss.ranks) == 3 and EVEN[0] < min(loss.ranks[:2]) <= max(loss.ranks[:2]) < EVEN[1] and loss.ranks[2] > SPENT:
+        return {"spread": loss.varied[1] / loss.varied[0] if loss.varied[0] > 0 else loss.spread, "nearly": False}
     if not compares or not (loss.spread < 0.1 or shrunk) or s.target.std == 0 or not s.fallen > 0.9:
         return None
-    return {"spread": loss.outputs.std / loss.first_outputs.std if shrunk else loss.spread}
+    return {"spread": min(loss.outputs.std / loss.first_outputs.std, loss.varied[1] / loss.varied[0]) if shrunk else loss.spread}
 
 
 def _ignored(s: Symptoms) -> Facts | None:
-    if not s.loss.away < 0.05 or s.progress > 0.5:
+    if not s.loss.away < 0.05 or (s.has_baseline and s.progress > 0.5):
         return None
     return {"away": s.loss.away}
 
@@ -30,6 +39,8 @@ def _temperature(s: Symptoms) -> Facts | None:
     sharp = [one for one in s.modules("weights") if one.facts.get("begin", 0.0) > 0.99]
     if sharp and not s.progress > 0.8:
         return {"path": sharp[0].path, "sharp": sharp[0].facts["begin"]}
+    if loss.even > ALIKE and len(loss.terms) == 1 and not any(one.name in ("Mul", "Div") for one in loss.term.functions):
+        return {"even": loss.even}
     if loss.term.criterion != "cross-entropy":
         return None
     scales = [
@@ -57,7 +68,21 @@ def _discriminator(s: Symptoms) -> Facts | None:
 
 
 def _itself(s: Symptoms) -> Facts | None:
+    """Who should be told apart is the same, is not asked for, or there is nobody."""
     loss = s.loss
+    twin = next((one for one in s.clues.inputs if one.twin), None)
+    if twin is not None and len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3) and not loss.term.criterion:
+        return {"path": loss.term.source or "", "how": "twins", "one": twin.twin, "other": twin.name}
+    if len(loss.term.pushes) == 2 and loss.term.pushes[0] < 0 == loss.term.pushes[1]:
+        return {"path": loss.term.source or "", "how": "left out"}
+    if loss.term.positives and len(s.clues.losses) == 1 and all(one.criterion == "penalty" for one in loss.terms[1:]):
+        return {"path": loss.term.source or "", "how": "none"}
+    if loss.term.criterion == "cross-entropy" and _finds_its_other(s):
+        if max(loss.shares, default=0.0) == 1.0:
+            return {"path": loss.term.source or "", "how": "one", "target": loss.shares.index(1.0)}
+        same = next((one for one in s.clues.inputs if one.same > 0.9 and len(one.shape) > 1 and one.shape[0] == loss.classes), None)
+        if same is not None:
+            return {"path": loss.term.source or "", "how": "alike", "one": same.name}
     if (
         loss.term.criterion != "cross-entropy"
         or not loss.term.squared
@@ -65,6 +90,14 @@ def _itself(s: Symptoms) -> Facts | None:
     ):
         return None
     return {"path": loss.term.source or ""}
+
+
+def _finds_its_other(s: Symptoms) -> bool:
+    """Whether each sample of a batch is a class, and scores are likenesses of two inputs."""
+    loss, shape = s.loss, s.loss.term.compared
+    if len(shape) != 2 or not shape[0] == shape[1] == loss.classes > 3 or len(s.clues.inputs) < 2:
+        return False
+    return all(one.shape[:1] == shape[:1] for one in s.clues.inputs[:2]) and not any(one.name in ("Cat", "Stack") for one in loss.term.functions)
 
 
 def _made_in_vain(s: Symptoms) -> Facts | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
@@ -29,11 +30,36 @@ ERRORS = ("squared error", "absolute error", "smooth error", "norm of the error"
 ENDLESS = 30.0
 """Times its first size to which a loss, below zero, and the outputs have grown, where neither has an end."""
 
+SPENT = 0.9
+"""Part of a margin above which it is as if nothing had been learned of triples."""
+
+RARE = 0.35
+"""Share of the positive ones below which they are rare."""
+
 CRITERIA = (*ERRORS, "cross-entropy", "likelihood", "binary cross-entropy", "binary cross-entropy with logits")
+
+
+WRAPPED = {"BinaryCrossEntropyWithLogits": "binary cross-entropy with logits", "NllLoss": "cross-entropy"}
+"""Criteria that another function may be put around, as a focal loss does it."""
 
 
 def _names(term: Term) -> list[str]:
     return [one.name for one in (*term.functions, *term.ending)]
+
+
+def _criterion(term: Term) -> tuple[str, list[str]]:
+    """The criterion, and what comes before it; also of one that is weighted by itself."""
+    names = _names(term)
+    at = next((place for place, name in enumerate(names) if name in WRAPPED), None)
+    if term.criterion or at is None or (names[at] == "NllLoss" and "LogSoftmax" not in names[at:]):
+        return term.criterion, names
+    return WRAPPED[names[at]], names[at + 1 :]
+
+
+def _twice(names: list[str], name: str) -> bool:
+    """Whether a function is applied to its own result."""
+    kept = [one for one in names if one not in LAYOUT]
+    return any(one == other == name for one, other in pairwise(kept))
 
 
 def _broadcast(s: Symptoms) -> Facts | None:
@@ -48,9 +74,11 @@ def _broadcast(s: Symptoms) -> Facts | None:
 
 def _softmax_twice(s: Symptoms) -> Facts | None:
     term = s.loss.term
-    names = _names(term)
+    criterion, names = _criterion(term)
     squashed = next((name for name in names if name in ("Softmax", "Sigmoid", "Tanh")), None)
-    if term.criterion != "cross-entropy" or squashed is None or "Log" in names[: names.index(squashed)]:
+    if _twice(names, "Softmax"):
+        return {"path": term.source or "", "function": "Softmax"}
+    if criterion != "cross-entropy" or squashed is None or "Log" in names[: names.index(squashed)]:
         return None
     if squashed != "Softmax" and any(name not in LAYOUT for name in names[1 : names.index(squashed)]):
         return None  # scaled behind it, as logits may be
@@ -62,6 +90,8 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
     across = [one for one in s.modules("weights") if one.facts["along"] != -1]
     if across:
         return {"along": across[0].facts["along"], "path": across[0].path, "attention": True}
+    if loss.term.across >= 0:
+        return {"along": loss.term.across, "path": loss.term.source or ""}
     if loss.term.criterion != "cross-entropy" or not loss.unnormalized > 1e-2 or loss.along < 0:
         return None
     return {"along": loss.along, "path": loss.term.source or ""}
@@ -69,6 +99,8 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
 
 def _no_log(s: Symptoms) -> Facts | None:
     loss = s.loss
+    if "no log" in loss.risks and any(one.name == "LogSoftmax" for one in loss.term.functions):
+        return {"path": loss.term.source or "", "of": "targets"}
     if loss.term.criterion not in ("likelihood", "divergence") or not loss.unnormalized > 5e-2:
         return None
     return {"path": loss.term.source or ""}
@@ -76,7 +108,9 @@ def _no_log(s: Symptoms) -> Facts | None:
 
 def _sigmoid_twice(s: Symptoms) -> Facts | None:
     term = s.loss.term
-    return {"path": term.source or ""} if term.criterion.endswith("with logits") and "Sigmoid" in _names(term) else None
+    criterion, names = _criterion(term)
+    again = (criterion.endswith("with logits") and "Sigmoid" in names) or _twice(names, "Sigmoid")
+    return {"path": term.source or ""} if again else None
 
 
 def _one_logit(s: Symptoms) -> Facts | None:
@@ -96,6 +130,10 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     if climbing and not turned and not s.learns and len(s.loop.optimizers) == 1:
         return {"how": "maximize"}
     loss = s.loss
+    if len(loss.term.pushes) == 2 and loss.term.pushes[0] > 0 > loss.term.pushes[1] and len(s.clues.losses) == 1:
+        return {"how": "pushes"}
+    if len(loss.ranks) == 3 and loss.ranks[0] < 0.35 and loss.ranks[2] > SPENT and len(loss.terms) == 1:
+        return {"how": "ranks", "nearer": loss.ranks[0]}
     grown = loss.outputs.std > ENDLESS * loss.first_outputs.std
     if s.last < -ENDLESS * max(abs(s.start), 1) and grown and len(s.clues.losses) == 1 and len(s.loop.optimizers) == 1:
         return {"how": "falls", "last": s.last}  # what is to become small has an end
@@ -105,6 +143,9 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
 
 def _too_small(s: Symptoms) -> Facts | None:
     factor = abs(s.loss.term.factor)
+    first, last = (abs(one) for one in s.loss.factors)
+    if s.loss.term.criterion and last < 1e-3 * first and len(s.clues.losses) == 1:  # it becomes less with time
+        return {"factor": last, "pace": s.pace, "first": first}
     if not s.loss.term.criterion or not 0 < factor < 1e-3 or s.learns:
         return None
     return {"factor": factor, "pace": s.pace}
@@ -149,6 +190,8 @@ def _weights(s: Symptoms) -> Facts | None:
     if loss.term.criterion.endswith("with logits") and len({*loss.weights}) == 1:
         share, weight = s.target.mean, loss.weights[0]
         felt = weight * share / (weight * share + 1 - share) if 0 < share < 1 else math.nan
+        if (share < RARE and weight < 0.5) or (share > 1 - RARE and weight > 2):  # the rare ones count even less
+            return {"weight": weight, "share": share, "felt": felt}
         return {"weight": weight, "share": share, "felt": felt} if 0.1 < share < 0.9 and not 0.05 < felt < 0.95 else None
     if len(loss.weights) != len(loss.shares) or len(loss.shares) < 2 or not all(map(math.isfinite, loss.weights)):
         return None

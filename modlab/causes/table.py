@@ -48,6 +48,10 @@ def _ranked(symptoms: Symptoms) -> tuple[CauseRow, ...]:
     return tuple(sorted(ROWS, key=lambda row: row.calm)) if symptoms.is_wild else ROWS
 
 
+def _is_surer(finding: Finding, row: CauseRow) -> bool:
+    return int(finding.facts["weight"]) < row.weight  # type: ignore[arg-type]
+
+
 def causes(record: WatchRecord, failed: Callable[[Exception], None] | None = None) -> tuple[Finding, ...]:
     """The causes of which a record shows the evidence, the likeliest first.
 
@@ -58,6 +62,8 @@ def causes(record: WatchRecord, failed: Callable[[Exception], None] | None = Non
     symptoms = Symptoms(record)
     found: list[Finding] = []
     for row in _ranked(symptoms):
+        if row.left and any(_is_surer(one, row) for one in found):
+            continue
         facts = _asked(row, symptoms, failed)
         if facts is not None:
             told = {"weight": row.weight, **{name: value for name, value in facts.items() if name != "path"}}

@@ -64,6 +64,9 @@ class Term:
         source: the path of the module that gave the output, None if it was not found.
         squared: whether a product of something with itself is among the functions.
         paired: whether it compares two outputs, and none with a target.
+        across: of a cross-entropy whose classes are picked along another dimension than that of its softmax, the latter; else -1.
+        pushes: of a loss of likenesses, what it does to those that belong together, and to the others: above 0 it makes them less.
+        positives: whether one score alone, as large as it may be, makes it small.
     """
 
     criterion: str = ""
@@ -77,6 +80,9 @@ class Term:
     source: str | None = None
     squared: bool = False
     paired: bool = False
+    across: int = -1
+    pushes: tuple[float, ...] = ()
+    positives: bool = False
 
 
 @frozen
@@ -99,7 +105,12 @@ class LossClues:
             they do, -1 if there is none.
         value: of the loss, at the last look.
         away: how far the variances in it are from 1 at most, as of a latent whose divergence from the prior is a part of the loss.
-        risks: what may be no number on the way to it: "log of zero", "root of zero", "division by zero", "overflow".
+        risks: what may be no number on the way to it: "log of zero", "root of zero", "division by zero", "overflow"; and "no log".
+        varied: by how much the outputs of samples differ, at the first look and at the last.
+        factors: those of the first term, at the first look and at the last.
+        even: of targets that are shares of the classes, their entropy at least, as a part of that of even ones.
+        ranks: of triples the share of which the pair that is pulled was nearer, at the first look and at the last; and what is left of
+            the margin.
     """
 
     name: str = ""
@@ -121,6 +132,10 @@ class LossClues:
     risks: tuple[str, ...] = ()
     value: float = UNKNOWN
     away: float = UNKNOWN
+    varied: tuple[float, float] = (UNKNOWN, UNKNOWN)
+    factors: tuple[float, float] = (UNKNOWN, UNKNOWN)
+    even: float = UNKNOWN
+    ranks: tuple[float, ...] = ()
 
     @property
     def term(self) -> Term:
@@ -141,6 +156,8 @@ class InputClues:
         repeated: in which share of the looks the whole batch was the one of the look before.
         rows, distinct: how many samples were seen, and how many different ones, in the first looks.
         common: of whole numbers the share of the most frequent one, and `token` which that is.
+        typical: the size of the number in the middle, of those that are not 0, at the last look.
+        twin: the name of an earlier input that was the same in each look.
         trailing: the share of the most frequent one among the last positions, `inner` among the first half.
     """
 
@@ -156,6 +173,8 @@ class InputClues:
     distinct: int = 0
     common: float = 0.0
     token: int = -1
+    typical: float = UNKNOWN
+    twin: str = ""
 
 
 @frozen
@@ -167,6 +186,9 @@ class PairClues:
         beside: whether it is a second input of which that is so.
         feature: which feature of the input tells the target by itself, -1 if none does; `told`: how much of it; of how many `features`.
         padded: the share of targets that are padding.
+        itself: whether that feature is the target, number by number, but for a little noise; or the classes have values of their own in it.
+        others: how much the feature in the middle tells.
+        through: whether nothing stands between an input and the output in the same place that is narrower, or knows no places.
     """
 
     equal: float = 0.0
@@ -176,6 +198,9 @@ class PairClues:
     features: int = 0
     padded: float = 0.0
     beside: bool = False
+    itself: bool = False
+    others: float = UNKNOWN
+    through: bool = False
 
 
 @frozen

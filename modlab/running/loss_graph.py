@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from modlab.records.clues import Function, Term
-from modlab.running import written_criteria
+from modlab.running import pair_losses, written_criteria
 from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
 from modlab.running.written_criteria import Compared
 
@@ -248,7 +248,8 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
     if at is None and not criterion and made and _is_penalty(node):
         criterion = "penalty"
     picks = ("Sub", *PICKS) if name == "Log" else ("Sub",)
-    way = [one for one in ([node, *path] if name in ("LogSoftmax", "Log") else path) if name_of(one) not in picks]
+    own = [node] if name in ("LogSoftmax", "Log") or _is_normalizing(node) else []
+    way = [*own, *(one for one in path if name_of(one) not in picks)]
     functions = tuple(map(_function, way))
     ending = tuple(map(_function, _ending(at))) if at is not None else ()
     compared = tuple(output.shape) if output is not None and name != "Add" else shape_of(start if output is None else node)
@@ -264,6 +265,9 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         made.get(at),
         any(map(_is_square, path)),
         name_of(start) in ("Sub", "Rsub", *CRITERIA) and len(children(start)) == 2,
+        _across(node, path, passed) if criterion == "cross-entropy" else -1,
+        pair_losses.pushes(node, factor, made),
+        pair_losses.is_of_positives(node, factor),
     )
     return Found(term, node, output, target, way, ignored, passed)
 
@@ -295,6 +299,24 @@ def _written(summand: _Summand, path: list[Any], *, is_output: bool) -> tuple[st
         return "divergence", 1, Compared()
     picked = is_output and {name_of(one) for one in summand.passed} <= PICKS and bool(summand.passed)  # not weighted, as by a reward
     return ("likelihood", -1, Compared()) if picked and summand.factor < 0 else ("", 1, Compared())
+
+
+def _is_normalizing(node: Any) -> bool:
+    """Whether a log-softmax is written as the logits less the logarithm of their sum, as a distribution does it."""
+    return name_of(node) == "Sub" and any(name_of(one) == "Logsumexp" for one in children(node))
+
+
+def _across(node: Any, path: list[Any], passed: tuple[Any, ...]) -> int:
+    """The dimension of a softmax by hand if the classes are picked along another one; else -1."""
+    at = next((place for place, one in enumerate([node, *path][:7]) if name_of(one) in ("LogSoftmax", "Softmax")), None)
+    if at is None or name_of(node) not in ("LogSoftmax", "Log"):
+        return -1
+    softmax = [node, *path][at]
+    shape, dim = shape_of(softmax), saved(softmax, "dim")
+    if not shape or not isinstance(dim, int):
+        return -1
+    dim %= len(shape)
+    return dim if written_criteria.crossed(shape, dim, (*passed, *path[: max(at - 1, 0)])) else -1
 
 
 def _is_square(node: Any) -> bool:
@@ -363,8 +385,12 @@ def _ending(node: Any) -> list[Any]:
 
 
 def _function(node: Any) -> Function:
-    name = name_of(node)
+    name = "LogSoftmax" if _is_normalizing(node) else name_of(node)
     dim = saved(node, "dim") if name in ("Softmax", "LogSoftmax") else None
+    if dim is None and name == "LogSoftmax":
+        dims = next((saved(one, "dim") for one in children(node) if name_of(one) == "Logsumexp"), None)
+        dim = dims[0] if isinstance(dims, (tuple, list)) and len(dims) == 1 else None
+        dim = dim - 2**64 if isinstance(dim, int) and dim >= 2**63 else dim
     shape = shape_of(node)
     along = -1
     if isinstance(dim, int):
@@ -398,7 +424,7 @@ def risks(loss: Tensor) -> tuple[str, ...]:
 def away_from_prior(loss: Tensor) -> float:
     """How far from 1 an exponential in a loss is at most, as the variance in a divergence from a normal one; NaN without one."""
     for node in _nearest(loss.grad_fn, DEEP // 2):
-        if name_of(node) == "Exp":
+        if name_of(node) == "Exp" and not any(name_of(one) == "Sub" for one in children(node)):  # no ratio of two chances
             result = saved(node, "result")
             if isinstance(result, Tensor) and is_here(result) and result.dim() > 1 and result.numel() > 8:
                 return float((result.detach() - 1).abs().max())
@@ -445,6 +471,18 @@ def _quotient(node: Any) -> str:
     return "division by zero" if _has(saved(node, "other"), lambda x: x == 0) else ""
 
 
+def _shares(node: Any) -> str:
+    """A product with exponentials of shares: a divergence that was promised logarithms of them."""
+    for name in ("self", "other"):
+        given = saved(node, name)
+        if not isinstance(given, Tensor) or given.requires_grad or given.dim() < 2 or not is_here(given) or not given.is_floating_point():
+            continue
+        if given.shape[-1] > 2 and given.numel() <= written_criteria.MANY and 1 <= float(given.min()) <= float(given.max()) < 2.72:
+            totals = given.log().sum(-1)
+            return "no log" if bool((totals - 1).abs().max() < 1e-3) else ""
+    return ""
+
+
 def _exponential(node: Any) -> str:
     return "overflow" if _has(saved(node, "result"), lambda x: x > HUGE) else ""
 
@@ -475,7 +513,7 @@ RISKS = {
     "Div": _quotient,
     "Reciprocal": lambda node: "division by zero" if _has(saved(node, "result"), lambda x: x.isinf()) else "",
     "Exp": _exponential,
-    "Mul": _product,
+"Mul": lambda node: _product(node) or _shares(node),
     "NllLoss": _weighted,
     "NllLoss2D": _weighted,
     "BinaryCrossEntropyWithLogits": _weighted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -93,6 +94,51 @@ def _indexed(rest: Sequence[int], dim: int, indices: Any) -> Tensor | None:
     target: Tensor = indices[dim]
     count = torch.Size(rest).numel()
     return target.reshape(-1) if target.dim() and target.numel() == count and target.dtype == torch.long else None
+
+
+def crossed(shape: Sequence[int], dim: int, passed: Sequence[Any]) -> bool:
+    """Whether classes are picked along another dimension than that of a softmax."""
+    return any(_picks_across(shape, dim, one) for one in passed)
+
+
+def _picks_across(shape: Sequence[int], dim: int, node: Any) -> bool:
+    name = name_of(node)
+    if name == "Gather":
+        index, along = saved(node, "index"), saved(node, "dim")
+        if not isinstance(index, Tensor) or not isinstance(along, int) or index.dim() != len(shape):
+            return False
+        along %= len(shape)
+        return along != dim and index.shape[along] == 1 and shape[along] > 1
+    if name == "Index":
+        indices = saved(node, "indices")
+        if not isinstance(indices, (list, tuple)) or len(indices) <= dim or any(not isinstance(one, Tensor) for one in indices):
+            return False
+        each = [_is_each(one, size) for one, size in zip(indices, shape, strict=False)]
+        return each[dim] and not all(each) and all(one.dtype == torch.long for one in indices)
+    shares = saved(node, "other") if name == "Mul" else None
+    if not isinstance(shares, Tensor) or shares.requires_grad or shares.shape != torch.Size(shape) or not shares.is_cpu:
+        return False
+    along = [place for place in range(len(shape)) if shape[place] > 1 and _one_hot(shares, place) is not None]
+    return bool(along) and dim not in along
+
+
+def _is_each(index: Tensor, size: int) -> bool:
+    """Whether an index takes each row once, in order."""
+    flat = index.reshape(-1)
+    return flat.numel() == size > 1 and flat.is_cpu and bool((flat == torch.arange(size)).all())
+
+
+def even(node: Any, passed: Sequence[Any], shape: Sequence[int], dim: int) -> float:
+    """Of targets that are shares of classes, their entropy as a part of that of even ones; NaN of others."""
+    given = [saved(one, name) for one in passed if name_of(one) == "Mul" for name in ("other", "self")]
+    for shares in (saved(node, "target"), *given):
+        if not isinstance(shares, Tensor) or shares.requires_grad or shares.shape != torch.Size(shape) or not shares.is_cpu:
+            continue
+        if shape[dim] < 2 or shares.numel() > MANY or not bool((shares >= 0).all()) or not bool(((shares.sum(dim) - 1).abs() < 1e-3).all()):
+            continue
+        entropy = -torch.xlogy(shares, shares).sum(dim).mean()
+        return float(entropy) / math.log(shape[dim])
+    return math.nan
 
 
 def masked(target: Tensor, passed: Sequence[Any], left_out: int = LEFT_OUT) -> Tensor:

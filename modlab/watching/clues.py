@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
@@ -37,6 +38,9 @@ RARELY = 10
 
 SOON = 3
 """Looks in which parameters and optimizers are taken down."""
+
+SEVERAL = 3
+"""Terms of a loss that are one for each place."""
 
 TENSORS, PLACES, PASSES = 4, 8, 64
 """Inputs of a call, and places where a loss is computed, that are kept apart; and backward passes of one step that are looked at."""
@@ -122,6 +126,8 @@ class ClueCollector:
         self._pass = 0
         self._pair = PairClues()
         self._pairs = Pairs()
+        self._narrow = False  # whether a layer takes less than the numbers of each place, or knows no places
+        self._sequences: list[Any] = []  # the nodes that recurrent layers gave for all places
         self._relations: Relations | None = None
         self._given: Any = None
         self._output: Any = None
@@ -135,6 +141,7 @@ class ClueCollector:
     def begin(self, step: int) -> None:
         """A step is looked at."""
         self._step, self._made, self.batch, self._met = step, {}, [], 0
+        self._sequences = []
         self.reads = self.looks < DENSE or step >= self._read_at + RARELY
         self._read_at = step if self.reads else self._read_at
         self.looks += 1
@@ -147,6 +154,7 @@ class ClueCollector:
     def end(self) -> None:
         """It is over: of its tensors nothing is kept but one batch."""
         self._made, self.batch, self._given, self._output = {}, [], None, None
+        self._sequences = []
 
     @_aside
     def takes(self, args: tuple[Any, ...]) -> None:
@@ -165,11 +173,15 @@ class ClueCollector:
             self._enter(kwargs)
 
     def _enter(self, given: Any) -> None:
+        met: dict[str, Tensor] = {}
         for name, thing, _ in leaves(given)[:TENSORS]:
             if isinstance(thing, Tensor) and is_readable(thing) and not (thing.requires_grad and thing.grad_fn is not None):
                 self.batch.append(thing)
                 if self.reads:
-                    self._inputs.setdefault(name, InputPool(name)).add(thing.detach(), self._step)
+                    pool = self._inputs.setdefault(name, InputPool(name))
+                    pool.add(thing.detach(), self._step)
+                    pool.beside(thing.detach(), met)
+                    met[name] = thing.detach()
 
     @_aside
     def gave(self, member: Member, module: Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> None:
@@ -187,6 +199,8 @@ class ClueCollector:
         if args and isinstance(args[0], Tensor) and type(args[0]) in PLAIN:
             self._take_input(member.path, module, args[0], enabled=enabled, holds=bool(held))
         self._met += any(one.requires_grad for one in held)
+        if isinstance(module, nn.RNNBase) and isinstance(output, tuple) and isinstance(output[0], Tensor):
+            self._sequences.append(output[0].grad_fn)
         for kind, facts in module_clues.told(self, module, args, kwargs, output):
             self._note(member.path, kind, **facts)
 
@@ -198,6 +212,7 @@ class ClueCollector:
             self._note(path, "steplike", function=name_of(taken.grad_fn))
         if not holds:
             return
+        self._narrow |= bool(self.batch) and taken.is_floating_point() and _is_narrow(taken, self.batch[0])
         if not enabled:
             self._note(path, "ungraded")
         elif self._met and _is_cut(taken, self.batch):
@@ -276,12 +291,15 @@ class ClueCollector:
             if whole and len(found) == 1 and isinstance(self._output, Tensor):
                 without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan, times)
             if self.reads and whole and pool.looks <= DENSE and self.batch and found[0].target is not None:
+                found[0] = found[0]._replace(target=_one_for_each_place(found))
                 cuts = [saved(one, "start") for one in found[0].way if name_of(one) == "Slice" and saved(one, "dim") == 1]
                 without_autograd(self._pair_up, self.batch[0].detach(), found[0].target.detach(), max(cuts, default=0))
 
     def _walk(self, loss: Tensor) -> None:
         """Look at the whole graph of a loss: attention, dropout, and weights that the model does not know."""
         met = [*walk(loss.grad_fn, self._made)]
+        nodes = {node for node, _ in met}
+        self._narrow |= any(one not in nodes for one in self._sequences)  # of which the last state alone is used
         for one in attention_graph.attentions(met):
             facts = attention_clues.facts(one, self.batch)
             begin = self._modules.get((one.path, "weights"), {}).get("begin", facts.get("sharp", 0.0))
@@ -355,8 +373,16 @@ class ClueCollector:
         if not is_readable(target) or not inputs.dim() or not target.dim():
             return
         if len(inputs) == len(target):
-            self._pairs.add(inputs, target)
-        self._pair = pair_clues(self.batch, target, start, self._pair)
+            self._pairs.add(*self._sides(inputs, target))
+        self._pair = replace(pair_clues(self.batch, target, start, self._pair), through=not self._narrow)
+
+    def _sides(self, inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """What has to go together: the input and the target, or both inputs where each one has to find its own other one."""
+        other = self.batch[1].detach() if len(self.batch) == 2 else inputs
+        first, second = (inputs, other) if other.is_floating_point() else (other, inputs)
+        alike = second.is_floating_point() and len(first) == len(second) and second.numel() <= 64 * len(second)
+        finds = other is not inputs and target.dim() == 1 and not target.is_floating_point() and len(target) > 3
+        return (first, second) if finds and alike and bool((target == torch.arange(len(target))).all()) else (inputs, target)
 
     # ---- steps
 
@@ -493,6 +519,25 @@ class ClueCollector:
 
 
 # ---- tensors
+
+
+def _one_for_each_place(found: list[loss_graph.Found]) -> Tensor | None:
+    """The target, side by side with those of a loop that compares place after place, if that begins with the first one."""
+    targets: dict[int, Tensor] = {}
+    for one in found:
+        place = next((saved(node, "index") for node in one.way if name_of(node) == "Select" and saved(node, "dim") == 1), None)
+        if not isinstance(place, int) or one.target is None or one.target.dim() != 1:
+            break
+        targets[place] = one.target
+    some = [targets[place] for place in sorted(targets)]
+    if len(some) < SEVERAL or sorted(targets) != [*range(len(some))] or len({len(one) for one in some}) > 1:
+        return found[0].target
+    return torch.stack(some, 1)
+
+
+def _is_narrow(taken: Tensor, batch: Tensor) -> bool:
+    """Whether a layer takes no series of places, as the batch is one, or fewer numbers of each."""
+    return batch.dim() == 3 and (taken.shape[:2] != batch.shape[:2] or taken.shape[-1] < batch.shape[-1])
 
 
 def _is_fresh(tensor: Tensor) -> bool:

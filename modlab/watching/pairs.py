@@ -23,6 +23,9 @@ NEIGHBOURS = 5
 SURE = 0.95
 """Share of the targets that are tokens of an input, from which on that is no chance."""
 
+ITSELF = 0.05
+"""Of the target's deviation, up to which a feature may differ from it."""
+
 WIDEST, ENOUGH = 2048, 16
 """Features of an input that are compared with the target one by one, and samples that it takes."""
 
@@ -153,9 +156,7 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
         return PairClues(equal=1.0, beside=True)
     enough = len(inputs) == len(target) >= ENOUGH and inputs.dim() > 0 and 2 < inputs[0].numel() <= WIDEST
     if inputs.is_floating_point() and enough:
-        feature, share = _telling(inputs.double().reshape(len(inputs), -1), target)
-        if known.feature in (-1, feature):
-            return PairClues(feature=feature, told=share, features=inputs[0].numel())
+        return _with_telling(inputs.double().reshape(len(inputs), -1), target, known)
     return known
 
 
@@ -191,28 +192,59 @@ def _padded(inputs: Tensor, target: Tensor) -> float:
     return float((target[ends] == one).double().sum() / target.numel()) if float((there == one).double().mean()) > SURE else 0.0
 
 
-def _telling(inputs: Tensor, target: Tensor) -> tuple[int, float]:
-    """The feature that tells the target best by itself, and which part of its variance."""
+def _with_telling(inputs: Tensor, target: Tensor, known: PairClues) -> PairClues:
+    """What one feature tells of the target: the same one in each batch, and no more than it told in any of them."""
     answers = target.double().reshape(len(target), -1)
+    told = _telling(inputs, answers, classes=not target.is_floating_point())
+    if told is None:
+        return known
+    best = int(told[0].argmax())
+    feature = best if known.feature < 0 else known.feature
+    share = float(told[1]) if feature == best else float(told[0][feature])
+    fresh = feature != known.feature
+    if target.is_floating_point():
+        itself = answers.shape[1] == 1 and _is_itself(inputs[:, feature], answers[:, 0])
+    else:
+        itself = _lie_apart(inputs[:, feature], answers[:, 0])
+    return PairClues(
+        feature=feature,
+        told=share if fresh else min(known.told, share),
+        features=inputs.shape[1],
+        itself=itself and (fresh or known.itself),
+        others=float(told[0].median()),
+    )
+
+
+def _is_itself(feature: Tensor, answers: Tensor) -> bool:
+    """Whether a feature is the target, in the same unit."""
+    return float((feature - answers).square().mean()) < ITSELF**2 * float(answers.var())
+
+
+def _lie_apart(feature: Tensor, labels: Tensor) -> bool:
+    """Whether the classes have a range of the feature each."""
+    in_order = labels[feature.argsort()]
+    return int((in_order.diff() != 0).sum()) == len(kinds(labels)) - 1
+
+
+def _telling(inputs: Tensor, answers: Tensor, *, classes: bool) -> tuple[Tensor, Tensor] | None:
+    """By feature, which part of the target's variance it tells by itself; and what is told of each part of the target."""
     x = inputs - inputs.mean(0)
-    if answers.shape[1] > 64:
-        return -1, 0.0
-    if not target.is_floating_point():
-        return _telling_classes(x, answers) if answers.shape[1] == 1 else (-1, 0.0)
+    if answers.shape[1] > (1 if classes else 64):
+        return None
+    if classes:
+        return _telling_classes(x, answers)
     y = answers - answers.mean(0)  # a leak has to tell all of it
     norms = x.square().sum(0)[:, None] * y.square().sum(0)[None]
     told = ((x.T @ y).square() / norms.clamp_min(1e-30)).nan_to_num()
-    best = int(told.mean(1).argmax())
-    return best, float(told.max(0).values.min())
+    return told.mean(1), told.max(0).values.min()
 
 
-def _telling_classes(centred: Tensor, labels: Tensor) -> tuple[int, float]:
-    """The feature whose values the classes have for themselves."""
+def _telling_classes(centred: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The same of classes: how far the values of each lie apart from those of the others."""
     different = kinds(labels)
-    if len(different) > len(labels) / 4:
-        return -1, 0.0
+    if not 1 < len(different) <= len(labels) / 4:
+        return None
     member = (labels == different[None]).double()
     means = (member.T @ centred) / member.sum(0)[:, None]
     told = ((member.sum(0)[:, None] * means.square()).sum(0) / centred.square().sum(0).clamp_min(1e-30)).nan_to_num()
-    best = int(told.argmax())
-    return best, float(told[best]) if member.shape[1] > 1 else 0.0
+    return told, told.max()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import InputClues, LossClues, Numbers
-from modlab.running import loss_graph
+from modlab.running import loss_graph, pair_losses, written_criteria
 from modlab.running.autograd_nodes import saved
 from modlab.statistics.memory import is_there
 from modlab.watching.readback import is_far
@@ -90,6 +90,8 @@ class InputPool:
         self.seen = 0
         self.tokens: Counter[int] = Counter()
         self._last: tuple[int, float] | None = None
+        self.typical = math.nan
+        self.twins: set[str] | None = None  # other inputs that were the same in each look
 
     def add(self, tensor: Tensor, step: int) -> None:
         """Take a batch in."""
@@ -106,6 +108,9 @@ class InputPool:
             sizes = some.double().flatten(1).std(1).sort().values
             tenth = len(sizes) // 10
             self.scales = min(self.scales[0], float(sizes[tenth])), max(self.scales[1], float(sizes[-1 - tenth]))
+        if some.is_floating_point():
+            sizes = some.abs()[some != 0]
+            self.typical = float(sizes.median()) if sizes.numel() else math.nan
         sums = _told_apart(some)
         if self.looks <= DENSE:
             self.rows.update(sums.tolist())
@@ -117,6 +122,11 @@ class InputPool:
             self.compared += 1
             self.repeated += self._last[1] == total
         self._last = step, total
+
+    def beside(self, tensor: Tensor, others: dict[str, Tensor]) -> None:
+        """Compare a batch with the inputs before it in the same call."""
+        names = others if self.twins is None else self.twins & others.keys()
+        self.twins = {name for name in names if others[name].shape == tensor.shape and bool((others[name] == tensor).all())}
 
     def clues(self) -> InputClues:
         """What they are."""
@@ -134,6 +144,8 @@ class InputPool:
             len(self.rows),
             count / max(self.tokens.total(), 1),
             int(token),
+            self.typical,
+            min(self.twins or ("",)),
         )
 
 
@@ -157,6 +169,9 @@ class LossPool:
         self.spread = self.unnormalized = math.nan
         self.along, self.value, self.away = -1, math.nan, math.nan
         self.risks: dict[str, None] = {}
+        self.varied = self.factors = (math.nan, math.nan)
+        self.even = math.nan
+        self.ranks: tuple[float, ...] = ()
 
     def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, *, numbers: bool, whole: bool) -> None:
         """Take in a look at a loss that a scaler has multiplied; a whole one knows which modules gave what."""
@@ -167,6 +182,9 @@ class LossPool:
         self.risks.update(dict.fromkeys(loss_graph.risks(loss)))
         self.away = loss_graph.away_from_prior(loss)
         first = found[0]
+        self.factors = _ends(self.factors, first.term.factor / scale)
+        if numbers:
+            self._compare(first)
         if first.target is not None and is_readable(first.target) and first.target.is_floating_point():
             given = saved(first.node, "target") is not None  # and not computed from an output that may be no number
             known = first.output is not None and bool(first.output.isfinite().all())
@@ -183,8 +201,22 @@ class LossPool:
         if output.dim() and len(output) > 1 and output.is_floating_point():
             some = some_of(output).double()
             self.spread = float(some.std(0).mean() / (some.abs().mean() + 1e-12)) if len(some) > 1 else math.nan
+            self.varied = _ends(self.varied, float(some.std(0).mean()) if len(some) > 1 else math.nan)
         if target is not None and is_readable(target):
             self._take(first, output, target.detach())
+
+    def _compare(self, found: loss_graph.Found) -> None:
+        """What the term pulls and pushes, and how even the shares are that it asks for."""
+        ranks = pair_losses.ranks(found.node, found.term.factor)
+        if ranks is not None and len(ranks.pulled) >= LARGE:
+            nearer = float((ranks.pulled < ranks.pushed).double().mean())
+            left = float((ranks.pulled - ranks.pushed + ranks.margin).clamp_min(0).mean()) / ranks.margin if ranks.margin > 0 else math.nan
+            self.ranks = (self.ranks[0] if self.ranks else nearer, nearer, left)
+        if found.term.criterion in ("cross-entropy", "divergence") and found.term.compared:
+            shape = found.term.compared
+            dim = max((one.dim for one in found.term.functions if one.name == "LogSoftmax"), default=len(shape) - 1)
+            share = written_criteria.even(found.node, found.passed, shape, dim % len(shape))
+            self.even = share if share == share and not self.even < share else self.even
 
     def _take(self, found: loss_graph.Found, output: Tensor, target: Tensor) -> None:
         self.read += 1
@@ -258,6 +290,10 @@ class LossPool:
             tuple(self.risks),
             self.value,
             self.away,
+            self.varied,
+            self.factors,
+            self.even,
+            self.ranks,
         )
 
     def _within(self, shares: Array) -> float:
@@ -294,6 +330,11 @@ class LossPool:
 
 
 # ---- tensors
+
+
+def _ends(known: tuple[float, float], value: float) -> tuple[float, float]:
+    """The first value, and the last one."""
+    return (value if math.isnan(known[0]) else known[0]), value
 
 
 def is_readable(tensor: Tensor) -> bool:

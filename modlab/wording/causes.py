@@ -102,6 +102,10 @@ def _weights_felt(facts: Facts) -> str:
 def _sign(facts: Facts) -> str:
     if facts["how"] == "falls":
         return f"the loss falls without end, down to {rough(facts['last'])}, and the outputs grow with it"
+    if facts["how"] == "pushes":
+        return "what belongs together is pushed apart, and the others are pulled together"
+    if facts["how"] == "ranks":
+        return f"of triples, it pulls the pair that is farther apart at first in {_share(1 - facts['nearer'])} of them"
     if facts["how"] == "climbs":
         return f"in {facts['up']} of {facts['looks']} looks a step went up the slope that backward() had found"
     return "the optimizer was made with maximize=True" if facts["how"] == "maximize" else "the criterion enters the loss with a minus sign"
@@ -183,6 +187,15 @@ def _equal(facts: Facts) -> str:
 def _class_or_value(facts: Facts) -> str:
     return f"class {int(facts['value'])} in each batch seen" if facts["class"] else f"always {rough(facts['value'])}"
 
+
+NEGATIVES = {
+    "twins": ("both sides of the comparison are the same", "the inputs {one} and {other} are equal in each batch seen"),
+    "left out": ("those that do not belong together do not count", "their likeness is multiplied by 0"),
+    "none": ("there is nothing to compare with", "one score alone, as large as it may be, makes the loss small"),
+    "one": ("all samples should be like one of the batch", "the target is {target} for each"),
+    "alike": ("all that should be told apart is the same", "in each batch seen, every sample has the same {one}"),
+}
+"""Of wrong negatives: what is wrong, and the evidence."""
 
 CAUSES: dict[str, CauseWords] = {
     # ---- the loop
@@ -395,7 +408,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "no log": CauseWords(
         "the loss expects log-probabilities",
-        "what it gets does not add up to 1 as probabilities",
+        lambda f: (
+            "the targets add up to 1 as they are, and log_target=True promises logarithms"
+            if f.get("of") == "targets"
+            else "what it gets does not add up to 1 as probabilities"
+        ),
         "nll_loss and kl_div take logarithms; without them the loss can fall below zero for ever.",
         "F.log_softmax before it, or nn.CrossEntropyLoss()",
     ),
@@ -425,7 +442,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "loss too small": CauseWords(
         "the loss is scaled down to almost nothing",
-        lambda f: f"it is multiplied by {rough(f['factor'])}",
+        lambda f: f"it is multiplied by {rough(f['factor'])}" + (f", at first by {rough(f['first'])}" if "first" in f else ""),
         "Gradients shrink with it, and so do the steps.",
         "remove the factor",
     ),
@@ -661,9 +678,9 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "a second input of the model equals the target in each number"
             if f.get("beside")
-            else f"{_share(f['share'])} of the targets are the token in the same place"
+            else f"{_share(f['share'])} of the targets are what stands in the input at the same place"
         ),
-        "A language model should predict the next token: it learns to repeat instead.",
+        "A model of sequences should predict what comes next: it learns to repeat instead.",
         "inputs = tokens[:, :-1]; targets = tokens[:, 1:]",
     ),
     "mask turned around": CauseWords(
@@ -754,7 +771,11 @@ CAUSES: dict[str, CauseWords] = {
     # ---- generative models
     "collapse": CauseWords(
         "all outputs become the same",
-        lambda f: f"outputs of different samples are {_share(f['spread'])} apart, and the loss is nearly 0",
+        lambda f: (
+            "of the margin nearly all is left, and the pair that belongs together is no nearer than the other"
+            if "nearly" in f
+            else f"outputs of different samples are {_share(f['spread'])} apart, and the loss is nearly 0"
+        ),
         "The loss is small because nothing is told apart.",
         "negatives, a stop-gradient, or a term for the variance",
     ),
@@ -781,16 +802,18 @@ CAUSES: dict[str, CauseWords] = {
         "do not detach what the generator has made in the generator's own step",
     ),
     "wrong negatives": CauseWords(
-        "each sample is compared with itself",
-        "the scores are a product of the outputs with themselves, and the diagonal is not left out",
-        "Nothing is closer to a sample than itself: there is no other view to find.",
-        "compare two views, or mask the diagonal",
+        lambda f: NEGATIVES.get(f.get("how", ""), ("each sample is compared with itself", ""))[0],
+        lambda f: NEGATIVES[f["how"]][1].format_map(f) if "how" in f else "the scores are a product of the outputs with themselves, and the diagonal is not left out",
+        "Nothing is to be told apart, so nothing is learned that does.",
+        "compare two views, each with all others, and mask what belongs together",
     ),
     "temperature": CauseWords(
         "the temperature is far off",
         lambda f: (
             f"at first, a position of {{place}} already gives {_share(f['sharp'])} of its weight to one other"
             if "sharp" in f
+            else "the chances that are to be learned are the same for all classes"
+            if "even" in f
             else f"scores are divided by {rough(f['temperature'])}"
         ),
         "All scores are alike, or one takes everything: the gradient is lost either way.",
@@ -825,6 +848,7 @@ SETTLES: dict[str, str] = {
     "scale of the weights": "modlab.state(model)",
     "gradients": "w.figure('gradients')",
     "negatives": "outputs.std(0)",
+    "labels": "torch.unique(targets of the whole data set, return_counts=True)",
 }
 """What tells a cause from its rival."""
 
