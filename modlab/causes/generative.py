@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.loss import SPENT
+from modlab.causes.loss import SPENT, SURE
 from modlab.causes.symptoms import Symptoms
 
 EVEN = 0.35, 0.65
@@ -21,7 +21,7 @@ def _collapse(s: Symptoms) -> Facts | None:
         return None
     shrunk = loss.outputs.std < 0.15 * loss.first_outputs.std or (loss.term.paired and loss.varied[1] < 0.15 * loss.varied[0])
     compares = loss.term.paired or any(one.name in ("Div", "Mm", "Bmm") for one in loss.term.functions)
-    if len(loss.ranks) == 3 and EVEN[0] < min(loss.ranks[:2]) <= max(loss.ranks[:2]) < EVEN[1] and loss.ranks[2] > SPENT:
+    if len(loss.ranks) == 3 and abs(loss.ranks[0]) < SURE and EVEN[0] < loss.ranks[1] < EVEN[1] and loss.ranks[2] > SPENT:
         return {"spread": loss.varied[1] / loss.varied[0] if loss.varied[0] > 0 else loss.spread, "nearly": False}
     if not compares or not (loss.spread < 0.1 or shrunk) or s.target.std == 0 or not s.fallen > 0.9:
         return None
@@ -70,9 +70,6 @@ def _discriminator(s: Symptoms) -> Facts | None:
 def _itself(s: Symptoms) -> Facts | None:
     """Who should be told apart is the same, is not asked for, or there is nobody."""
     loss = s.loss
-    twin = next((one for one in s.clues.inputs if one.twin), None)
-    if twin is not None and len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3) and not loss.term.criterion:
-        return {"path": loss.term.source or "", "how": "twins", "one": twin.twin, "other": twin.name}
     if len(loss.term.pushes) == 2 and loss.term.pushes[0] < 0 == loss.term.pushes[1]:
         return {"path": loss.term.source or "", "how": "left out"}
     if loss.term.positives and len(s.clues.losses) == 1 and all(one.criterion == "penalty" for one in loss.terms[1:]):

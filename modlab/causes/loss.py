@@ -33,6 +33,12 @@ ENDLESS = 30.0
 SPENT = 0.9
 """Part of a margin above which it is as if nothing had been learned of triples."""
 
+SURE = 3.0
+"""Standard errors beyond which what is pulled together was no nearer at first than what is pushed apart."""
+
+ROUNDED = 1e-5
+"""What is left of a loss of 0 by rounding."""
+
 RARE = 0.35
 """Share of the positive ones below which they are rare."""
 
@@ -132,8 +138,8 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     loss = s.loss
     if len(loss.term.pushes) == 2 and loss.term.pushes[0] > 0 > loss.term.pushes[1] and len(s.clues.losses) == 1:
         return {"how": "pushes"}
-    if len(loss.ranks) == 3 and loss.ranks[0] < 0.35 and loss.ranks[2] > SPENT and len(loss.terms) == 1:
-        return {"how": "ranks", "nearer": loss.ranks[0]}
+    if len(loss.ranks) == 3 and loss.ranks[0] > SURE and loss.ranks[2] > SPENT and len(loss.terms) == 1:
+        return {"how": "ranks", "farther": loss.ranks[0]}
     grown = loss.outputs.std > ENDLESS * loss.first_outputs.std
     if s.last < -ENDLESS * max(abs(s.start), 1) and grown and len(s.clues.losses) == 1 and len(s.loop.optimizers) == 1:
         return {"how": "falls", "last": s.last}  # what is to become small has an end
@@ -207,6 +213,8 @@ def _weights(s: Symptoms) -> Facts | None:
 def _constant(s: Symptoms) -> Facts | None:
     if s.loss.looks >= 5 and s.loss.terms and all(one.criterion == "penalty" for one in s.loss.terms):
         return {"value": s.last, "penalty": True}
+    if len(s.values) >= 5 and max(abs(s.most), abs(s.least)) < ROUNDED * abs(s.loss.term.factor) and s.loss.term.criterion == "cross-entropy":
+        return {"value": s.last}  # of chances that add up to 1, whatever they are
     same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
     if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:
         return {"value": s.last}
@@ -218,8 +226,18 @@ def _constant(s: Symptoms) -> Facts | None:
     return {"value": s.last}
 
 
+def _twins(s: Symptoms) -> Facts | None:
+    """What should be told apart is the same."""
+    twin = next((one for one in s.clues.inputs if one.twin), None)
+    still = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
+    if twin is None or not still or s.loss.term.criterion or not s.loop.arrivals:
+        return None
+    return {"path": s.loss.term.source or "", "how": "twins", "one": twin.twin, "other": twin.name}
+
+
 ROWS = (
     CauseRow("one logit", _one_logit),
+    CauseRow("wrong negatives", _twins),
     CauseRow("constant loss", _constant),
     CauseRow("broadcast", _broadcast),
     CauseRow("softmax before cross entropy", _softmax_twice),

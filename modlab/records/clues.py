@@ -109,8 +109,8 @@ class LossClues:
         varied: by how much the outputs of samples differ, at the first look and at the last.
         factors: those of the first term, at the first look and at the last.
         even: of targets that are shares of the classes, their entropy at least, as a part of that of even ones.
-        ranks: of triples the share of which the pair that is pulled was nearer, at the first look and at the last; and what is left of
-            the margin.
+        ranks: of triples, by how many standard errors the pair that is pulled was farther apart than the other one in the first look; in
+            which share of them it is nearer in the last; and what is left of the margin.
     """
 
     name: str = ""

@@ -20,6 +20,7 @@ SAME = frozenset(("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", 
 HINGES = ("Relu", "ClampMin", "Softplus")
 """Functions that make a difference of distances a loss."""
 
+LENGTHS = ("Norm", "LinalgVectorNorm", "Cdist", "EuclideanDist")
 LIKENESS = ("Mm", "Bmm")
 FEW = 4
 """Samples below which a square matrix says nothing."""
@@ -156,6 +157,19 @@ def ranks(node: Any, factor: float) -> Ranks | None:
     above = given > 0
     margin = float((given - pulled + pushed)[above].median()) if bool(above.any()) else math.nan
     return Ranks(pulled, pushed, margin)
+
+
+def is_distance(node: Any, made: Mapping[Any, str]) -> bool:
+    """Whether a term comes from the length of a difference of two outputs."""
+    waiting, met = [node], 0
+    while waiting and met < 2 * DEEP:
+        one, met = waiting.pop(0), met + 1
+        if name_of(one) in LENGTHS:
+            below = _below(children(one)[0], ("Sub",)) if len(children(one)) == 1 else None
+            if below is not None and len(children(below)) == 2:
+                return True
+        waiting += [child for child in children(one) if child not in made]
+    return False
 
 
 def _below(node: Any, names: tuple[str, ...]) -> Any:

@@ -536,8 +536,12 @@ def _one_for_each_place(found: list[loss_graph.Found]) -> Tensor | None:
 
 
 def _is_narrow(taken: Tensor, batch: Tensor) -> bool:
-    """Whether a layer takes no series of places, as the batch is one, or fewer numbers of each."""
-    return batch.dim() == 3 and (taken.shape[:2] != batch.shape[:2] or taken.shape[-1] < batch.shape[-1])
+    """Whether a layer takes no series of places, as the batch is one, or fewer numbers of each; convolutions have the places last."""
+    if batch.dim() != 3 or taken.dim() != 3:
+        return batch.dim() == 3
+    samples, places, width = batch.shape
+    last = taken.shape[0] == samples and taken.shape[2] >= places and taken.shape[1] >= width
+    return not last and (taken.shape[:2] != batch.shape[:2] or taken.shape[-1] < width)
 
 
 def _is_fresh(tensor: Tensor) -> bool:

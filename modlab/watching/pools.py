@@ -209,14 +209,15 @@ class LossPool:
         """What the term pulls and pushes, and how even the shares are that it asks for."""
         ranks = pair_losses.ranks(found.node, found.term.factor)
         if ranks is not None and len(ranks.pulled) >= LARGE:
-            nearer = float((ranks.pulled < ranks.pushed).double().mean())
+            nearer, farther = float((ranks.pulled < ranks.pushed).double().mean()), (ranks.pulled - ranks.pushed).double()
+            first = self.ranks[0] if self.ranks else float(farther.mean() / (farther.std() / math.sqrt(len(farther)) + 1e-30))
             left = float((ranks.pulled - ranks.pushed + ranks.margin).clamp_min(0).mean()) / ranks.margin if ranks.margin > 0 else math.nan
-            self.ranks = (self.ranks[0] if self.ranks else nearer, nearer, left)
+            self.ranks = (first, nearer, left)
         if found.term.criterion in ("cross-entropy", "divergence") and found.term.compared:
             shape = found.term.compared
             dim = max((one.dim for one in found.term.functions if one.name == "LogSoftmax"), default=len(shape) - 1)
             share = written_criteria.even(found.node, found.passed, shape, dim % len(shape))
-            self.even = share if share == share and not self.even < share else self.even
+            self.even = share if not (math.isnan(share) or self.even < share) else self.even
 
     def _take(self, found: loss_graph.Found, output: Tensor, target: Tensor) -> None:
         self.read += 1

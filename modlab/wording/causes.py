@@ -105,7 +105,7 @@ def _sign(facts: Facts) -> str:
     if facts["how"] == "pushes":
         return "what belongs together is pushed apart, and the others are pulled together"
     if facts["how"] == "ranks":
-        return f"of triples, it pulls the pair that is farther apart at first in {_share(1 - facts['nearer'])} of them"
+        return f"of triples, it pulls together the pair that is farther apart at first, by {rough(facts['farther'])} standard errors"
     if facts["how"] == "climbs":
         return f"in {facts['up']} of {facts['looks']} looks a step went up the slope that backward() had found"
     return "the optimizer was made with maximize=True" if facts["how"] == "maximize" else "the criterion enters the loss with a minus sign"
