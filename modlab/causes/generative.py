@@ -94,7 +94,9 @@ def _finds_its_other(s: Symptoms) -> bool:
     loss, shape = s.loss, s.loss.term.compared
     if len(shape) != 2 or not shape[0] == shape[1] == loss.classes > 3 or len(s.clues.inputs) < 2:
         return False
-    return all(one.shape[:1] == shape[:1] for one in s.clues.inputs[:2]) and not any(one.name in ("Cat", "Stack") for one in loss.term.functions)
+    return all(one.shape[:1] == shape[:1] for one in s.clues.inputs[:2]) and not any(
+        one.name in ("Cat", "Stack") for one in loss.term.functions
+    )
 
 
 def _made_in_vain(s: Symptoms) -> Facts | None:

@@ -213,7 +213,11 @@ def _weights(s: Symptoms) -> Facts | None:
 def _constant(s: Symptoms) -> Facts | None:
     if s.loss.looks >= 5 and s.loss.terms and all(one.criterion == "penalty" for one in s.loss.terms):
         return {"value": s.last, "penalty": True}
-    if len(s.values) >= 5 and max(abs(s.most), abs(s.least)) < ROUNDED * abs(s.loss.term.factor) and s.loss.term.criterion == "cross-entropy":
+    if (
+        len(s.values) >= 5
+        and max(abs(s.most), abs(s.least)) < ROUNDED * abs(s.loss.term.factor)
+        and s.loss.term.criterion == "cross-entropy"
+    ):
         return {"value": s.last}  # of chances that add up to 1, whatever they are
     same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
     if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:

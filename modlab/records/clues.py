@@ -109,7 +109,7 @@ class LossClues:
         varied: by how much the outputs of samples differ, at the first look and at the last.
         factors: those of the first term, at the first look and at the last.
         even: of targets that are shares of the classes, their entropy at least, as a part of that of even ones.
-        ranks: of triples, by how many standard errors the pair that is pulled was farther apart than the other one in the first look; in
+        ranks: of triples, by how many standard errors the pair that is pulled was farther apart than the other one in the first looks; in
             which share of them it is nearer in the last; and what is left of the margin.
     """
 

@@ -264,7 +264,8 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         compared,
         made.get(at),
         any(map(_is_square, path)),
-        (name_of(start) in ("Sub", "Rsub", *CRITERIA) and len(children(start)) == 2) or (not criterion and pair_losses.is_distance(node, made)),
+        (name_of(start) in ("Sub", "Rsub", *CRITERIA) and len(children(start)) == 2)
+        or (not criterion and pair_losses.is_distance(node, made)),
         _across(node, path, passed) if criterion == "cross-entropy" else -1,
         pair_losses.pushes(node, factor, made),
         pair_losses.is_of_positives(node, factor),

@@ -60,7 +60,7 @@ def pushes(node: Any, factor: float, made: Mapping[Any, str]) -> tuple[float, ..
 
 
 def _down(node: Any, made: Mapping[Any, str]) -> tuple[float, Tensor | None]:
-    """The sign with which a likeness comes into a function, and a square matrix of signs that it is multiplied by; 0 where there is none."""
+    """The sign with which a likeness comes into a function, and a square matrix of signs that it is multiplied by; 0 if there is none."""
     sign, matrix = 1.0, None
     below = children(node)
     node = below[0] if below else None
@@ -119,7 +119,7 @@ def is_of_positives(node: Any, factor: float) -> bool:
         name, below = name_of(at), children(at)
         if name == "Neg":
             sign = -sign
-        elif name in ("Sum", "Mul") and len(below) == 2 or name in LIKENESS:
+        elif (name in ("Sum", "Mul") and len(below) == 2) or name in LIKENESS:
             return sign > 0 and (name == "Mul" or not _is_weight(at))
         elif name == "Add" and len(below) == 2:  # a bias beside it
             below = [one for one in below if name_of(one) in ("Sum", *LIKENESS)] or below[:0]

@@ -26,6 +26,9 @@ DENSE = 10
 MOST = 1 << 17
 """Numbers of a tensor that are read: of a larger one the first samples."""
 
+EARLY = 3
+"""Looks in which a net is not much more than its first weights."""
+
 LARGE = 8
 """Samples of a batch from which on it says something that its targets are alike."""
 
@@ -172,6 +175,7 @@ class LossPool:
         self.varied = self.factors = (math.nan, math.nan)
         self.even = math.nan
         self.ranks: tuple[float, ...] = ()
+        self.farther: list[Tensor] = []  # of triples, in the first looks, by how much the pulled pair is farther apart
 
     def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, *, numbers: bool, whole: bool) -> None:
         """Take in a look at a loss that a scaler has multiplied; a whole one knows which modules gave what."""
@@ -210,7 +214,10 @@ class LossPool:
         ranks = pair_losses.ranks(found.node, found.term.factor)
         if ranks is not None and len(ranks.pulled) >= LARGE:
             nearer, farther = float((ranks.pulled < ranks.pushed).double().mean()), (ranks.pulled - ranks.pushed).double()
-            first = self.ranks[0] if self.ranks else float(farther.mean() / (farther.std() / math.sqrt(len(farther)) + 1e-30))
+            if len(self.farther) < EARLY:
+                self.farther.append(farther)
+            early = torch.cat(self.farther)
+            first = float(early.mean() / (early.std() / math.sqrt(len(early)) + 1e-30))
             left = float((ranks.pulled - ranks.pushed + ranks.margin).clamp_min(0).mean()) / ranks.margin if ranks.margin > 0 else math.nan
             self.ranks = (first, nearer, left)
         if found.term.criterion in ("cross-entropy", "divergence") and found.term.compared:

@@ -803,7 +803,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "wrong negatives": CauseWords(
         lambda f: NEGATIVES.get(f.get("how", ""), ("each sample is compared with itself", ""))[0],
-        lambda f: NEGATIVES[f["how"]][1].format_map(f) if "how" in f else "the scores are a product of the outputs with themselves, and the diagonal is not left out",
+        lambda f: (
+            NEGATIVES[f["how"]][1].format_map(f)
+            if "how" in f
+            else "the scores are a product of the outputs with themselves, and the diagonal is not left out"
+        ),
         "Nothing is to be told apart, so nothing is learned that does.",
         "compare two views, each with all others, and mask what belongs together",
     ),

@@ -1,0 +1,143 @@
+"""What a loss of pairs does to those that belong together, and what else is read from the graph of a loss that is written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab.records.clues import PairClues
+from modlab.running import loss_graph, pair_losses
+from modlab.watching.pairs import pair_clues
+
+SIGNS = 2 * torch.eye(8) - 1
+
+
+def term(loss: Tensor):
+    return loss_graph.read(loss, {})[0].term
+
+
+def ends() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(0)
+    return torch.randn(8, 4, requires_grad=True), torch.randn(8, 4, requires_grad=True)
+
+
+def by_signs(signs: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda one, other: -F.logsigmoid(signs * (5 * one @ other.T - 2)).sum(1).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "together", "others"),
+    [
+        (by_signs(SIGNS), -1, 1),
+        (by_signs(-SIGNS), 1, -1),
+        (by_signs(torch.eye(8)), -1, 0),
+        (lambda one, other: F.cross_entropy(one @ other.T / 0.1, torch.arange(8)), -1, 1),
+        (lambda one, other: F.cross_entropy(-(one @ other.T), torch.arange(8)), 1, -1),
+    ],
+)
+def test_what_is_pulled_and_what_is_pushed(loss, together, others):
+    assert term(loss(*ends())).pushes == pytest.approx((together, others))
+
+
+def test_a_distance_and_a_layer_are_no_likeness():
+    one, other = ends()
+    assert term(F.cross_entropy(-torch.cdist(one, other), torch.arange(8))).pushes == ()
+    layer = nn.Linear(4, 8)
+    out = layer(one)
+    found = loss_graph.read(F.cross_entropy(-out, torch.arange(8)), {out.grad_fn: "layer"})
+    assert found[0].term.pushes == ()
+
+
+def test_one_score_alone_has_nothing_to_compare_with():
+    one, other = ends()
+    score = (one * other).sum(1)
+    assert term(-F.logsigmoid(score).mean()).positives
+    assert not term(-F.logsigmoid(score - score.roll(1)).mean()).positives
+    assert not term(-F.logsigmoid(nn.Linear(4, 1, bias=False)(one)).mean()).positives
+
+
+def test_the_distances_of_triples():
+    one, other = ends()
+    third = torch.randn(8, 4, requires_grad=True)
+    loss = F.triplet_margin_loss(one, other, third, margin=0.5)
+    found = pair_losses.ranks(loss_graph.read(loss, {})[0].node, 1.0)
+    assert torch.allclose(found.pulled, F.pairwise_distance(one, other)) and found.margin == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(("dim", "across"), [(1, -1), (0, 0)])
+def test_a_softmax_by_hand_along_the_samples(dim, across):
+    scores, label = torch.randn(12, 4, requires_grad=True), torch.randint(4, (12,))
+    assert term(-scores.log_softmax(dim)[torch.arange(12), label].mean()).across == across
+    assert term(-scores.log_softmax(dim).gather(1, label[:, None]).mean()).across == across
+    assert term(-(scores.log_softmax(dim) * F.one_hot(label, 4)).sum(1).mean()).across == across
+
+
+def test_a_divergence_that_was_promised_logarithms():
+    scores, chances = torch.randn(12, 4, requires_grad=True), torch.randn(12, 4).softmax(1)
+    wrong = F.kl_div(scores.log_softmax(1), chances, reduction="batchmean", log_target=True)
+    right = F.kl_div(scores.log_softmax(1), chances.log(), reduction="batchmean", log_target=True)
+    assert "no log" in loss_graph.risks(wrong) and "no log" not in loss_graph.risks(right)
+
+
+def test_a_column_that_is_the_target_and_one_that_is_a_multiple_of_it():
+    torch.manual_seed(0)
+    x = torch.randn(64, 4)
+    same = pair_clues([x], x[:, 3] + 0.01 * torch.randn(64), 0, PairClues())
+    times = pair_clues([x], 3 * x[:, 3], 0, PairClues())
+    assert (same.feature, same.itself) == (3, True) and (times.feature, times.itself) == (3, False)
+    again = pair_clues([torch.randn(64, 4)], x[:, 3], 0, same)  # in the next batch it is not so
+    assert again.told < 0.5 and not again.itself
+
+
+def causes(net: nn.Module, batch: Callable[[], tuple[Tensor, Tensor]], criterion: Callable[[Tensor, Tensor], Tensor]) -> list[str]:
+    torch.manual_seed(0)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(40):
+            x, y = batch()
+            optimizer.zero_grad()
+            criterion(net(x), y).backward()
+            optimizer.step()
+    return [one.kind for one in w.verdict.findings if "weight" in one.facts]
+
+
+def focal(output: Tensor, label: Tensor) -> Tensor:
+    each = F.binary_cross_entropy_with_logits(output, label, reduction="none")
+    return ((1 - torch.exp(-each)) ** 2 * each).mean()
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_focal_loss_of_chances(twice):
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1), *([nn.Sigmoid()] if twice else []))
+    asked = causes(net, lambda: ((x := torch.randn(32, 4)), (x[:, :1] > 0).float()), focal)
+    assert ("sigmoid twice" in asked) is twice
+
+
+class Each(nn.Module):
+    def __init__(self, narrow: bool) -> None:
+        super().__init__()
+        self.inward, self.outward = nn.GRU(2, 8, batch_first=True), nn.GRU(8, 8, batch_first=True)
+        self.last, self.narrow = nn.Linear(8, 2), narrow
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, last = self.inward(x)
+        h = last[0][:, None].expand(-1, x.shape[1], -1) if self.narrow else states
+        return self.last(self.outward(h)[0])
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_a_series_against_itself_is_an_autoencoder_where_one_state_holds_all(narrow):
+    asked = causes(Each(narrow), lambda: ((x := torch.randn(16, 6, 2).cumsum(1)), x), F.mse_loss)
+    assert ("targets not moved" in asked) is not narrow
+
+
+def test_rare_ones_that_count_even_less():
+    weight = torch.tensor([0.1])
+    net, small = nn.Linear(4, 1), (lambda: ((x := torch.randn(64, 4)), (x[:, :1] > 1.2).float()))
+    assert "weights of classes" in causes(net, small, nn.BCEWithLogitsLoss(pos_weight=weight))
+    assert "weights of classes" not in causes(nn.Linear(4, 1), small, nn.BCEWithLogitsLoss(pos_weight=1 / weight))
