@@ -514,7 +514,7 @@ RISKS = {
     "Div": _quotient,
     "Reciprocal": lambda node: "division by zero" if _has(saved(node, "result"), lambda x: x.isinf()) else "",
     "Exp": _exponential,
-"Mul": lambda node: _product(node) or _shares(node),
+    "Mul": lambda node: _product(node) or _shares(node),
     "NllLoss": _weighted,
     "NllLoss2D": _weighted,
     "BinaryCrossEntropyWithLogits": _weighted,
