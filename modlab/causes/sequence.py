@@ -83,6 +83,13 @@ def _mixed_up(s: Symptoms) -> Facts | None:
     return None
 
 
+def _torn(s: Symptoms) -> Facts | None:
+    """A view that puts numbers of several samples, or positions, into one row."""
+    for one in s.modules("torn"):
+        return None if s.progress > 0.8 else {"path": one.path, **{name: one.facts[name] for name in ("taken", "given", "what")}}
+    return None
+
+
 def _anew(s: Symptoms) -> Facts | None:
     for one in s.modules("recurrent"):
         shape = one.facts["shape"]
@@ -173,6 +180,7 @@ EARLY = (CauseRow("no positions", _places_unused, "unused layers", "why"),)
 """Before what else is not used."""
 
 ROWS = (
+    CauseRow("wrong axes", _torn),
     CauseRow("padding counts", _padding, "tokens unknown", "tokens"),
     CauseRow("mask turned around", _turned),
     CauseRow("sees the future", _future),

@@ -19,7 +19,7 @@ from modlab.compat import without_autograd, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
-from modlab.running import attention_graph, criterion, dropout_graph, loss_graph, written_criteria
+from modlab.running import attention_graph, criterion, dropout_graph, loss_graph, view_graph, written_criteria
 from modlab.running.autograd_nodes import children, name_of, saved, walk
 from modlab.running.guarded import note
 from modlab.running.values import leaves
@@ -210,6 +210,11 @@ class ClueCollector:
             self._through[path] = self.made_by(taken) or ""
         if taken.grad_fn is not None and name_of(taken.grad_fn) in STEPLIKE:
             self._note(path, "steplike", function=name_of(taken.grad_fn))
+        for one in self.batch if taken.grad_fn is None and self.reads else ():
+            if one.shape != taken.shape and _is_view(taken, one):
+                what = view_graph.tears(tuple(one.shape), tuple(taken.shape), *self._sizes())
+                if what:
+                    self._note(path, "torn", taken=tuple(one.shape), given=tuple(taken.shape), what=what)
         if not holds:
             return
         self._narrow |= bool(self.batch) and taken.is_floating_point() and _is_narrow(taken, self.batch[0])
@@ -308,6 +313,8 @@ class ClueCollector:
             path = self._made[node] if node in self._made else taker.rpartition(".")[0]  # of a function: around what takes it
             if p >= self._modules.get((path, "dropped"), {}).get("p", 0.0):
                 self._note(path, "dropped", p=p)
+        for torn in view_graph.torn(met, *self._sizes()):
+            self._note(torn.path, "torn", taken=torn.taken, given=torn.given, what=torn.what)
         held = {id(one) for optimizer in self._steps.optimizers for group in optimizer.param_groups for one in group["params"]}
         known = {id(tensor): weight.path for _, weight, tensor in self._index.present()}
         ends = [node.variable for node, _ in met if name_of(node) == "AccumulateGrad"]
@@ -316,6 +323,13 @@ class ClueCollector:
         root = self._index.root
         for path, registered in places(root, loose) if root is not None and loose else ():
             self._note(path, "loose", registered=registered)
+
+    def _sizes(self) -> tuple[int, int]:
+        """How many samples there are in the batch, and how long its sequences are: 0 if they are none."""
+        first = self.batch[0] if self.batch else None
+        if first is None or not first.dim():
+            return 0, 0
+        return len(first), first.shape[1] if first.dim() == (3 if first.is_floating_point() else 2) else 0
 
     def _with_target(self, found: loss_graph.Found) -> loss_graph.Found:
         """The target of an error by hand, of which the graph has saved the difference alone."""
@@ -579,6 +593,13 @@ def _is_cut(taken: Tensor, batch: list[Tensor]) -> bool:
 def _is_of(tensor: Tensor, batch: list[Tensor]) -> bool:
     """Whether a tensor is one of the batch, or a part of it."""
     return is_readable(tensor) and tensor.untyped_storage().data_ptr() in {one.untyped_storage().data_ptr() for one in batch}
+
+
+def _is_view(tensor: Tensor, other: Tensor) -> bool:
+    """Whether it has the numbers of another one, in the same order."""
+    if not is_readable(tensor) or not is_readable(other) or tensor.data_ptr() != other.data_ptr() or tensor.numel() != other.numel():
+        return False
+    return tensor.is_contiguous() and other.is_contiguous()
 
 
 def _is_whole(taken: Tensor) -> bool:

@@ -82,6 +82,15 @@ def _axis(shape: Any) -> str:
     return "(" + ", ".join(f"{size:,}" for size in shape) + ("," if len(shape) == 1 else "") + ")"
 
 
+def _reshaped(facts: Facts) -> str:
+    if "taken" in facts:
+        return f"{_axis(facts['taken'])} was viewed as {_axis(facts['given'])} in front of {{place}}, which mixes {facts['what']}"
+    if "output" in facts:
+        compared = _axis(facts["compared"])
+        return f"an output of shape {_axis(facts['output'])} was viewed as {compared}, though its classes are not its last dimension"
+    return f"laid out anew, the inputs tell {_share(facts['told'])} of the targets; as they are {_share(facts['together'])}"
+
+
 def _range(facts: Facts) -> str:
     ends = {
         "Sigmoid": "0 to 1",
@@ -558,12 +567,10 @@ CAUSES: dict[str, CauseWords] = {
         "look at where inputs and targets are joined",
     ),
     "wrong axes": CauseWords(
-        lambda f: f"{'outputs' if 'output' in f else 'inputs'} were reshaped where axes should have been moved",
         lambda f: (
-            f"an output of shape {_axis(f['output'])} was viewed as {_axis(f['compared'])}, though its classes are not its last dimension"
-            if "output" in f
-            else f"laid out anew, the inputs tell {_share(f['told'])} of the targets; as they are {_share(f['together'])}"
+            f"{'outputs' if 'output' in f else 'numbers' if 'taken' in f else 'inputs'} were reshaped where axes should have been moved"
         ),
+        _reshaped,
         "reshape() keeps the order of the numbers, so samples or channels are mixed.",
         "x.transpose() or x.permute() instead of x.reshape()",
     ),
