@@ -7,6 +7,9 @@ from itertools import permutations
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import WILD, Symptoms
 
+FALLS = 0.4
+"""Of the way from a constant answer's loss to 0: what comes so far in few steps learns."""
+
 TOLD = 0.12
 """Part of the targets that something has to tell."""
 
@@ -147,7 +150,7 @@ def _orderless(s: Symptoms) -> Facts | None:
     needed = bool(s.tokens) and told.together > TOLD and told.counted < told.together / 2
     if not free or any(one.facts["ordered"] for one in some) or not s.progress < 0.6 or not (needed or (s.tokens and s.has_baseline)):
         return None
-    if not needed and s.learns:  # so the order may not matter
+    if not needed and (s.learns or s.progress > FALLS):  # so the order may not matter
         return None
     if not needed and told.counted > TOLD:  # which tokens there are tells it as well
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ReferenceType, ref
 
@@ -83,7 +84,8 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
         why = seen or (series.causes_of(subject, given, *pair, loss) if not (run.findings or learns) else ())
         if any(one.outcome == "failed" and one.kind in CAUSES for one in run.experiments):
             why = [one for one in why if one.facts.get("weight") != LEFT]  # what is left when nothing else is
-        experiments, found, notes = run.experiments, [*why, *run.findings, *found], [*run.notes, *notes]
+        experiments = tuple(replace(one, outcome="unclear") if learns and one.kind == SPARED else one for one in run.experiments)
+        found, notes = [*why, *run.findings, *found], [*run.notes, *notes]
     record = DiagnosisRecord(
         own_class(type(model)).__name__,
         catalogue.checks(subject),
@@ -105,6 +107,9 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
 
 LEFT = 2
 """Weight of causes that are named where nothing else shows one."""
+
+SPARED = "unused layers"
+"""What gets no gradient is no fault of a model that was seen to learn: nothing was meant to use it."""
 
 SCHEMA = 2
 """Of `Diagnosis.to_dict`: in 1 a finding was its sentences."""
@@ -142,6 +147,7 @@ class Diagnosis(RowsResult):
         from modlab.results import fork
 
         optimizers, pair, loss = self._given
+        fork.require_surest(finding, self.record.findings)
         fork.require_fix(finding)
         model = self._alive("try_fix()")
         held = [one() for one in optimizers]
