@@ -2,6 +2,7 @@
 
 Each sick case is trained under ``modlab.watch(keep="good")``. Of the findings the first one is taken whose fix can be applied, and
 `try_fix` runs to the end of the tape. Its loss, and that of the healthy twin after as many steps, is the mean of the last tenth.
+Where the fault is a factor of the loss, its losses are divided by what the first one is of the twin's: the same batch, the same weights.
 A fix counts as good if its loss is at most 10 % above the twin's; as nearly good if it makes at least 90 % of the twin's way down.
 """
 
@@ -22,6 +23,9 @@ from modlab.errors import ModlabError
 
 NEAR = 0.1
 """Of the twin's loss, or of its way down."""
+
+SCALED = ("loss too large", "loss too small")
+"""Faults after which a loss is in another unit than the twin's."""
 
 GOAL = 0.8
 
@@ -90,9 +94,9 @@ def _tried(case: Case, seed: int) -> Tried:
     healthy = _watched(case.twin(seed))
     twin = healthy.fork(healthy.record.kept.states[0], steps=steps).original
     fix = str(next(iter(fork.record.facts.values()), ""))
-    return Tried(
-        case.name, case.cause, finding.kind, fix, "", fork.record.last("fork"), fork.record.last("original"), _end(twin), _begin(twin)
-    )
+    unit = fork.original[0] / twin[0] if case.cause in SCALED else 1.0
+    ends = fork.record.last("fork") / unit, fork.record.last("original") / unit
+    return Tried(case.name, case.cause, finding.kind, fix, "", *ends, _end(twin), _begin(twin))
 
 
 def _watched(training: Training) -> Any:

@@ -17,6 +17,7 @@ from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.running.listener import Listener
 from modlab.running.randomness import Meter
+from modlab.running.values import mapped
 from modlab.statistics.memory import copied, is_gone
 
 TOLERANCE = 1e-5
@@ -74,7 +75,7 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
             return copy * 1  # not a leaf: a model may change its input in place
         return copy
 
-    output = batches.call(bench.model, batches.mapped(bench.inputs, prepared))
+    output = batches.call(bench.model, mapped(bench.inputs, prepared))
     answers = [tensor for tensor in _answers(output, dim, samples) if tensor.requires_grad]
     if not answers:
         return _by_exchange(bench, dim, samples)
@@ -111,7 +112,7 @@ def _by_exchange(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
     """Give one sample another's input: the outputs of all other samples must not change."""
     before, sees = _passed(bench, bench.inputs, dim, samples), False
     for target, source in _exchanges(bench, dim, samples):
-        changed = batches.mapped(bench.inputs, lambda tensor, t=target, s=source: _exchanged(tensor, dim, samples, t, s))  # type: ignore[misc]
+        changed = mapped(bench.inputs, lambda tensor, t=target, s=source: _exchanged(tensor, dim, samples, t, s))  # type: ignore[misc]
         try:
             after = _passed(bench, changed, dim, samples)
         except Exception:  # noqa: BLE001 - the user's model may raise anything for inputs put together here
@@ -139,7 +140,7 @@ def sees_nothing(bench: Bench) -> bool:
 
     outputs = []
     for size in (0.0, 1.0, 1e4):
-        inputs = batches.mapped(bench.inputs, lambda tensor, size=size: other(tensor, size))  # type: ignore[misc]
+        inputs = mapped(bench.inputs, lambda tensor, size=size: other(tensor, size))  # type: ignore[misc]
         try:
             outputs.append(_passed(bench, inputs, 0, int(next(t for t in batches.tensors(inputs) if t.dim()).shape[0])))
         except Exception:  # noqa: BLE001 - the user's model may raise anything for such inputs
@@ -150,7 +151,7 @@ def sees_nothing(bench: Bench) -> bool:
 def loses(bench: Bench) -> Module | None:
     """The first module to end whose inputs depend on the batch while its outputs do not; None if unknown."""
     first = next(tensor for tensor in batches.tensors(bench.inputs) if tensor.dim())
-    changed = batches.mapped(bench.inputs, lambda tensor: tensor.flip(0) if tensor.dim() and tensor.shape[0] == first.shape[0] else tensor)
+    changed = mapped(bench.inputs, lambda tensor: tensor.flip(0) if tensor.dim() and tensor.shape[0] == first.shape[0] else tensor)
     before, after = (_followed(bench, inputs, 0, int(first.shape[0])) for inputs in (bench.inputs, changed))
     for (module, took, gave), (other, took_then, gave_then) in zip(before, after, strict=False):
         if module is not other:
@@ -175,7 +176,7 @@ def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
     )
     if source is None:
         return None
-    changed = batches.mapped(bench.inputs, lambda tensor: _exchanged(tensor, dim, samples, leak.input, source))
+    changed = mapped(bench.inputs, lambda tensor: _exchanged(tensor, dim, samples, leak.input, source))
     before, after = (_followed(bench, inputs, dim, samples) for inputs in (bench.inputs, changed))
     for (module, took, gave), (other, took_then, gave_then) in zip(before, after, strict=False):
         if module is not other:

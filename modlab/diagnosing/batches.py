@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch.nn.functional as F
@@ -13,6 +13,7 @@ from torch.nn import Module
 from modlab import format
 from modlab.errors import BatchError
 from modlab.inspection import stores
+from modlab.running.values import mapped
 from modlab.statistics import memory
 from modlab.statistics.memory import is_gone
 
@@ -66,21 +67,6 @@ def call(model: Module, inputs: Any) -> Any:
     if issubclass(type(inputs), Mapping) and all(type(key) is str for key in inputs):
         return model(**inputs)
     return model(inputs)
-
-
-def mapped(thing: Any, change: Callable[[Tensor], Tensor], depth: int = DEPTH) -> Any:
-    """The same nest with each tensor replaced; anything but tensors, lists, tuples and dicts is kept as it is."""
-    if issubclass(type(thing), Tensor):
-        return change(thing)
-    if depth == 0:
-        return thing
-    if type(thing) in (list, tuple):
-        return type(thing)(mapped(part, change, depth - 1) for part in thing)
-    if issubclass(type(thing), tuple) and hasattr(thing, "_fields"):
-        return type(thing)(*(mapped(part, change, depth - 1) for part in thing))
-    if type(thing) is dict:
-        return {key: mapped(part, change, depth - 1) for key, part in thing.items()}
-    return thing
 
 
 def copied(thing: Any) -> Any:

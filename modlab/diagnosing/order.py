@@ -17,6 +17,7 @@ from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.running.listener import Listener
+from modlab.running.values import mapped
 
 ROUNDING = 1e-4
 
@@ -30,7 +31,7 @@ def order(bench: Bench) -> ExperimentRecord:
         raise NotRunError("no attention")
     turn = torch.randperm(sequence.length, generator=torch.Generator().manual_seed(0)).to(sequence.tensor.device)
     shape = sequence.tensor.shape[:2]
-    turned = batches.mapped(bench.inputs, lambda tensor: tensor[:, turn] if tensor.dim() > 1 and tensor.shape[:2] == shape else tensor)
+    turned = mapped(bench.inputs, lambda tensor: tensor[:, turn] if tensor.dim() > 1 and tensor.shape[:2] == shape else tensor)
     before, after = bench.steadily(), bench.steadily(turned)
     if not _same(before, after, sequence, turn):
         return record("order", "passed", "order counts")

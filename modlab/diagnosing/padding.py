@@ -13,6 +13,7 @@ from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.sequences import IGNORED, Sequence
 from modlab.diagnosing.trials import Bench
 from modlab.records.finding import ExperimentRecord, Outcome, Remedy
+from modlab.running.values import mapped
 
 TOLERANCE = 1e-4
 """Difference, relative to how far the outputs of samples lie apart, that counts as rounding."""
@@ -83,7 +84,7 @@ def _in_the_loss(bench: Bench, padded: Padded, output: Any) -> ExperimentRecord 
     if not bool(spared.any()) or not bool((labels == IGNORED).sum() + spared.sum() < labels.numel()):
         return None
     at = spared.reshape(*spared.shape, *[1] * (answers.dim() - 2))
-    changed = batches.mapped(output, lambda t: _shaken(t, at, sequence) if sequences.by_position(t, sequence) is not None else t)
+    changed = mapped(output, lambda t: _shaken(t, at, sequence) if sequences.by_position(t, sequence) is not None else t)
     losses = [float(bench.loss(one, batches.copied(bench.target))) for one in (output, changed)]
     if abs(losses[0] - losses[1]) <= TOLERANCE * abs(losses[0]):
         return None
@@ -119,7 +120,7 @@ def _shortened(bench: Bench, padded: Padded, output: Any) -> ExperimentRecord | 
             return tensor[rows, :left]
         return tensor[rows] if tensor.dim() and tensor.shape[0] == sequence.samples else tensor
 
-    after = _by_sample(bench.steadily(batches.mapped(bench.inputs, shorter)), Sequence(sequence.tensor[rows, :left]))
+    after = _by_sample(bench.steadily(mapped(bench.inputs, shorter)), Sequence(sequence.tensor[rows, :left]))
     before = _by_sample(output, sequence)
     if before is None or after is None:
         return None

@@ -13,6 +13,7 @@ from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.records.finding import ExperimentRecord, Outcome, Remedy
+from modlab.running.values import mapped
 from modlab.statistics.memory import is_gone
 
 SURE = 8.0
@@ -73,10 +74,10 @@ def _of_pairs(bench: Bench, output: Any) -> ExperimentRecord:
     views = [tensor.detach() for tensor in batches.tensors(output) if tensor.is_floating_point() and tensor.dim() > 1]
     if len(views) != 2 or views[0].shape != views[1].shape or len(views[0]) < 4:
         raise NotRunError("no scores")
-    same = batches.mapped(output, lambda _: views[0][:1].expand_as(views[0]).clone())
+    same = mapped(output, lambda _: views[0][:1].expand_as(views[0]).clone())
     with torch.no_grad():
         now, alike = float(bench.value(output)), float(bench.value(same))
-        targets = bench.loss(output, batches.mapped(batches.copied(bench.target), lambda tensor: tensor.flip(0)))
+        targets = bench.loss(output, mapped(batches.copied(bench.target), lambda tensor: tensor.flip(0)))
     if float(targets) != now or not (-1e-6 < alike < 0.1 * now):
         raise NotRunError("no right answer")
     return record("aim", "failed", "collapse", Remedy("negatives"), loss=now, alike=alike)

@@ -11,6 +11,7 @@ from torch import Tensor
 from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError
 from modlab.diagnosing.trials import Bench
+from modlab.running.values import mapped
 
 IGNORED = -100
 """The target that torch's cross entropy leaves out."""
@@ -40,7 +41,7 @@ class Sequence(NamedTuple):
 
     def put(self, bench: Bench, changed: Tensor) -> Any:
         """The inputs with another tensor in its place."""
-        return batches.mapped(bench.inputs, lambda tensor: changed if tensor is self.tensor else tensor)
+        return mapped(bench.inputs, lambda tensor: changed if tensor is self.tensor else tensor)
 
 
 def of(bench: Bench) -> Iterator[Sequence]:
@@ -139,7 +140,7 @@ def moved_inside(bench: Bench, output: Any, sequence: Sequence) -> int | None:
 def _felt(bench: Bench, output: Any, target: Tensor, sequence: Sequence) -> Tensor | None:
     """The gradient of the loss with respect to the output."""
     with torch.enable_grad():
-        asked = batches.mapped(output, lambda tensor: tensor.detach().clone().requires_grad_(tensor.is_floating_point()))
+        asked = mapped(output, lambda tensor: tensor.detach().clone().requires_grad_(tensor.is_floating_point()))
         leaf = next((t for t in batches.tensors(asked) if by_position(t, sequence) is not None), None)
         if leaf is None:
             return None

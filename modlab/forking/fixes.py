@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.errors import ForkError
-from modlab.forking.player import Player
+from modlab.forking.player import NARROW, Player
 from modlab.inspection import stores
 from modlab.records.finding import Finding
+from modlab.running.values import mapped
 
 Fix = Callable[[Player, Finding], None]
 
@@ -101,17 +102,20 @@ def _some_rate(player: Player, _: Finding) -> None:
 
 def _set(name: str, value: float) -> Fix:
     def change(player: Player, _: Finding) -> None:
-        for group in _groups(player):
+        groups = [*_groups(player)]
+        before = [(group.get(name), group.get("betas")) for group in groups]
+        for group in groups:
             if name in group:
                 group[name] = value
             elif name == "momentum" and "betas" in group:
                 group["betas"] = (value, *group["betas"][1:])
+        _require(before != [(group.get(name), group.get("betas")) for group in groups])
 
     return change
 
 
-def _own(player: Player, _: Finding | None = None) -> None:
-    """Give what is trained and in no optimizer to the first one."""
+def _own(player: Player, finding: Finding | None = None) -> None:
+    """Give what is trained and in no optimizer to the first one; where that is the fix of a finding, there has to be something."""
     if not player.things.optimizers:
         return
     held = {id(tensor) for group in _groups(player) for tensor in group["params"]}
@@ -119,10 +123,13 @@ def _own(player: Player, _: Finding | None = None) -> None:
     if lacking:
         player.things.optimizers[0].add_param_group({"params": lacking})
         player.fresh_gradients = True  # the loop's own zero_grad knows nothing of them
+    _require(finding is None or bool(lacking))
 
 
 def _unfreeze(player: Player, finding: Finding) -> None:
-    for module in _places(player, finding):
+    places = _places(player, finding)
+    _require(any(not one.requires_grad for module in places for one in module.parameters()))
+    for module in places:
         module.requires_grad_(True)
     _own(player)
 
@@ -140,10 +147,12 @@ def _fresh(player: Player, _: Finding) -> None:
 
 
 def _unclipped(player: Player, _: Finding) -> None:
+    _require(player.clips)
     player.without_clipping = True
 
 
 def _clip_higher(player: Player, _: Finding) -> None:
+    _require(player.clips)
     player.clipping = 10.0
 
 
@@ -153,26 +162,44 @@ def _train(player: Player, _: Finding) -> None:
 
 
 class _Standard:
-    """Brings the first floating input of a model to mean 0 and deviation 1, by the batch that it sees first."""
+    """Brings the floating inputs of a model to mean 0 and deviation 1, feature by feature, by the batch that it sees first."""
 
     def __init__(self) -> None:
-        self._by: tuple[Tensor, Tensor] | None = None
+        self._by: list[tuple[Tensor, Tensor]] = []
+        self._place = 0
 
-    def __call__(self, module: Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        place = next((i for i, one in enumerate(args) if isinstance(one, Tensor) and one.is_floating_point()), None)
-        if place is None:
-            return None
-        given = args[place]
-        if self._by is None:
-            over = [i for i in range(given.dim()) if i != 1] if given.dim() > 1 else [0]
+    def __call__(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        self._place = 0
+        args, kwargs = mapped((args, kwargs), self._standard)
+        return args, kwargs
+
+    def _standard(self, given: Tensor) -> Tensor:
+        if not given.is_floating_point() or not given.dim():
+            return given
+        if self._place == len(self._by):
+            over = _all_but(_feature_dimension(given), given)
             seen = given.detach()
-            self._by = seen.mean(over, keepdim=True), seen.std(over, keepdim=True, correction=0).clamp_min(1e-6)
-        mean, deviation = self._by
-        return (*args[:place], (given - mean) / deviation, *args[place + 1 :])
+            self._by.append((seen.mean(over, keepdim=True), seen.std(over, keepdim=True, correction=0).clamp_min(1e-6)))
+        mean, deviation = self._by[self._place]
+        self._place += 1
+        return (given - mean) / deviation
+
+
+def _all_but(dimension: int | None, given: Tensor) -> list[int]:
+    return [one for one in range(given.dim()) if one != dimension]
+
+
+def _feature_dimension(given: Tensor) -> int | None:
+    """The dimension, behind that of the samples, along which sizes differ most; none for numbers without features."""
+    if given.dim() < 2:
+        return None
+    sizes = given.detach().double().square()
+    means = {one: sizes.mean(_all_but(one, given)) for one in range(1, given.dim())}
+    return max(means, key=lambda one: float(means[one].max() / means[one].min().clamp_min(1e-30)))
 
 
 def _standardize(player: Player, _: Finding) -> None:
-    player.things.model.register_forward_pre_hook(_Standard())
+    player.things.model.register_forward_pre_hook(_Standard(), with_kwargs=True)
 
 
 def _replaced(of: tuple[type, ...], by: Callable[[Module], Module], *, last: bool = False) -> Fix:
@@ -185,8 +212,7 @@ def _replaced(of: tuple[type, ...], by: Callable[[Module], Module], *, last: boo
             if isinstance(child, of)
         ]
         chosen = places[-1:] if last else places
-        if not chosen:
-            raise NothingToChangeError
+        _require(bool(chosen))
         for module, name in chosen:
             module._modules[name] = by(module._modules[name])  # type: ignore[arg-type]
 
@@ -198,9 +224,15 @@ class NothingToChangeError(ForkError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The fix replaces modules of a kind that this model has none of: what is called as a function stays as it is.\n"
+            "The fix finds nothing to change in this training: what is done by hand, or called as a function, stays as it is.\n"
             "  Try a change of your own: w.fork(step, lambda model, optimizer: …)"
         )
+
+
+def _require(there: bool) -> None:
+    """Something has to be there that the fix changes."""
+    if not there:
+        raise NothingToChangeError
 
 
 _ACTIVATED = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid, nn.LogSigmoid)
@@ -214,8 +246,7 @@ def _no_last_activation(player: Player, finding: Finding) -> None:
 def _last_layer(player: Player) -> Module:
     weights = [(one, getattr(one, "weight", None)) for one in player.things.modules().values()]
     layers = [one for one, weight in weights if isinstance(weight, Tensor) and weight.dim() > 1]
-    if not layers:
-        raise NothingToChangeError
+    _require(bool(layers))
     return layers[-1]
 
 
@@ -229,29 +260,37 @@ def _smaller_last(player: Player, _: Finding) -> None:
 
 def _smaller_weights(player: Player, finding: Finding) -> None:
     """Begin anew with PyTorch's own scale."""
-    one: Any
-    for one in {id(module): module for place in _places(player, finding) for module in stores.modules(place)}.values():
-        reset: Any = getattr(one, "reset_parameters", None) or getattr(one, "_reset_parameters", None)
-        if callable(reset):
-            reset()
+    modules = {id(module): module for place in _places(player, finding) for module in stores.modules(place)}
+    held: list[Any] = [getattr(one, "reset_parameters", None) or getattr(one, "_reset_parameters", None) for one in modules.values()]
+    resets = [one for one in held if callable(one)]
+    _require(bool(resets))
+    for reset in resets:
+        reset()
 
 
-def _dropout(player: Player, finding: Finding) -> None:
-    one: Any
-    for one in (module for place in _places(player, finding) for module in stores.modules(place)):
-        if isinstance(one, nn.modules.dropout._DropoutNd):
-            one.p = 0.1
-
-
-def _scale_loss(factor: float) -> Fix:
-    def change(player: Player, _: Finding) -> None:
-        player.loss_factor = factor
+def _dropout(p: float) -> Fix:
+    def change(player: Player, finding: Finding) -> None:
+        places: list[Any] = [module for place in _places(player, finding) for module in stores.modules(place)]
+        dropped = [one for one in places if isinstance(one, nn.modules.dropout._DropoutNd) and one.p > p]
+        _require(bool(dropped))
+        for one in dropped:
+            one.p = p
 
     return change
 
 
+def _divide_loss(player: Player, finding: Finding) -> None:
+    """By what it is multiplied by, as far as the finding knows."""
+    factor = finding.facts.get("times", finding.facts.get("factor"))
+    _require(isinstance(factor, float) and factor > 0)
+    player.loss_factor = 1 / factor  # type: ignore[operator]
+
+
 def _float32(player: Player, _: Finding) -> None:
+    numbers = [*player.things.model.parameters(), *player.things.model.buffers()]
+    _require(player.narrow or any(one.dtype in NARROW for one in numbers))
     player.things.model.float()
+    player.wide = True
 
 
 CHANGES: dict[str, Fix] = {
@@ -272,9 +311,9 @@ CHANGES: dict[str, Fix] = {
     "new initial weights": _smaller_weights,
     "LeakyReLU for ReLU": _replaced((nn.ReLU,), lambda _: nn.LeakyReLU(0.1)),
     "ReLU for saturating activations": _replaced((nn.Sigmoid, nn.Tanh), lambda _: nn.ReLU()),
-    "dropout of 0.1": _dropout,
-    "a hundred times the loss": _scale_loss(100.0),
-    "a hundredth of the loss": _scale_loss(0.01),
+    "dropout of 0.1": _dropout(0.1),
+    "no dropout": _dropout(0.0),
+    "the loss without its factor": _divide_loss,
     "float32": _float32,
     "a hundredth of the learning rate": _scale_rate(0.01),
     "a thousandth of the learning rate": _scale_rate(0.001),
@@ -282,23 +321,31 @@ CHANGES: dict[str, Fix] = {
     "a thousand times the learning rate": _scale_rate(1000.0),
     "a ten-thousandth of the learning rate": _scale_rate(1e-4),
     "ten thousand times the learning rate": _scale_rate(1e4),
-    "a thousandth of the loss": _scale_loss(0.001),
-    "a tenth of the loss": _scale_loss(0.1),
+    "a third of the learning rate": _scale_rate(1 / 3),
+    "a thirtieth of the learning rate": _scale_rate(1 / 30),
+    "three times the learning rate": _scale_rate(3.0),
+    "thirty times the learning rate": _scale_rate(30.0),
+    "a hundred thousand times the learning rate": _scale_rate(1e5),
 }
 """What a fork is changed to, in the words in which it is told: "with …"."""
 
 ALTERNATIVES: dict[str, tuple[str, ...]] = {
     "a tenth of the learning rate": (
+        "a third of the learning rate",
+        "a thirtieth of the learning rate",
         "a hundredth of the learning rate",
         "a thousandth of the learning rate",
         "a ten-thousandth of the learning rate",
     ),
     "ten times the learning rate": (
+        "three times the learning rate",
+        "thirty times the learning rate",
         "a hundred times the learning rate",
         "a thousand times the learning rate",
         "ten thousand times the learning rate",
+        "a hundred thousand times the learning rate",
     ),
-    "a hundredth of the loss": ("a tenth of the loss", "a thousandth of the loss"),
+    "dropout of 0.1": ("no dropout",),
 }
 """What may be the better dose of the same change: a short trial of each decides."""
 
@@ -367,8 +414,8 @@ OF_FINDINGS: dict[str, str] = {
     "not in the optimizer": "all parameters in the optimizer",
     "another models optimizer": "all parameters in the optimizer",
     "eval while training": "training mode",
-    "loss too small": "a hundred times the loss",
-    "loss too large": "a hundredth of the loss",
+    "loss too small": "the loss without its factor",
+    "loss too large": "the loss without its factor",
     "softmax before cross entropy": "no activation at the end",
     "one huge feature": "standardized inputs",
     "inputs not scaled": "standardized inputs",

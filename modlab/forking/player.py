@@ -12,12 +12,14 @@ from torch import Tensor
 from modlab.compat import inference, set_grad
 from modlab.forking.kept_states import KeptState, scale_by
 from modlab.forking.module_settings import Group, Setting, settings_of
-from modlab.forking.tape import BACKWARD, CALL, CHECK, GIVEN, STEP, Constant, GivenGenerator, Place, TapedStep, TapeEntry, alike
+from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, GIVEN, STEP, Constant, GivenGenerator, Place, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
 from modlab.inspection.tensor_difference import equal_bits
 from modlab.running.randomness import generators, states
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there, number_of
+
+NARROW = (torch.float16, torch.bfloat16)
 
 _DEVICES = ("cpu", "cuda", "xpu")
 
@@ -45,6 +47,8 @@ class Player:
         fresh_gradients: gradients are zeroed before each first backward pass of a step.
         training: modules stay in training mode whatever the loop sets.
         loss_factor: what a loss is multiplied by before its backward pass.
+        wide: what the loop casts to 16 bits stays as wide as it is, and there is no autocast.
+        clips, narrow: whether the loop clips gradients, and casts to 16 bits: read in `prepare`.
     """
 
     def __init__(self, state: KeptState, crossing: set[int]) -> None:
@@ -56,7 +60,7 @@ class Player:
         self.losses: list[Tensor] = []
         self.same = True
         self.without_clipping, self.clipping = False, 1.0
-        self.fresh_gradients = self.training = False
+        self.fresh_gradients = self.training = self.wide = self.clips = self.narrow = False
         self.loss_factor = 1.0
         self._ratios: dict[tuple[int, int, str], tuple[Any, Any]] = {}  # settings that were changed: before and after
         self._context: ExitStack | None = None
@@ -68,6 +72,8 @@ class Player:
         """Set what the loop sets before this step, so that a change begins with what holds in it."""
         calls = [entry for entry in step.entries if entry.kind == CALL]
         steps = {entry.what: entry for entry in reversed(step.entries) if entry.kind == STEP}
+        self.clips = any(entry.caller for entry in step.entries)
+        self.narrow = any(dict(entry.context[2]) if entry.context else False for entry in step.entries) or any(map(_casts, step.entries))
         for call in calls[:1]:
             self._set(call.settings or ())
         for number, entry in steps.items():
@@ -156,6 +162,8 @@ class Player:
             if self.loss_factor != 1 and args and isinstance(args[0], Tensor):
                 args = (args[0] * self.loss_factor, *args[1:])
         what = self._modules[entry.what] if entry.kind == CALL and type(entry.what) is str else entry.what
+        if self.wide and _casts(entry):
+            what, args, kwargs = Tensor.float, args[:1], {}
         result = what(*args, **kwargs)
         if entry.kind == CHECK:
             if bool(result) != entry.value:
@@ -189,7 +197,7 @@ class Player:
         if cls is Constant:
             if thing.changed:
                 raise ChangedConstantError
-            return thing.tensor
+            return thing.tensor.float() if self.wide and thing.tensor.dtype in NARROW else thing.tensor
         if cls is GivenGenerator:
             return thing.again()
         if cls in (list, tuple):
@@ -250,6 +258,7 @@ class Player:
 
     def _enter(self, context: Any) -> None:
         grad, inferred, casts = context
+        casts = () if self.wide else casts
         if (
             inferred,
             casts,
@@ -269,6 +278,14 @@ class Player:
         if self._context is not None:
             self._context.close()
         self._context, self._casts = None, ()
+
+
+def _casts(entry: TapeEntry) -> bool:
+    """Whether it makes a tensor's numbers 16 bits wide."""
+    name, given = getattr(entry.what, "__name__", ""), [*entry.args, *entry.kwargs.values()]
+    return entry.kind == FUNCTION and (
+        name in ("half", "bfloat16") or (name in ("to", "type") and any(one in NARROW for one in given[1:] if isinstance(one, torch.dtype)))
+    )
 
 
 def _scaled(value: Any, before: Any, after: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.nn import Module
@@ -324,6 +324,21 @@ def without_ground() -> ForkError:
         "This finding comes from a file, or was copied: there is no training at hand to try its fix on.\n"
         "  Ask the watch or the diagnosis itself: w.findings[0].try_fix(), modlab.diagnose(model, …).findings[0].try_fix()"
     )
+
+
+def require_surest(finding: Finding, found: Iterable[Finding]) -> None:
+    """A cause's fix is tried where no surer cause was found: what stands behind that is what is left, or what came of it.
+
+    Raises:
+        ForkError: one was.
+    """
+    own = finding.facts.get("weight")
+    surest = min((one for one in found if "weight" in one.facts), key=lambda one: int(str(one.facts["weight"])), default=None)
+    if own is not None and surest is not None and int(str(surest.facts["weight"])) < int(str(own)):
+        raise ForkError(
+            f"A surer cause was found, so this fix is not tried: {wording.said(surest)}.\n"
+            "  Mend that first, or try a change of your own: w.fork(step, lambda model, optimizer: …)"
+        )
 
 
 def require_fix(finding: Finding) -> tuple[str, str]:

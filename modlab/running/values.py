@@ -28,6 +28,21 @@ Leaf = tuple[str, Any, EventFact | None]
 """The name of the position, the value, and why it was not read, if so."""
 
 
+def mapped(thing: Any, change: Callable[[Tensor], Tensor], depth: int = DEPTH) -> Any:
+    """The same nest with each tensor replaced; anything but tensors, lists, tuples and dicts is kept as it is."""
+    if issubclass(type(thing), Tensor):
+        return change(thing)
+    if depth == 0:
+        return thing
+    if type(thing) in (list, tuple):
+        return type(thing)(mapped(part, change, depth - 1) for part in thing)
+    if issubclass(type(thing), tuple) and hasattr(thing, "_fields"):
+        return type(thing)(*(mapped(part, change, depth - 1) for part in thing))
+    if type(thing) is dict:
+        return {key: mapped(part, change, depth - 1) for key, part in thing.items()}
+    return thing
+
+
 def leaves(thing: Any, name: str = "") -> list[Leaf]:
     """The leaves of a nest in order: tensors, and whatever cannot be opened. Nothing is consumed.
 

@@ -22,6 +22,7 @@ from modlab.forking import fixes
 from modlab.forking import keeper as keeping
 from modlab.forking.futures import KeptGround
 from modlab.records.finding import Finding
+from modlab.results import fork as fork_results
 from modlab.results.fork import of_finding
 from tests.watching.test_identity import RUNS, Run, photograph
 
@@ -710,19 +711,90 @@ def test_each_row_of_the_table_names_a_change(kind: str) -> None:
     assert kind in fixes.CHANGES
 
 
+def in_need() -> Run:
+    """A training with something for each change."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.9), nn.Linear(8, 2), nn.Sigmoid())
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD([model[3].weight], lr=0.1, momentum=0.5, weight_decay=0.01)
+
+    def step(_: int) -> Tensor:
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 4)).to(torch.bfloat16).float().square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+        optimizer.step()
+        return loss
+
+    return model, [optimizer], step
+
+
 @pytest.mark.parametrize("name", fixes.CHANGES)
 def test_each_change_can_be_applied(name: str) -> None:
-    w, model, *_ = watched(
-        lambda: trained(
-            net := nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.9), nn.Linear(8, 2), nn.Sigmoid()),
-            lambda: net(torch.randn(8, 4)).square().mean(),
-            torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5, weight_decay=0.01),
-        )
-    )
+    w, model, *_ = watched(in_need)
     before = photograph(model)
-    fork = of_finding(Finding("made up"), KeptGround(w._keeper, 5), "Net", 5, 10, (name, ""))
+    fork = of_finding(Finding("made up", facts={"times": 30.0}), KeptGround(w._keeper, 5), "Net", 5, 10, (name, ""))
     assert fork.record.steps == 10 and fork.exact and not fork.record.error, fork
     assert photograph(model) == before
+
+
+ABOUT_NOTHING = (
+    "no weight decay",
+    "all parameters in the optimizer",
+    "nothing frozen",
+    "no clipping",
+    "ten times the bound of clipping",
+    "dropout of 0.1",
+    "no dropout",
+    "the loss without its factor",
+    "float32",
+    "LeakyReLU for ReLU",
+    "no activation at the end",
+)
+
+
+@pytest.mark.parametrize("name", ABOUT_NOTHING)
+def test_a_change_that_would_change_nothing_is_not_tried(name: str) -> None:
+    def make() -> Run:
+        net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        return trained(net, lambda: net(torch.randn(8, 4)).square().mean(), torch.optim.SGD(net.parameters(), lr=0.1))
+
+    w, *_ = watched(make)
+    with pytest.raises(modlab_errors.ForkError, match="finds nothing to change"):
+        of_finding(Finding("made up"), KeptGround(w._keeper, 5), "Net", 5, 10, (name, ""))
+
+
+def test_float32_leaves_out_what_the_loop_casts() -> None:
+    def make(*, narrow: bool) -> Run:
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(_: int) -> Tensor:
+            x = torch.randn(8, 4)
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow):
+                output = model(x)
+            output = output.half() if narrow else output
+            loss = (output - x.sum(1, keepdim=True)).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return model, [optimizer], step
+
+    w, *_ = watched(lambda: make(narrow=True))
+    fork = of_finding(Finding("underflow"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
+    *_, wide = watched(lambda: make(narrow=False))
+    assert fork.losses == wide[: len(fork.losses)] != fork.original
+
+
+def test_the_fix_of_what_is_left_over_is_not_tried_beside_a_surer_cause() -> None:
+    found = Finding("rate too low", facts={"weight": 2})
+    sure = Finding("no step", facts={"weight": 0, "backwards": 9})
+    fork_results.require_surest(found, [found])
+    fork_results.require_surest(sure, [sure, found])
+    fork_results.require_surest(Finding("dead units"), [sure])
+    with pytest.raises(modlab_errors.ForkError, match="A surer cause was found"):
+        fork_results.require_surest(found, [sure, found])
 
 
 def clipped(bound: float = 1e-4) -> Run:
@@ -757,7 +829,7 @@ def test_of_doses_the_best_one_is_taken() -> None:
 
 def test_what_a_fix_is_not_about_is_said() -> None:
     w, *_ = watched(clipped)
-    with pytest.raises(modlab_errors.ForkError, match="modules of a kind that this model has none of"):
+    with pytest.raises(modlab_errors.ForkError, match="finds nothing to change"):
         of_finding(Finding("dead"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
 
 
