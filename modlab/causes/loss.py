@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
-from modlab.records.clues import Term
+from modlab.records.clues import MOVES, Term
 
 RANGES = {
     "Relu": (0.0, math.inf),
@@ -23,8 +23,8 @@ RANGES = {
 }
 """Of functions that have ends."""
 
-LAYOUT = frozenset(("View", "UnsafeView", "Transpose", "Squeeze", "Unsqueeze", "Permute", "T", "Clone", "Alias", "Select", "Slice"))
-"""Functions that only lay numbers out anew."""
+LAYOUT = MOVES | {"Select", "Slice"}
+"""Functions that only lay numbers out anew, or take some of them."""
 
 ERRORS = ("squared error", "absolute error", "smooth error", "norm of the error")
 ENDLESS = 30.0

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from modlab.compat import FunctionMode
+from modlab.records.clues import MOVES
 from modlab.records.finding import Evidence, Fact, Finding, Remedy, Severity
 
 ELEMENTWISE: dict[Callable[..., Any], str] = {
@@ -24,20 +25,7 @@ A_PASS = Evidence("pass")
 """One pass with the batch and its loss."""
 
 DIFFERENCES = frozenset({"sub", "__sub__", "__rsub__", "rsub", "subtract"})
-_RESHAPING = (
-    "View",
-    "UnsafeView",
-    "ReshapeAlias",
-    "Squeeze",
-    "Unsqueeze",
-    "Select",
-    "Slice",
-    "Clone",
-    "ToCopy",
-    "Transpose",
-    "T",
-    "Permute",
-)
+_RESHAPING = (*MOVES, "Select", "Slice")
 
 
 class Comparisons(FunctionMode):

@@ -14,6 +14,16 @@ from modlab.frozen import frozen
 UNKNOWN = float("nan")
 
 
+VIEWS = frozenset(("View", "UnsafeView", "ReshapeAlias"))
+"""Functions of autograd's graph, by name, that are views of another shape."""
+
+SHAPES = VIEWS | {"Squeeze", "Unsqueeze", "Clone", "Alias", "ToCopy"}
+"""Those that give the same numbers in the same order."""
+
+MOVES = SHAPES | {"Transpose", "T", "Permute"}
+"""Those that give the same numbers."""
+
+
 @frozen
 class Numbers:
     """The numbers of some tensors, pooled over the looks.

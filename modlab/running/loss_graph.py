@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from modlab.records.clues import Function, Term
+from modlab.records.clues import MOVES, Function, Term
 from modlab.running import pair_losses, written_criteria
 from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
 from modlab.running.written_criteria import Compared
@@ -47,38 +47,10 @@ CRITERIA = {
 WRITTEN = {"Abs": "absolute error", "LinalgVectorNorm": "norm of the error", "Norm": "norm of the error"}
 """Criteria that are written out, by what is done with the difference; else it is squared."""
 
-LAYOUT = frozenset(
-    [
-        "View",
-        "UnsafeView",
-        "ReshapeAlias",
-        "Squeeze",
-        "Unsqueeze",
-        "Select",
-        "Slice",
-        "Clone",
-        "ToCopy",
-        "Transpose",
-        "T",
-        "Permute",
-        "Alias",
-        "Expand",
-        "Index",
-        "IndexSelect",
-        "MaskedSelect",
-        "Gather",
-        "Split",
-        "SplitWithSizes",
-        "Unbind",
-        "Stack",
-        "Cat",
-        "Narrow",
-        "Flatten",
-        "Repeat",
-        "AsStrided",
-        "Unfold",
-    ]
-)
+LAYOUT = MOVES | {
+    *("Select", "Slice", "Narrow", "Index", "IndexSelect", "MaskedSelect", "Gather"),  # some of the numbers
+    *("Split", "SplitWithSizes", "Unbind", "Stack", "Cat", "Flatten", "Expand", "Repeat", "AsStrided", "Unfold"),
+}
 """Functions that only lay numbers out anew."""
 
 PRODUCTS = ("Bmm", "Mm", "Mv", "Dot")

@@ -9,13 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from modlab.records.clues import MOVES
 from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
 
 DEEP = 12
 """Functions that are looked at on the way from a loss to a likeness, or to a distance."""
-
-SAME = frozenset(("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone", "Alias", "T", "Transpose", "Permute", "ToCopy"))
-"""Functions that only lay numbers out anew."""
 
 HINGES = ("Relu", "ClampMin", "Softplus")
 """Functions that make a difference of distances a loss."""
@@ -26,7 +24,7 @@ FEW = 4
 """Samples below which a square matrix says nothing."""
 
 
-class Ranks(NamedTuple):
+class Triples(NamedTuple):
     """Of triples: the distances that the loss pulls together, those that it pushes apart, and the margin."""
 
     pulled: Tensor
@@ -77,7 +75,7 @@ def _down(node: Any, made: Mapping[Any, str]) -> tuple[float, Tensor | None]:
         else:
             sides = [child for child, _ in node.next_functions]
             turned = name in ("Neg", "Rsub") or (name == "Sub" and sides[:1] == [None])
-            known = turned or name in SAME or name in ("Add", "Sub", "LogSoftmax")
+            known = turned or name in MOVES or name in ("Add", "Sub", "LogSoftmax")
             below = children(node)
             if not known or len(below) != 1:
                 return 0.0, None
@@ -123,7 +121,7 @@ def is_of_positives(node: Any, factor: float) -> bool:
             return sign > 0 and (name == "Mul" or not _is_weight(at))
         elif name == "Add" and len(below) == 2:  # a bias beside it
             below = [one for one in below if name_of(one) in ("Sum", *LIKENESS)] or below[:0]
-        elif name not in SAME and name not in ("Sum", "Add", "Div"):
+        elif name not in MOVES and name not in ("Sum", "Add", "Div"):
             return False
         if len(below) != 1:
             return False
@@ -138,7 +136,7 @@ def _is_weight(product: Any) -> bool:
     return "AccumulateGrad" in ends or None in sides
 
 
-def ranks(node: Any, factor: float) -> Ranks | None:
+def ranks(node: Any, factor: float) -> Triples | None:
     """The distances of triples, where a loss makes the one smaller than the other; None where it is another loss.
 
     Triples that a loop has picked by their distances are left alone: of these the wrong one is often nearer at first.
@@ -156,7 +154,7 @@ def ranks(node: Any, factor: float) -> Ranks | None:
     given = given.detach().reshape(pulled.shape)
     above = given > 0
     margin = float((given - pulled + pushed)[above].median()) if bool(above.any()) else math.nan
-    return Ranks(pulled, pushed, margin)
+    return Triples(pulled, pushed, margin)
 
 
 def is_distance(node: Any, made: Mapping[Any, str]) -> bool:
@@ -178,7 +176,7 @@ def _below(node: Any, names: tuple[str, ...]) -> Any:
         if name_of(node) in names:
             return node
         below = children(node)
-        if len(below) != 1 or not (name_of(node) in SAME or name_of(node) == "Add"):
+        if len(below) != 1 or not (name_of(node) in MOVES or name_of(node) == "Add"):
             return None
         node = below[0]
     return None

@@ -7,9 +7,8 @@ from itertools import accumulate, pairwise
 from operator import mul
 from typing import Any, NamedTuple
 
+from modlab.records.clues import VIEWS
 from modlab.running.autograd_nodes import children, name_of, saved, shape_of
-
-VIEWS = frozenset(("View", "UnsafeView", "ReshapeAlias"))
 
 Shape = tuple[int, ...]
 

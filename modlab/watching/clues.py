@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from modlab.compat import without_autograd, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
-from modlab.records.clues import Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
+from modlab.records.clues import SHAPES, Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
 from modlab.running import attention_graph, criterion, dropout_graph, loss_graph, view_graph, written_criteria
 from modlab.running.autograd_nodes import children, name_of, saved, walk
 from modlab.running.guarded import note
@@ -47,9 +47,6 @@ TENSORS, PLACES, PASSES = 4, 8, 64
 
 STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
 """Functions whose gradient is zero."""
-
-SHAPES = frozenset(("ToCopy", "View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone", "Alias", "Select"))
-"""Functions that give the same numbers in the same order, if they give as many."""
 
 CLOSE = 1e-4
 """Distance from whole numbers that rounding may have made."""
@@ -345,7 +342,7 @@ class ClueCollector:
             return found._replace(output=output.detach(), target=written_criteria.divergence(found.node))
         if not found.term.criterion.endswith("error") or not isinstance(difference, Tensor) or output.numel() != difference.numel():
             return found
-        if any(name_of(one) not in SHAPES for one in found.way):
+        if any(name_of(one) not in (*SHAPES, "Select") for one in found.way):
             return found
         given = output.detach().reshape(difference.shape)
         sub = next((one for one in children(found.node) if name_of(one) in ("Sub", "Rsub")), None)
