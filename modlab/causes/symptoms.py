@@ -135,7 +135,7 @@ class Symptoms:
 
     @property
     def is_wild(self) -> bool:
-        """Whether it has burst, is no number, or begins so far above a constant answer that only numbers that grow explain it."""
+        """Whether it has burst, became NaN or infinite, or begins so far above a constant answer that only numbers that grow explain it."""
         return self.has_burst or not self.is_finite or self.start > WILD * max(self.loss.baseline, 1e-9)
 
     @property

@@ -74,7 +74,7 @@ class Term:
         source: the path of the module that gave the output, None if it was not found.
         squared: whether a product of something with itself is among the functions.
         paired: whether it compares two outputs, and none with a target.
-        across: of a cross-entropy whose classes are picked along another dimension than that of its softmax, the latter; else -1.
+        across: of a cross-entropy whose classes are picked along a different dimension from that of its softmax, the latter; else -1.
         pushes: of a loss of likenesses, what it does to those that belong together, and to the others: above 0 it makes them less.
         positives: whether one score alone, as large as it may be, makes it small.
     """

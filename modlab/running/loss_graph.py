@@ -22,7 +22,7 @@ from modlab.running.written_criteria import Compared
 LOGARITHMS = frozenset(("Log", "Log1P", "Log2", "Log10"))
 
 HUGE, INFINITE = 1e30, "infinite factor"
-"""An exponential beyond which what is made of several of them holds no number any more; and a risk that is told apart afterwards."""
+"""An exponential beyond which what is made of several of them becomes infinite; and a risk that is told apart afterwards."""
 
 DEEP = 96
 """Functions that are looked at, at most."""
@@ -461,7 +461,7 @@ def _exponential(node: Any) -> str:
 
 
 def _product(node: Any) -> str:
-    """Zero times infinity is no number: what is infinite is a logarithm of a constant, or a quotient, which the graph does not have."""
+    """Zero times infinity is NaN: what is infinite is a logarithm of a constant, or a quotient, which the graph does not have."""
     return INFINITE if any(_has(saved(node, side), torch.isinf) for side in ("self", "other")) else ""
 
 

@@ -97,7 +97,7 @@ def _indexed(rest: Sequence[int], dim: int, indices: Any) -> Tensor | None:
 
 
 def crossed(shape: Sequence[int], dim: int, passed: Sequence[Any]) -> bool:
-    """Whether classes are picked along another dimension than that of a softmax."""
+    """Whether classes are picked along a different dimension from that of a softmax."""
     return any(_picks_across(shape, dim, one) for one in passed)
 
 

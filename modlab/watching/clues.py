@@ -568,7 +568,7 @@ def _is_fresh(tensor: Tensor) -> bool:
 
 
 def _unscaled(loss: criterion.Loss, scale: float) -> criterion.Loss:
-    """The loss without what a scaler had multiplied it by: a training without the scaler is another one."""
+    """The loss without what a scaler had multiplied it by: who computes it again has no scaler."""
     return lambda output, target: loss(output, target) / scale
 
 

@@ -815,7 +815,7 @@ CAUSES: dict[str, CauseWords] = {
             if "how" in f
             else "the scores are a product of the outputs with themselves, and the diagonal is not left out"
         ),
-        "Nothing is to be told apart, so nothing is learned that does.",
+        "There is nothing to tell apart, so nothing is learned that does.",
         "compare two views, each with all others, and mask what belongs together",
     ),
     "temperature": CauseWords(
@@ -823,7 +823,7 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"at first, a position of {{place}} already gives {_share(f['sharp'])} of its weight to one other"
             if "sharp" in f
-            else "the chances that are to be learned are the same for all classes"
+            else "the targets give all classes the same share"
             if "even" in f
             else f"scores are divided by {rough(f['temperature'])}"
         ),
