@@ -39,11 +39,13 @@ SURE = 3.0
 ROUNDED = 1e-5
 """What is left of a loss of 0 by rounding."""
 
+TINY = 1e-3
+"""A factor below which a loss hardly teaches, at the rates that are usual."""
+
 RARE = 0.35
 """Share of the positive ones below which they are rare."""
 
 CRITERIA = (*ERRORS, "cross-entropy", "likelihood", "binary cross-entropy", "binary cross-entropy with logits")
-
 
 WRAPPED = {"BinaryCrossEntropyWithLogits": "binary cross-entropy with logits", "NllLoss": "cross-entropy"}
 """Criteria that another function may be put around, as a focal loss does it."""
@@ -150,11 +152,11 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
 def _too_small(s: Symptoms) -> Facts | None:
     factor = abs(s.loss.term.factor)
     first, last = (abs(one) for one in s.loss.factors)
-    if s.loss.term.criterion and last < 1e-3 * first and len(s.clues.losses) == 1:  # it becomes less with time
-        return {"factor": last, "pace": s.pace, "first": first}
-    if not s.loss.term.criterion or not 0 < factor < 1e-3 or s.learns:
+    if not s.loss.term.criterion:
         return None
-    return {"factor": factor, "pace": s.pace}
+    if last < TINY and last < TINY * first and len(s.clues.losses) == 1:  # it becomes less with time
+        return {"factor": last, "pace": s.pace, "first": first}
+    return {"factor": factor, "pace": s.pace} if 0 < factor < TINY and not s.learns else None
 
 
 def _summed(s: Symptoms) -> Facts | None:

@@ -301,18 +301,32 @@ def test_a_parameter_that_the_optimizer_lacks() -> None:
     assert {alert.path for alert in w.alerts if alert.kind == "not owned"} == {"0.weight", "0.bias"}
 
 
+class Cut(nn.Module):
+    """Two layers, of which one is cut off from the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(4, 1), nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.used(x) + self.unused(x).detach()
+
+
+def without_gradient(w: Watch) -> tuple[str, set[str]]:
+    found = check(w, "every trained parameter gets a gradient")
+    assert found.path == "unused.weight"
+    return found.state, {alert.path for alert in w.alerts if alert.kind == "no gradient" and alert.severity == "broken"}
+
+
 def test_a_parameter_without_a_gradient() -> None:
-    class Half(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.used, self.unused = nn.Linear(4, 1), nn.Linear(4, 1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.used(x) + self.unused(x).detach()
-
-    w = regression(Half())
+    model = Cut()
+    w = regression(model, optimizer=sgd(model, 1e-5))
+    assert without_gradient(w) == ("broken", {"unused.weight", "unused.bias"})
     assert w.verdict.broken == check(w, "every trained parameter gets a gradient")
-    assert {alert.path for alert in w.alerts if alert.kind == "no gradient"} == {"unused.weight", "unused.bias"}
+
+
+def test_a_parameter_without_a_gradient_is_no_alarm_where_the_loss_falls_to_nothing_without_it() -> None:
+    assert without_gradient(regression(Cut())) == ("careful", set())
 
 
 def test_a_module_that_is_never_called() -> None:
