@@ -122,7 +122,6 @@ def _own(player: Player, finding: Finding | None = None) -> None:
     lacking = [one for one in player.things.model.parameters() if one.requires_grad and id(one) not in held]
     if lacking:
         player.things.optimizers[0].add_param_group({"params": lacking})
-        player.fresh_gradients = True  # the loop's own zero_grad knows nothing of them
     _require(finding is None or bool(lacking))
 
 

@@ -65,6 +65,7 @@ class Player:
         self._ratios: dict[tuple[int, int, str], tuple[Any, Any]] = {}  # settings that were changed: before and after
         self._context: ExitStack | None = None
         self._casts: Any = ()
+        self._joined: list[Tensor] = []  # trained since a change: the zero_grad of the tape met no gradients of theirs
 
     # ---- what is changed
 
@@ -83,8 +84,10 @@ class Player:
     def change(self, work: Callable[[], None]) -> None:
         """Change the copies, and have what follows from that."""
         before = [[settings_of(group) for group in one.param_groups] for one in self.things.optimizers]
+        trained = {id(one) for one in self._stepped()}
         with torch.enable_grad():
             work()
+        self._joined += [one for one in self._stepped() if id(one) not in trained]
         for number, optimizer in enumerate(self.things.optimizers):
             for place, group in enumerate(optimizer.param_groups):
                 old = before[number][place] if place < len(before[number]) else {}
@@ -97,6 +100,10 @@ class Player:
             held = {} if module is None else dict(stores.named_tensors(module))
             if name in held:
                 self._numbers[number] = held[name]
+
+    def _stepped(self) -> list[Tensor]:
+        """What is trained by the optimizers."""
+        return [one for optimizer in self.things.optimizers for group in optimizer.param_groups for one in group["params"] if one.requires_grad]
 
     # ---- steps
 
@@ -124,12 +131,12 @@ class Player:
             Exception: what a call raises.
         """
         self.losses = []
-        fresh = self.fresh_gradients
+        stale = self._stepped() if self.fresh_gradients else self._joined
         for entry in step.entries:
-            if fresh and entry.kind in (BACKWARD, STEP):
-                for optimizer in self.things.optimizers:
-                    optimizer.zero_grad()
-                fresh = False
+            if entry.kind in (BACKWARD, STEP):
+                for one in stale:
+                    one.grad = None
+                stale = []
             self._play(entry)
         self._leave_context()
         self._numbers = {number: one for number, one in self._numbers.items() if number in self._kept}

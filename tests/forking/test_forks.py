@@ -521,6 +521,38 @@ def test_a_changed_fork_is_the_loop_with_that_change(name: str, at: int) -> None
     assert photograph(model) == before
 
 
+def unfrozen(model: nn.Module, _: Any = None) -> None:
+    model.requires_grad_(True)
+
+
+def joined(model: nn.Module, optimizer: Any) -> None:
+    optimizer.add_param_group({"params": list(model[0].parameters())})  # type: ignore[index]
+
+
+@pytest.mark.parametrize("change", [unfrozen, joined])
+@pytest.mark.parametrize("none", [True, False])
+def test_what_is_trained_since_the_change_takes_part_in_zero_grad(change: Callable[..., None], none: bool) -> None:
+    def make(changed: bool) -> Run:
+        model = small()
+        model[0].requires_grad_(change is joined)
+        optimizer = torch.optim.SGD((model[2] if change is joined else model).parameters(), lr=0.1)
+        if changed:
+            change(model, optimizer)
+
+        def step(_: int) -> Tensor:
+            optimizer.zero_grad(set_to_none=none)
+            loss: Tensor = (model(torch.randn(8, 4)) - 1).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return model, [optimizer], step
+
+    w, *_ = watched(lambda: make(False))
+    *_, losses = watched(lambda: make(True))
+    assert w.fork(0, change).losses == losses
+
+
 def test_a_schedule_keeps_its_course_from_the_changed_rate_on() -> None:
     def make() -> Run:
         model, optimizers, step = plain_run()
