@@ -176,7 +176,7 @@ def _nothing(s: Symptoms) -> Facts | None:
         for one in s.modules("zero input")
         if one.facts["looks"] >= 3
         and one.path != s.first_module
-        and not one.facts.get("other")
+        and not (one.facts.get("other") or one.facts.get("rectified"))
         and one.facts["calls"] < 3  # else it is a state
         and s.category(one.facts.get("after")) != "activation"
     ]

@@ -103,7 +103,9 @@ class Player:
 
     def _stepped(self) -> list[Tensor]:
         """What is trained by the optimizers."""
-        return [one for optimizer in self.things.optimizers for group in optimizer.param_groups for one in group["params"] if one.requires_grad]
+        return [
+            one for optimizer in self.things.optimizers for group in optimizer.param_groups for one in group["params"] if one.requires_grad
+        ]
 
     # ---- steps
 

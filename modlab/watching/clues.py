@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from modlab.compat import without_autograd, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
-from modlab.records.clues import SHAPES, Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
+from modlab.records.clues import MOVES, SHAPES, Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
 from modlab.running import attention_graph, criterion, dropout_graph, loss_graph, view_graph, written_criteria
 from modlab.running.autograd_nodes import children, name_of, saved, walk
 from modlab.running.guarded import note
@@ -47,6 +47,9 @@ TENSORS, PLACES, PASSES = 4, 8, 64
 
 STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
 """Functions whose gradient is zero."""
+
+RECTIFIED = frozenset(("Relu", "Threshold", "Hardtanh", "Clamp", "ClampMin"))
+"""Functions that give zero for all that is below it: of dead units, or of what is too far off."""
 
 CLOSE = 1e-4
 """Distance from whole numbers that rounding may have made."""
@@ -112,6 +115,7 @@ class ClueCollector:
         self._inputs: dict[str, InputPool] = {}
         self._losses: dict[str, LossPool] = {}
         self._modules: dict[tuple[str, str], dict[str, Any]] = {}
+        self._fed: set[str] = set()  # modules that have taken more than zeros
         self._ids: dict[str, set[int]] = {}  # by embedding, which rows were looked up
         self._carried = self._graded = self._in_eval = 0
         self._gradients = GradientClues(index)
@@ -224,9 +228,11 @@ class ClueCollector:
         if module_clues.is_norm(module) and not taken.requires_grad:
             self._note(path, "norm in front")
         if not taken.any():
-            self._note(path, "zero input", after=self.made_by(taken) or "")
-        elif (path, "zero input") in self._modules:
-            self._note(path, "zero input", other=True)
+            self._note(path, "zero input", after=self.made_by(taken) or "", other=path in self._fed, rectified=_is_rectified(taken))
+        elif path not in self._fed:
+            self._fed.add(path)
+            if (path, "zero input") in self._modules:
+                self._note(path, "zero input", other=True)
 
     def _note(self, path: str, kind: str, **facts: Any) -> None:
         known = self._modules.setdefault((path, kind), {"looks": 0})
@@ -585,6 +591,14 @@ def _is_cut(taken: Tensor, batch: list[Tensor]) -> bool:
     if not taken.is_floating_point() or taken.requires_grad or _is_of(taken, batch):
         return False
     return not is_readable(taken) or bool(taken.any())
+
+
+def _is_rectified(tensor: Tensor) -> bool:
+    """Whether it comes from a function that gives zero for all that is below it."""
+    node = tensor.grad_fn
+    while node is not None and (name_of(node) in MOVES or "Pool" in name_of(node)) and children(node):
+        node = children(node)[0]
+    return node is not None and name_of(node) in RECTIFIED
 
 
 def _is_of(tensor: Tensor, batch: list[Tensor]) -> bool:
