@@ -5,6 +5,9 @@ from __future__ import annotations
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
 
+LEARNT = 0.8
+"""Way from a constant answer down to 0 after which what nothing uses explains nothing."""
+
 
 def _hidden(s: Symptoms) -> Facts | None:
     some = s.watched.unregistered
@@ -68,7 +71,7 @@ def _is_passed_by(s: Symptoms, lost: tuple[str, ...]) -> bool:
 
 
 def _unused(s: Symptoms) -> Facts | None:
-    lost = _lost(s)
+    lost = () if s.progress > LEARNT else _lost(s)
     matrices = {one.path for one in s.matrices}  # what is left out with a norm alone explains little
     return {"path": lost[0], "places": lost} if not s.modules("cut") and not matrices.isdisjoint(lost) else None
 

@@ -43,6 +43,11 @@ def fix_of(finding: Finding) -> tuple[str, str] | None:
     return None if own is None else (own, "")
 
 
+def is_rate(finding: Finding) -> bool:
+    """Whether its fix is another learning rate."""
+    return (fix_of(finding) or ("", ""))[0] in _RATES
+
+
 def applied(name: str, code: str, finding: Finding) -> Callable[[Player], None]:
     """A change for a fork."""
     if name == CODE:
@@ -84,12 +89,14 @@ def _groups(player: Player) -> Iterable[dict[str, Any]]:
 
 def _scale_rate(factor: float) -> Fix:
     def change(player: Player, _: Finding) -> None:
-        for group in _groups(player):
-            value = group["lr"] * factor
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(value)
-            else:
-                group["lr"] = value
+        for optimizer, held in enumerate(player.things.optimizers):
+            for place, group in enumerate(held.param_groups):
+                player.scale(optimizer, place, "lr", factor)
+                value = group["lr"] * factor
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(value)
+                else:
+                    group["lr"] = value
 
     return change
 
@@ -160,6 +167,10 @@ def _train(player: Player, _: Finding) -> None:
     player.things.model.train()
 
 
+ROUNDED, FAR = 1e-6, 10.0
+"""Of a feature's mean, what may be rounding; and deviations at which a feature is cut off: the batch seen first may lack its large ones."""
+
+
 class _Standard:
     """Brings the floating inputs of a model to mean 0 and deviation 1, feature by feature, by the batch that it sees first."""
 
@@ -178,10 +189,11 @@ class _Standard:
         if self._place == len(self._by):
             over = _all_but(_feature_dimension(given), given)
             seen = given.detach()
-            self._by.append((seen.mean(over, keepdim=True), seen.std(over, keepdim=True, correction=0).clamp_min(1e-6)))
+            mean, deviation = seen.mean(over, keepdim=True), seen.std(over, keepdim=True, correction=0)
+            self._by.append((mean, deviation.where(deviation > ROUNDED * mean.abs(), torch.ones_like(deviation))))
         mean, deviation = self._by[self._place]
         self._place += 1
-        return (given - mean) / deviation
+        return ((given - mean) / deviation).clamp(-FAR, FAR)
 
 
 def _all_but(dimension: int | None, given: Tensor) -> list[int]:
@@ -268,20 +280,25 @@ def _smaller_weights(player: Player, finding: Finding) -> None:
 
 
 def _dropout(p: float) -> Fix:
-    def change(player: Player, finding: Finding) -> None:
-        places: list[Any] = [module for place in _places(player, finding) for module in stores.modules(place)]
-        dropped = [one for one in places if isinstance(one, nn.modules.dropout._DropoutNd) and one.p > p]
+    def change(player: Player, _: Finding) -> None:
+        named = [(one, "p" if isinstance(one, nn.modules.dropout._DropoutNd) else "dropout") for one in player.things.modules().values()]
+        dropped: list[Any] = [(one, name) for one, name in named if _is_more(getattr(one, name, None), p)]
         _require(bool(dropped))
-        for one in dropped:
-            one.p = p
+        for one, name in dropped:
+            setattr(one, name, p)
 
     return change
+
+
+def _is_more(held: Any, p: float) -> bool:
+    """Whether it is a share, as attention and recurrent layers have one of their own, and a larger one."""
+    return isinstance(held, float) and held > p
 
 
 def _divide_loss(player: Player, finding: Finding) -> None:
     """By what it is multiplied by, as far as the finding knows."""
     factor = finding.facts.get("times", finding.facts.get("factor"))
-    _require(isinstance(factor, float) and factor > 0)
+    _require(isinstance(factor, float) and factor > 0 and "first" not in finding.facts)  # one that changes is not known at each step
     player.loss_factor = 1 / factor  # type: ignore[operator]
 
 
@@ -347,6 +364,8 @@ ALTERNATIVES: dict[str, tuple[str, ...]] = {
     "dropout of 0.1": ("no dropout",),
 }
 """What may be the better dose of the same change: a short trial of each decides."""
+
+_RATES = ("a tenth of the learning rate", "ten times the learning rate")
 
 TRIAL = 50
 """Steps of such a trial, at most."""

@@ -101,6 +101,10 @@ class Player:
             if name in held:
                 self._numbers[number] = held[name]
 
+    def scale(self, optimizer: int, group: int, name: str, factor: float) -> None:
+        """A setting of a parameter group keeps the loop's course, times a factor: also where it is 0 at first, as in a warm-up."""
+        self._ratios[optimizer, group, name] = 1.0, factor
+
     def _stepped(self) -> list[Tensor]:
         """What is trained by the optimizers."""
         return [

@@ -16,7 +16,7 @@ from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import ForkError, QuestionError, names_near
 from modlab.forking.batch_player import BatchGround
-from modlab.forking.fixes import ALTERNATIVES, TRIAL, applied, fix_of
+from modlab.forking.fixes import ALTERNATIVES, TRIAL, applied, fix_of, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import is_finite
@@ -329,12 +329,19 @@ def without_ground() -> ForkError:
 def require_surest(finding: Finding, found: Iterable[Finding]) -> None:
     """A cause's fix is tried where no surer cause was found: what stands behind that is what is left, or what came of it.
 
+    Another rate is tried where no other cause stands in front: a loss that rises, or is not finite, comes of most of them.
+
     Raises:
         ForkError: one was.
     """
-    own = finding.facts.get("weight")
-    surest = min((one for one in found if "weight" in one.facts), key=lambda one: int(str(one.facts["weight"])), default=None)
-    if own is not None and surest is not None and int(str(surest.facts["weight"])) < int(str(own)):
+    causes = [one for one in found if "weight" in one.facts]
+    own = int(str(finding.facts.get("weight", -1)))
+    surer = [one for one in causes if int(str(one.facts["weight"])) < own]
+    if is_rate(finding):
+        before = causes[: next((place for place, one in enumerate(causes) if one.kind == finding.kind), len(causes))]
+        surer += [one for one in before if not is_rate(one)]
+    if surer:
+        surest = min(surer, key=lambda one: int(str(one.facts["weight"])))
         raise ForkError(
             f"A surer cause was found, so this fix is not tried: {wording.said(surest)}.\n"
             "  Mend that first, or try a change of your own: w.fork(step, lambda model, optimizer: …)"

@@ -233,7 +233,7 @@ class LossPool:
             self._classes(found, output, target)
             return
         if found.term.criterion == "divergence":
-            self.unnormalized = float(some_of(output).double().logsumexp(-1).abs().max())
+            self._sums_to(float(some_of(output).double().logsumexp(-1).abs().max()))
             return
         self.targets.add(some_of(target))
         if target.dim() and len(target) >= LARGE:
@@ -272,8 +272,12 @@ class LossPool:
         some = some_of(output).double()  # of a large one, along the classes alone: the other sums need all of it
         dims = range(output.dim()) if output.numel() <= MOST else (dim,)
         sums = [(int(i), float(some.logsumexp(i).abs().max())) for i in dims]
-        self.unnormalized = dict(sums)[dim]
+        self._sums_to(dict(sums)[dim])
         self.along = next((i for i, most in sums if i != dim and most < 1e-3), -1)
+
+    def _sums_to(self, away: float) -> None:
+        """How far the logarithm of the sum is from 0; of outputs that are no numbers, what it was before stays."""
+        self.unnormalized = away if math.isfinite(away) else self.unnormalized
 
     def clues(self) -> LossClues:
         """What is known."""

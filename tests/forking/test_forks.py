@@ -21,7 +21,7 @@ from modlab import format
 from modlab.forking import fixes
 from modlab.forking import keeper as keeping
 from modlab.forking.futures import KeptGround
-from modlab.records.finding import Finding
+from modlab.records.finding import Finding, Remedy
 from modlab.results import fork as fork_results
 from modlab.results.fork import of_finding
 from tests.watching.test_identity import RUNS, Run, photograph
@@ -827,6 +827,69 @@ def test_the_fix_of_what_is_left_over_is_not_tried_beside_a_surer_cause() -> Non
     fork_results.require_surest(Finding("dead units"), [sure])
     with pytest.raises(modlab_errors.ForkError, match="A surer cause was found"):
         fork_results.require_surest(found, [sure, found])
+
+
+def test_another_rate_is_not_tried_behind_another_cause() -> None:
+    other, rate = Finding("no step", facts={"weight": 1, "backwards": 9}), Finding("not finite by the rate", facts={"weight": 1})
+    rises = Finding("rises", fixes=(Remedy("smaller steps"),))
+    fork_results.require_surest(rate, [rate, other])
+    fork_results.require_surest(rises, [rate])
+    for one in (rate, rises):
+        with pytest.raises(modlab_errors.ForkError, match="A surer cause was found"):
+            fork_results.require_surest(one, [other, rate])
+
+
+def test_a_rate_that_a_warm_up_begins_at_0_is_changed() -> None:
+    def make(factor: float) -> Run:
+        model, optimizers, step = plain_run()
+        optimizers[0].param_groups[0]["lr"] *= factor
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizers[0], lambda number: number / 10)
+        return model, optimizers, lambda number: (step(number), schedule.step())[0]
+
+    w, *_ = watched(lambda: make(1.0))
+    fork = of_finding(Finding("made up"), KeptGround(w._keeper, 0), "Net", 0, STEPS, ("ten times the learning rate", ""))  # type: ignore[arg-type]
+    *_, higher = watched(lambda: make(10.0))
+    assert fork.losses == pytest.approx(higher[: len(fork.losses)]) and fork.losses != fork.original
+
+
+def test_less_dropout_is_less_everywhere() -> None:
+    def make(p: float) -> Run:
+        model = nn.TransformerEncoderLayer(4, 2, 8, p, batch_first=True)
+        return trained(model, lambda: model(torch.randn(8, 3, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+    w, *_ = watched(lambda: make(0.9))
+    finding = Finding("too much dropout", "dropout1", {"p": 0.9})
+    fork = of_finding(finding, KeptGround(w._keeper, 0), "Net", 0, STEPS, ("no dropout", ""))  # type: ignore[arg-type]
+    assert fork.losses[0] != fork.original[0]
+    held = [one for one in w.model.modules() if getattr(one, "p", 0.0) or isinstance(getattr(one, "dropout", None), float)]
+    assert len(held) == 4 and all(getattr(one, "p", getattr(one, "dropout", 0.0)) == 0.9 for one in held)
+    torch.manual_seed(0)
+    model = make(0.9)[0]
+    for one in model.modules():
+        if isinstance(one, nn.Dropout):
+            one.p = 0.0
+        if isinstance(one, nn.MultiheadAttention):
+            one.dropout = 0.0
+    assert fork.losses[0] == float(model(torch.randn(8, 3, 4)).square().mean())
+
+
+def test_a_factor_that_changes_is_not_taken_out() -> None:
+    w, *_ = watched(plain_run)
+    finding = Finding("loss too small", facts={"factor": 1e-9, "first": 1.0})
+    with pytest.raises(modlab_errors.ForkError, match="finds nothing to change"):
+        of_finding(finding, KeptGround(w._keeper, 0), "Net", 0, 10)  # type: ignore[arg-type]
+
+
+def test_standardized_inputs_are_cut_off_where_the_first_batch_told_too_little() -> None:
+    model = nn.Sequential(nn.Linear(3, 1))
+    model.register_forward_pre_hook(fixes._Standard(), with_kwargs=True)
+    taken: list[Tensor] = []
+    model[0].register_forward_pre_hook(lambda _, args: taken.append(args[0]))
+    small = torch.stack([1e-9 * torch.randn(64), 5 + torch.randn(64), torch.full((64,), 7.0)], 1)
+    model(small)
+    model(small + torch.tensor([1.0, 0.0, 0.0]))
+    assert torch.allclose(taken[0].std(0, correction=0), torch.tensor([1.0, 1.0, 0.0]), atol=1e-3)
+    assert taken[1].abs().max() == fixes.FAR
 
 
 def clipped(bound: float = 1e-4) -> Run:
