@@ -37,7 +37,9 @@ def _not_a_number(s: Symptoms) -> Facts | None:
     born = next((one for one in s.record.alerts if one.kind in ("nan", "inf") and one.facts.get("where") == "the batch"), None)
     if born is not None:
         return {"path": born.path, "step": born.step}
-    return {"path": ""} if "not a number in data" in s.loss.risks else None
+    bad = min((one.bad for one in s.clues.inputs if one.bad >= 0), default=-1)
+    first = min((step for step in (*(one.bad_step for one in s.curves), s.birth.step if s.birth else -1) if step >= 0), default=-1)
+    return {"path": ""} if "not a number in data" in s.loss.risks or 0 <= bad <= first else None
 
 
 def _constant_targets(s: Symptoms) -> Facts | None:

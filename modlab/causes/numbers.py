@@ -11,7 +11,7 @@ from modlab.causes.symptoms import Symptoms
 EARLY = 5
 """Steps in which a rate has hardly spoilt anything yet."""
 
-CALM = 5
+CALM = 2
 """Values of a loss that show that it was falling."""
 
 HALF = ("float16", "bfloat16")

@@ -168,7 +168,7 @@ class InputClues:
         common: of whole numbers the share of the most frequent one, and `token` which that is.
         typical: the size of the number in the middle, of those that are not 0, at the last look.
         twin: the name of an earlier input that was the same in each look.
-        trailing: the share of the most frequent one among the last positions, `inner` among the first half.
+        bad: the first look in which it held NaN or infinity, -1 if none did. A mask of zeros and minus infinity is none.
     """
 
     name: str = ""
@@ -185,6 +185,7 @@ class InputClues:
     token: int = -1
     typical: float = UNKNOWN
     twin: str = ""
+    bad: int = -1
 
 
 @frozen

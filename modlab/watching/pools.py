@@ -95,6 +95,7 @@ class InputPool:
         self._last: tuple[int, float] | None = None
         self.typical = math.nan
         self.twins: set[str] | None = None  # other inputs that were the same in each look
+        self.bad = -1
 
     def add(self, tensor: Tensor, step: int) -> None:
         """Take a batch in."""
@@ -114,6 +115,7 @@ class InputPool:
         if some.is_floating_point():
             sizes = some.abs()[some != 0]
             self.typical = float(sizes.median()) if sizes.numel() else math.nan
+            self.bad = step if self.bad < 0 and _is_bad(some) else self.bad
         sums = _told_apart(some)
         if self.looks <= DENSE:
             self.rows.update(sums.tolist())
@@ -149,7 +151,14 @@ class InputPool:
             int(token),
             self.typical,
             min(self.twins or ("",)),
+            self.bad,
         )
+
+
+def _is_bad(some: Tensor) -> bool:
+    """Whether NaN or infinity is in it, and it is no mask of zeros and minus infinity."""
+    finite = some.isfinite()
+    return not bool(finite.all()) and bool((some[~finite] != -math.inf).any() or some[finite].any())
 
 
 class LossPool:

@@ -48,6 +48,18 @@ def test_a_loss_that_falls_calmly_until_it_is_nan_is_not_the_rates_doing() -> No
     assert (found.kind, found.facts.get("rival")) == ("not a number in data", "division by zero")
 
 
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_infinity_in_a_batch_is_met_where_it_enters_though_the_loss_is_still_a_number(step: int) -> None:
+    def batch(number: int) -> tuple[Tensor, Tensor]:
+        inputs, target = labelled(number)
+        if number == step:
+            inputs[3, 2] = math.inf
+        return inputs, target
+
+    found = first(trained(batch, F.cross_entropy))
+    assert found.kind == "not a number in data" and "calm" not in found.facts
+
+
 def weights_by_counts(output: Tensor, target: Tensor) -> Tensor:
     weight = 1 / torch.bincount(target, minlength=4)
     return F.cross_entropy(output, target, weight=weight / weight.sum())
