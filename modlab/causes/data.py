@@ -14,6 +14,9 @@ FAR, NEAR = 15.0, 1e-2
 FEW = 16
 """Samples up to which a whole data set is small enough to ask about: of toys in tutorials there are often some dozens."""
 
+SEVERAL = 4
+"""Numbers of a sample with which some dozens of them are no curve, and are learned by heart."""
+
 ODD = 300.0
 """Times that the spread of one feature may be that of another."""
 
@@ -58,7 +61,7 @@ def _constant_targets(s: Symptoms) -> Facts | None:
 def _ordered(s: Symptoms) -> Facts | None:
     if s.loss.within < 0.05 and s.loss.classes > 1 and max(s.loss.shares) < 1:
         return {"how": "alike", "share": s.loss.within}
-    if max(s.loss.shares, default=0.0) > 0.9 or (s.has_burst and not s.loss.classes):  # targets that burst differ from look to look
+    if s.has_burst and not s.loss.classes:  # targets that burst differ from look to look
         return None
     if s.loss.within < 0.3:
         return {"how": "alike", "share": s.loss.within}
@@ -71,7 +74,8 @@ def _imbalance(s: Symptoms) -> Facts | None:
     if loss.classes > 1 and (0.97 if not s.progress < 0.2 else 0.93) < most < 1:
         return {"class": loss.shares.index(most), "share": most}
     target = s.target
-    if loss.term.criterion.startswith("binary") and target.whole and (0 < target.mean < 0.04 or 0.96 < target.mean < 1):
+    rare = 0.06 if s.progress < 0.2 else 0.04
+    if loss.term.criterion.startswith("binary") and target.whole and (0 < target.mean < rare or 1 - rare < target.mean < 1):
         return {"class": int(target.mean > 0.5), "share": max(target.mean, 1 - target.mean)}
     return None
 
@@ -84,7 +88,7 @@ def _same_batch(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is None or len(one.shape) < 2 or one.repeated < 0.9 or one.same > 0.5 or s.record.steps < 20:
         return None
-    if one.distinct > (4 * FEW if math.prod(one.shape[1:]) >= FEW and s.progress > 0.98 else FEW):
+    if one.distinct > (4 * FEW if math.prod(one.shape[1:]) >= SEVERAL and s.progress > 0.9 else FEW):
         return None
     return {"samples": one.distinct}
 

@@ -14,7 +14,9 @@ def _hidden(s: Symptoms) -> Facts | None:
     if some:
         return {**some[0].facts, "path": some[0].path}
     loose = [one for one in s.modules("loose") if not one.facts["registered"]]
-    return {"path": loose[0].path} if loose else None
+    if not loose:
+        return None
+    return {"path": loose[0].path} if loose[0].path else {"held": False}
 
 
 def _lost(s: Symptoms) -> tuple[str, ...]:

@@ -61,9 +61,20 @@ def _flows(s: Symptoms, module: str | None) -> bool:
 
 def _overwritten(s: Symptoms) -> Facts | None:
     turned, true, _ = s.loop.edited
-    if s.progress > 0.9 or (not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true)):
+    if s.progress > 0.9 or (
+        not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true > 1)
+    ):  # the first may be the one that is kept
         return None
     return {"path": s.loop.hooked[0] if s.loop.hooked else "", "places": s.loop.hooked, "looks": turned}
+
+
+def _shrunk(s: Symptoms) -> Facts | None:
+    """Weights that the loop itself decays."""
+    if s.progress > 0.9:
+        return None
+    if s.loop.decayed >= SEVERAL:
+        return {"looks": s.loop.decayed}
+    return {"factor": s.loop.shrunk} if s.loop.shrunk < 0.99 else None
 
 
 def _put_back(s: Symptoms) -> Facts | None:
@@ -117,6 +128,7 @@ ROWS = (
     CauseRow("never enough to step", _never_enough),
     CauseRow("no backward", _no_backward),
     CauseRow("scaler misused", _scaler),
+    CauseRow("too much decay", _shrunk),
     CauseRow("gradients overwritten", _overwritten),
     CauseRow("zeroed before step", _zeroed),
     CauseRow("weights put back", _put_back),

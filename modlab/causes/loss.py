@@ -72,9 +72,12 @@ def _twice(names: list[str], name: str) -> bool:
 
 def _broadcast(s: Symptoms) -> Facts | None:
     term = s.loss.term
-    if not (term.criterion in ERRORS or term.node == "Add") or not term.output or not term.compared or "Unsqueeze" in _names(term):
+    if not term.output or not term.compared or "Unsqueeze" in _names(term):
         return None
     output, compared = math.prod(term.output), math.prod(term.compared)
+    square = not term.criterion and not term.paired and term.compared == (output, output)  # a column against a row
+    if not (term.criterion in ERRORS or term.node == "Add" or square):
+        return None
     if len(term.compared) < 2 or compared < 2 * output or any(one.name in ("Stack", "Cat", "Repeat") for one in term.functions):
         return None
     return {"output": term.output, "compared": term.compared}

@@ -102,6 +102,8 @@ def _underflow(s: Symptoms) -> Facts | None:
 
 
 def _digits(s: Symptoms) -> Facts | None:
+    if s.loop.rounded >= 2 and s.loop.rounded > s.loop.kept:
+        return {"rounded": s.loop.rounded}
     some = [one for one in s.matrices if one.dtype in HALF]
     stuck = [one for one in some if (one.stuck or 0.0) > (0.2 if s.is_stuck else 0.5) or not one.moved]
     if not some or len(stuck) < len(some) / 2 or s.progress > 0.9:

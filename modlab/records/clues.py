@@ -277,6 +277,9 @@ class LoopClues:
         uncounted: batch norms that have not taken in a single batch.
         arrivals: looks in which gradients were seen as backward() left them.
         climbs: between how many looks the weights went up the slope, and down.
+        rounded: looks after which the weights were what they had been before the step because they are rounded to 16 bits.
+        shrunk: by what all weights are multiplied behind each step; NaN where they are not.
+        decayed: looks in which the gradients at the step were those that backward() brought and a part of the weights.
     """
 
     backwards: int = 0
@@ -296,6 +299,9 @@ class LoopClues:
     uncounted: tuple[str, ...] = ()
     arrivals: int = 0
     climbs: tuple[int, int] = (0, 0)
+    rounded: int = 0
+    shrunk: float = UNKNOWN
+    decayed: int = 0
 
 
 @frozen

@@ -324,8 +324,17 @@ class ClueCollector:
         self._reached.update(known[id(one)] for one in ends if id(one) in known)
         loose = [one for one in ends if id(one) not in held | known.keys()]
         root = self._index.root
-        for path, registered in places(root, loose) if root is not None and loose else ():
+        found = [*places(root, loose)] if root is not None and loose else []
+        for path, registered in found:
             self._note(path, "loose", registered=registered)
+        if loose and not found and self._is_within(loose):
+            self._note("", "loose", registered=False)
+
+    def _is_within(self, loose: list[Tensor]) -> bool:
+        """Whether parameters come into the model's output, and not behind it."""
+        outputs = [one for _, one, _ in leaves(self._output) if isinstance(one, Tensor) and one.grad_fn is not None]
+        ends = {id(node.variable) for one in outputs for node, _ in walk(one.grad_fn, {}) if name_of(node) == "AccumulateGrad"}
+        return any(isinstance(one, nn.Parameter) and id(one) in ends for one in loose)
 
     def _sizes(self) -> tuple[int, int]:
         """How many samples there are in the batch, and how long its sequences are: 0 if they are none."""
@@ -464,6 +473,9 @@ class ClueCollector:
             held.uncounted,
             gradients.arrivals,
             (gradients.up, gradients.down),
+            gradients.rounded,
+            float(np.median(gradients.shrunk)) if len(gradients.shrunk) >= SOON else math.nan,
+            gradients.decayed,
         )
         return Clues(
             losses,

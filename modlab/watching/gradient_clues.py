@@ -6,6 +6,7 @@ Gradients are changed or taken away, weights are put back, steps go uphill.
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from modlab.compat import after_backward, without_autograd
@@ -18,6 +19,11 @@ ALIKE = 0.7
 
 BACK = 0.04
 """Part of the square of a step that is left of it before the next one, where the weights were put back."""
+
+SHRUNK = 0.999
+"""A factor below which it is more than an average of weights, or a decay that is usual, does."""
+
+NARROW = (torch.float16, torch.bfloat16)
 
 PROBES, GRADIENTS, PART = 3, 8, 32
 """Parameters by which is seen whether somebody puts the weights back, those whose gradients are followed, and numbers of each."""
@@ -35,12 +41,18 @@ class GradientClues:
         ratios: of each how large they were, as a share of what backward() brought; `scale`: what a scaler has multiplied that by.
         up, down: between how many looks the weights went up the slope, and down.
         put_back, kept: looks after which the weights were again what they had been before the step, and after which they were not.
+        rounded: looks after which they were so because somebody rounds them to 16 bits.
+        shrunk: by what all weights were multiplied between a step and the next one, where they were.
+        decayed: in how many looks a part of the weights was added to the gradients.
     """
 
     def __init__(self, index: WatchIndex) -> None:
         self._index = index
         self.arrivals = self.turned = self.true = self.gone = self.up = self.down = self.put_back = self.kept = 0
+        self.rounded = self.decayed = 0
         self.ratios: list[float] = []
+        self.shrunk: list[float] = []
+        self._flowed = False
         self.scale = 1.0
         self._step, self._tasks = 0, set[int]()
         self._brought: dict[str, Tensor] = {}
@@ -77,30 +89,54 @@ class GradientClues:
         if self._compared == self._step - 1 and self._before and len(now) == len(self._before):
             stepped = sum(float((after - before).square().sum()) for after, before in zip(self._after, self._before, strict=True))
             left = sum(float((one - before).square().sum()) for one, before in zip(now, self._before, strict=True))
-            self.put_back += stepped > 0 and left < BACK * stepped
-            self.kept += stepped > 0 and left >= BACK * stepped
+            back = stepped > 0 and left < BACK * stepped
+            rounded = back and all(map(_is_rounded, now))
+            self.rounded += rounded
+            self.put_back += back and not rounded
+            self.kept += stepped > 0 and not back
+            factor = _factor(self._after, now)
+            if factor < SHRUNK:
+                self.shrunk.append(factor)
         self._before = now
 
     def step_ended(self) -> None:
-        """It has made it."""
+        """It has made it: with gradients that a hook of the optimizer's may have taken away."""
         self._after, self._compared = self._probes(), self._step
+        still = len(self._after) == len(self._before) and all(map(torch.equal, self._after, self._before))
+        if self._flowed and still and not any(bool(one.any()) for one in self._gradients().values()):
+            self.gone += 1
+            self.true = max(self.true - 1, 0)
 
     def _compare(self) -> None:
         """Whether gradients at the step are those that backward() brought."""
         brought, self._brought = self._brought, {}
+        self._flowed = False
         some = {path: one for path, one in brought.items() if float(one.norm()) > 0 and bool(one.isfinite().all())}
         if not some:
             return
         now = self._gradients()
         there = {path: now[path] for path in some if path in now and bool(now[path].any())}
+        self._flowed = bool(there)
         self.gone += not there
         known = [(one, some[path]) for path, one in there.items() if bool(one.isfinite().all())]
         if known:
             self.ratios.append(float(np.median([float(one.norm() / other.norm()) for one, other in known])) * self.scale)
             alike = float(np.median([float(one @ other / (one.norm() * other.norm())) for one, other in known]))
             cut = all(_is_cut_off(one) and bool((one * other >= 0).all()) for one, other in known)
-            self.turned += alike < ALIKE and not cut
-            self.true += alike >= ALIKE or cut
+            turned = alike < ALIKE and not cut
+            decayed = turned and self._is_decayed(there, some)
+            self.decayed += decayed
+            self.turned += turned and not decayed
+            self.true += not turned
+
+    def _is_decayed(self, now: dict[str, Tensor], brought: dict[str, Tensor]) -> bool:
+        """Whether what was added to the gradients are the weights, times a number."""
+        weights = self._weights()
+        pairs = [
+            (one - brought[path], weights[path][0]) for path, one in now.items() if path in weights and len(one) == len(weights[path][0])
+        ]
+        alike = [float(added @ held / (added.norm() * held.norm())) for added, held in pairs if bool(added.any()) and bool(held.any())]
+        return bool(alike) and float(np.median(alike)) > 0.99
 
     def _gradients(self) -> dict[str, Tensor]:
         """Some numbers of the gradients of some parameters, as they are now."""
@@ -135,6 +171,19 @@ class GradientClues:
                 if len(found) == PROBES:
                     break
         return found
+
+
+def _is_rounded(weights: Tensor) -> bool:
+    """Whether all numbers are those of 16 bits."""
+    return weights.dtype not in NARROW and any(bool((weights == weights.to(dtype)).all()) for dtype in NARROW)
+
+
+def _factor(before: list[Tensor], after: list[Tensor]) -> float:
+    """The number by which all of them were multiplied; 1 where there is none."""
+    first, second = (torch.cat([one.double().flatten() for one in some]) for some in (before, after))
+    size = float(first @ first)
+    factor = float(first @ second) / size if size else 1.0
+    return factor if float((second - factor * first).norm()) < 1e-4 * float(second.norm()) else 1.0
 
 
 def _is_cut_off(gradient: Tensor) -> bool:

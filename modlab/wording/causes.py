@@ -161,6 +161,10 @@ def _scaler(facts: Facts) -> str:
 
 
 def _decays(facts: Facts) -> str:
+    if "looks" in facts:
+        return f"in {facts['looks']} looks, a part of the weights was added to the gradients behind backward(), and outweighs them"
+    if "factor" in facts:
+        return f"after each step all weights are multiplied by {rough(facts['factor'])}"
     pull = facts["pull"]
     if pull > 1:
         return f"at {rough(facts['decay'])}, it pulls {rough(pull)} times as hard as the loss's own gradient"
@@ -352,9 +356,13 @@ CAUSES: dict[str, CauseWords] = {
     # ---- the graph
     "hidden layers": CauseWords(
         "layers are hidden from PyTorch",
-        "{place} is not registered, so nobody trains it",
-        "Modules in a plain list or dict are not found by parameters().",
-        "use nn.ModuleList or nn.ModuleDict",
+        lambda f: (
+            "parameters that neither the model nor an optimizer holds come into its output: a function holds them, or makes them anew"
+            if "held" in f
+            else "{place} is not registered, so nobody trains it"
+        ),
+        "Modules in a plain list, dict or function are not found by parameters().",
+        "make layers in __init__, as attributes; of several, nn.ModuleList or nn.ModuleDict",
     ),
     "without grad": CauseWords(
         "a part of the model runs under no_grad",
@@ -771,7 +779,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "too few digits": CauseWords(
         "16-bit weights do not move",
-        lambda f: f"{_share(f['share'])} of the numbers in {{place}} ({f['dtype']}) stay as they are after a step",
+        lambda f: (
+            f"they are rounded after each step: after {f['rounded']} steps seen, they were what they had been before it"
+            if "rounded" in f
+            else f"{_share(f['share'])} of the numbers in {{place}} ({f['dtype']}) stay as they are after a step"
+        ),
         "A step smaller than the gap to the next number is rounded away.",
         "keep the weights in float32 and use torch.autocast",
     ),
