@@ -40,7 +40,7 @@ def _ignored(s: Symptoms) -> Facts | None:
 def _temperature(s: Symptoms) -> Facts | None:
     loss = s.loss
     sharp = [one for one in s.modules("weights") if one.facts.get("begin", 0.0) > 0.99]
-    if sharp and not s.progress > 0.8:
+    if sharp and not s.progress > 0.3:  # what has learned so much may be sure
         return {"path": sharp[0].path, "sharp": sharp[0].facts["begin"]}
     faint = [one for one in s.modules("weights") if one.facts["scale"] < FAINT]
     if faint and not s.progress > 0.8:
