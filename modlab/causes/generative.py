@@ -11,6 +11,9 @@ from modlab.causes.symptoms import Symptoms
 EVEN = 0.35, 0.65
 """Share of the triples of which the pair that is pulled is nearer, if nothing tells it from the other one."""
 
+FAINT = 1e-3
+"""Factor of the scores of attention that no width of heads explains."""
+
 ALIKE = 0.999
 """Entropy of shares of classes, as a part of that of even ones, from which on they ask for nothing."""
 
@@ -37,8 +40,11 @@ def _ignored(s: Symptoms) -> Facts | None:
 def _temperature(s: Symptoms) -> Facts | None:
     loss = s.loss
     sharp = [one for one in s.modules("weights") if one.facts.get("begin", 0.0) > 0.99]
-    if sharp and not s.progress > 0.8:
+    if sharp and not s.progress > 0.3:  # what has learned so much may be sure
         return {"path": sharp[0].path, "sharp": sharp[0].facts["begin"]}
+    faint = [one for one in s.modules("weights") if one.facts["scale"] < FAINT]
+    if faint and not s.progress > 0.8:
+        return {"path": faint[0].path, "temperature": 1 / faint[0].facts["scale"]}
     if loss.even > ALIKE and len(loss.terms) == 1 and not any(one.name in ("Mul", "Div") for one in loss.term.functions):
         return {"even": loss.even}
     if loss.term.criterion != "cross-entropy":
@@ -80,6 +86,8 @@ def _itself(s: Symptoms) -> Facts | None:
         same = next((one for one in s.clues.inputs if one.same > 0.9 and len(one.shape) > 1 and one.shape[0] == loss.classes), None)
         if same is not None:
             return {"path": loss.term.source or "", "how": "alike", "one": same.name}
+    if loss.diagonal and loss.term.squared and loss.term.criterion == "cross-entropy":
+        return {"path": loss.term.source or "", "how": "itself"}
     if (
         loss.term.criterion != "cross-entropy"
         or not loss.term.squared
@@ -114,6 +122,9 @@ def _level(s: Symptoms) -> Facts | None:
     told = [one for one in s.clues.inputs[1:] if len(one.shape) == 1 and one.same > 0.99 and one.distinct > 1]
     if told and s.inputs and s.loss.term.compared == s.inputs[0].shape and s.progress < 0.8:
         return {"path": told[0].name}
+    other = next((one for one in s.clues.inputs[1:] if one.tells < 0 and one.numbers.std > 0), None)
+    if other is not None and s.progress < 0.8:
+        return {"path": other.name, "other": True}
     one = s.inputs[0] if len(s.clues.inputs) == 1 and s.inputs else None
     if one is None or not s.loss.term.criterion.endswith("error") or s.progress > 0.8:
         return None

@@ -101,6 +101,11 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
     across = [one for one in s.modules("weights") if one.facts["along"] != -1]
     if across:
         return {"along": across[0].facts["along"], "path": across[0].path, "attention": True}
+    samples = next((one.shape[0] for one in s.clues.inputs if one.shape), 0)
+    own = samples > 1 and loss.term.output[:1] == (samples,) and not s.progress > 0.9  # each sample has its own answer
+    for one in s.modules("shares") if own else ():
+        if one.facts["dim"] == 0 and one.facts["shape"].count(samples) == 1 and one.facts["shape"][0] == samples:
+            return {"along": 0, "path": one.path, "samples": True}
     if loss.term.across >= 0:
         return {"along": loss.term.across, "path": loss.term.source or ""}
     if loss.term.criterion != "cross-entropy" or not loss.unnormalized > 1e-2 or loss.along < 0:

@@ -45,6 +45,8 @@ def _future(s: Symptoms) -> Facts | None:
 
 
 def _turned(s: Symptoms) -> Facts | None:
+    if s.pairs.open and s.loss.ignored > 0:
+        return {"path": "", "how": "open"}
     for one in s.modules("attention"):
         facts = one.facts
         if facts.get("past", 0.0) > 0.9 and facts.get("future", 1.0) < 0.1:
@@ -55,6 +57,8 @@ def _turned(s: Symptoms) -> Facts | None:
         facts = one.facts
         if facts.get("earlier", 1.0) < NONE and facts.get("later", 0.0) > SOME:
             return {"path": one.path, "how": "past"}
+    for one in (*s.modules("weights"), *s.modules("shares")):
+        facts = one.facts
         if facts.get("real", 1.0) < 0.5 and facts.get("padding", 0.0) > 1.2:
             return {"path": one.path, "how": "padding"}
     return None
@@ -81,8 +85,13 @@ def _mixed_up(s: Symptoms) -> Facts | None:
         batch = 0 if one.facts["batch_first"] else 1
         aside = len(output) == 2 and output[0] == shape[1 - batch] != shape[batch]
         crossed = samples != length and (shape[1 - batch], shape[batch]) == (samples, length)
-        if aside or crossed:
+        upright = s.pairs.upright and batch == 0 and tuple(shape[:2]) == tuple(first[:2])
+        if aside or crossed or upright:
             return {"path": one.path, "batch_first": one.facts["batch_first"], "shape": shape}
+    if s.tokens and samples != length and s.pairs.moved > 0.95 and not s.pairs.beside:  # targets go row by row
+        laid = next((one.shape for one in s.loss.term.functions if one.name in ("Transpose", "Permute")), output)
+        if len(laid) == 3 and tuple(laid[:2]) == (length, samples):
+            return {"path": s.loss.term.source or "", "laid": laid}
     return None
 
 
@@ -105,6 +114,8 @@ def _anew(s: Symptoms) -> Facts | None:
     for one in s.modules("cell"):
         if one.facts["calls"] >= 3 and (one.facts["stateless"] or one.facts["cut"]):
             return {"path": one.path, "calls": one.facts["calls"]}
+        if one.facts["calls"] >= 3 and one.facts["again"] == one.facts["calls"] - 1 and not s.progress > 0.9:
+            return {"path": one.path, "calls": one.facts["calls"], "same": True}
     for path in s.flat:
         beside = path.replace("weight_hh", "weight_ih")
         if "weight_hh" in path and any(one.path == beside and one.graded for one in s.matrices):
@@ -170,6 +181,18 @@ def _places_unused(s: Symptoms) -> Facts | None:
     return {"path": attends[0].path, "table": lost[0].path} if len(shape) > 1 and shape[-1] == width and shape[-2] >= length > 0 else None
 
 
+def _unheard(s: Symptoms) -> Facts | None:
+    """A recurrent layer that reads, beside another one, and whose state nobody takes."""
+    some = [*s.modules("recurrent"), *s.modules("cell")]
+    lost = set(s.ungraded) - s.clues.reached
+    for one in some:
+        mine = {two.path for two in s.watched.parameters if two.module == one.path}
+        others = {two.path for two in s.watched.parameters if two.module in {three.path for three in some} - {one.path}}
+        if mine and mine <= lost and others & s.clues.reached:
+            return {"path": one.path, "calls": 0, "unheard": True}
+    return None
+
+
 def _attended(s: Symptoms) -> tuple[int, int]:
     """The positions that attention takes, and how many numbers there are of each; zeros where that is not known."""
     for one in s.modules("attention"):
@@ -179,7 +202,7 @@ def _attended(s: Symptoms) -> tuple[int, int]:
     return 0, 0
 
 
-EARLY = (CauseRow("no positions", _places_unused, "unused layers", "why"),)
+EARLY = (CauseRow("no positions", _places_unused, "unused layers", "why"), CauseRow("state not kept", _unheard, "unused layers", "why"))
 """Before what else is not used."""
 
 ROWS = (

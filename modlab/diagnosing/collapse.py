@@ -16,6 +16,7 @@ from modlab.inspection.findings.layer_families import CONVOLUTIONS
 from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord, Outcome, Remedy
 from modlab.running.listener import Listener
+from modlab.running.values import mapped
 
 GONE = 1e-6
 """Samples are the same if they lie apart by less than this fraction of their size."""
@@ -131,3 +132,30 @@ def _scale(module: Module) -> float:
         return math.inf
     weight = cast(Tensor, module.weight).detach().double()
     return float(weight.square().mean().sqrt()) * math.sqrt(weight[0].numel())
+
+
+HEARD = 1e-3
+"""What is told has no effect if the outputs move by less than this fraction of what they vary by."""
+
+
+def told(bench: Bench) -> ExperimentRecord:
+    """A denoiser that is told one number of each sample answers otherwise to another number."""
+    bench.evaluate()
+    first, *others = batches.tensors(bench.inputs)
+    target = bench.target
+    if not issubclass(type(target), Tensor) or first.shape != target.shape or bool((first == target).all()):
+        raise NotRunError("no level")
+    level = next((one for one in others if one.dim() == 1 and len(one) == len(first) and bool((one != one[0]).any())), None)
+    if level is None:
+        raise NotRunError("no level")
+    before, after = (
+        next((one for one in batches.tensors(bench.steadily(inputs)) if one.shape == first.shape), None)
+        for inputs in (bench.inputs, mapped(bench.inputs, lambda tensor: tensor.sort().values.flip(0) if tensor is level else tensor))
+    )
+    if before is None or after is None or not bool(before.std() > 0):
+        raise NotRunError("no level")
+    moved = float((before - after).abs().max() / before.std())
+    if moved > HEARD:
+        return record("told", "passed", "hears the level")
+    kind = "noise level hidden"
+    return record("told", "failed", kind, Remedy(kind), moved=moved)

@@ -69,6 +69,7 @@ FURTHER: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "modes": layers_in_training.modes,
     "symmetry": symmetry.symmetry,
     "collapse": collapse.collapse,
+    "told": collapse.told,
 }
 """Checks that are listed only where they can be made: not every model reads a sequence."""
 

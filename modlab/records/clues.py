@@ -121,6 +121,7 @@ class LossClues:
         even: of targets that are shares of the classes, their entropy at least, as a part of that of even ones.
         ranks: of triples, by how many standard errors the pair that is pulled was farther apart than the other one in the first looks; in
             which share of them it is nearer in the last; and what is left of the margin.
+        diagonal: of a cross-entropy, whether each sample's class is its own number.
     """
 
     name: str = ""
@@ -146,6 +147,7 @@ class LossClues:
     factors: tuple[float, float] = (UNKNOWN, UNKNOWN)
     even: float = UNKNOWN
     ranks: tuple[float, ...] = ()
+    diagonal: bool = False
 
     @property
     def term(self) -> Term:
@@ -169,6 +171,8 @@ class InputClues:
         typical: the size of the number in the middle, of those that are not 0, at the last look.
         twin: the name of an earlier input that was the same in each look.
         bad: the first look in which it held NaN or infinity, -1 if none did. A mask of zeros and minus infinity is none.
+        tells: of one number a sample, beside an input that is a noisy copy of the target, or of it and the noise: how much of their
+            difference it tells, beyond what chance does.
     """
 
     name: str = ""
@@ -186,6 +190,7 @@ class InputClues:
     typical: float = UNKNOWN
     twin: str = ""
     bad: int = -1
+    tells: float = UNKNOWN
 
 
 @frozen
@@ -199,6 +204,8 @@ class PairClues:
         padded: the share of targets that are padding.
         itself: whether that feature is the target, number by number, but for a little noise; or the classes have values of their own in it.
         others: how much the feature in the middle tells.
+        open: whether the targets are the tokens that were left, and those that are ignored stand at one token, within rows.
+        upright: whether tokens are filled up along the samples, and not along the positions.
         through: whether nothing stands between an input and the output in the same place that is narrower, or knows no places.
     """
 
@@ -211,6 +218,8 @@ class PairClues:
     beside: bool = False
     itself: bool = False
     others: float = UNKNOWN
+    open: bool = False
+    upright: bool = False
     through: bool = False
 
 
@@ -309,8 +318,8 @@ class ModuleClues:
     """Something about one module that the table asks for.
 
     Attributes:
-        path: of it; `kind`: "dropout", "norm", "embedding", "attention", "weights" (of attention), "recurrent", "cell", "linear",
-            "constant", "ungraded", "cut", "flat".
+        path: of it; `kind`: "dropout", "norm", "embedding", "attention", "weights" (of attention), "shares" (of another softmax),
+            "recurrent", "cell", "linear", "constant", "ungraded", "cut", "flat".
         facts: numbers and names; "looks" in which it was seen, and "calls" in the last of these.
     """
 

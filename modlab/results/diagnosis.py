@@ -84,7 +84,7 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
         why = seen or (series.causes_of(subject, given, *pair, loss) if not (run.findings or learns) else ())
         if any(one.outcome == "failed" and one.kind in CAUSES for one in run.experiments):
             why = [one for one in why if one.facts.get("weight") != LEFT]  # what is left when nothing else is
-        experiments = tuple(replace(one, outcome="unclear") if learns and one.kind == SPARED else one for one in run.experiments)
+        experiments = tuple(replace(one, outcome="unclear") if learns and one.kind in SPARED else one for one in run.experiments)
         found, notes = [*why, *run.findings, *found], [*run.notes, *notes]
     record = DiagnosisRecord(
         own_class(type(model)).__name__,
@@ -108,8 +108,8 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
 LEFT = 2
 """Weight of causes that are named where nothing else shows one."""
 
-SPARED = "unused layers"
-"""What gets no gradient is no fault of a model that was seen to learn: nothing was meant to use it."""
+SPARED = ("unused layers", "state moves")
+"""What gets no gradient, or is kept from one pass to the next, is no fault of a model that was seen to learn: so it was meant."""
 
 SCHEMA = 2
 """Of `Diagnosis.to_dict`: in 1 a finding was its sentences."""

@@ -30,6 +30,7 @@ class Attention(NamedTuple):
         mask: what a fused function was told to add, or to keep.
         along: the dimension along which they add up to 1, counted from the end.
         ordered: whether the order of the positions can count; None where other attention comes before it.
+        scale: by which numbers the scores are multiplied; 1 where that is not known.
     """
 
     path: str
@@ -38,11 +39,45 @@ class Attention(NamedTuple):
     mask: Tensor | None
     ordered: bool | None
     along: int = -1
+    scale: float = 1.0
+
+
+class Shares(NamedTuple):
+    """A softmax that is no attention of a sequence to itself: the module that gave what comes of it, its result, and its dimension."""
+
+    path: str
+    result: Tensor
+    dim: int
 
 
 def attentions(nodes: Iterable[tuple[Any, str]]) -> list[Attention]:
     """What attends to itself among the nodes of a graph, each with the path of the module that gave what comes of it."""
-    return [_attention(node, path) for node, path in nodes if _is_attention(node)]
+    some = [*nodes]
+    again = {below for node, _ in some if name_of(node) == "Div" and len(children(node)) > 1 for below in _below(node)}
+    return [_normalized(_attention(node, path)) if node in again else _attention(node, path) for node, path in some if _is_attention(node)]
+
+
+def shares(nodes: Iterable[tuple[Any, str]]) -> list[Shares]:
+    """Every other softmax among the nodes of a graph."""
+    found = []
+    for node, path in nodes:
+        result, dim = (saved(node, "result"), saved(node, "dim")) if name_of(node) in SOFTMAX and not _is_attention(node) else (None, None)
+        if isinstance(result, Tensor) and isinstance(dim, int) and is_here(result) and result.dim() > 1:
+            found.append(Shares(path, result.detach(), dim % result.dim()))
+    return found
+
+
+def _below(node: Any) -> list[Any]:
+    """What is divided, and what it was before something was added to it or it was clamped."""
+    first = children(node)[:1]
+    return first + (children(first[0])[:1] if first and name_of(first[0]) in ("Add", "Clamp", "ClampMin") else [])
+
+
+def _normalized(one: Attention) -> Attention:
+    """Of weights that are divided once more: by what a row adds up to."""
+    if one.weights is None:
+        return one
+    return one._replace(weights=one.weights / one.weights.sum(-1, keepdim=True).clamp_min(1e-12), along=-1)
 
 
 def _is_attention(node: Any) -> bool:
@@ -77,7 +112,18 @@ def _attention(node: Any, path: str) -> Attention:
     there = isinstance(result, Tensor) and is_here(result)
     dim, many = saved(node, "dim"), len(shape_of(node))
     along = dim % many - many if isinstance(dim, int) else -1
-    return Attention(path, result.detach() if there else None, False, None, _ordered(node, _product(node)), along)
+    return Attention(path, result.detach() if there else None, False, None, _ordered(node, _product(node)), along, _scale(node))
+
+
+def _scale(node: Any) -> float:
+    """By which numbers the scores are multiplied on their way from the product to the softmax."""
+    scale, below = 1.0, children(node)
+    while below and name_of(below[0]) not in PRODUCTS:
+        number = number_of(saved(below[0], "other"))
+        if not math.isnan(number) and number > 0:
+            scale *= number if name_of(below[0]) == "Mul" else 1 / number if name_of(below[0]) == "Div" else 1.0
+        below = children(below[0])
+    return scale
 
 
 def _ordered(top: Any, product: Any) -> bool | None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modlab.running.attention_graph import Attention
+from modlab.running.attention_graph import Attention, Shares
 
 MOST = 1 << 20
 """Weights that are looked at: of more, those of the first samples."""
@@ -26,7 +26,7 @@ def facts(attention: Attention, batch: list[Tensor]) -> dict[str, Any]:
         ``later`` and ``earlier``: the weight of the positions behind and before each one; ``ordered``; and ``padding`` and ``real``: the
         weight of both kinds of tokens, where sequences have different lengths.
     """
-    known: dict[str, Any] = {"ordered": attention.ordered, "along": attention.along}
+    known: dict[str, Any] = {"ordered": attention.ordered, "along": attention.along, "scale": attention.scale}
     told = attention.weights if attention.weights is not None else attention.mask
     if told is not None and told.shape[-1] ** 2 > 4 * MOST:
         return {**known, "positions": told.shape[-1]}
@@ -47,11 +47,25 @@ def facts(attention: Attention, batch: list[Tensor]) -> dict[str, Any]:
     known |= {"later": float(plane.triu(1).sum()) / even, "earlier": float(plane.tril(-1).sum()) / even}
     padded = _padded(rows, [one[: len(rows)] if weights.dim() == 4 and len(one) == len(weights) else one for one in batch if one.dim()])
     if padded is not None:
-        share = float(padded.double().mean())
-        there = rows.reshape(len(padded), -1, *rows.shape[-2:]).mean((1, 2))  # by the position that is looked at
-        on_padding = float((there * padded).sum() / there.sum())
-        known |= {"padding": on_padding / share, "real": (1 - on_padding) / (1 - share)}
+        known |= _weighed(rows.reshape(len(padded), -1, *rows.shape[-2:]).mean((1, 2)), padded)
     return known
+
+
+def shared(one: Shares, batch: list[Tensor]) -> dict[str, Any]:
+    """What another softmax shows: ``shape`` and ``dim``, and the weight of ``padding`` and ``real`` tokens, as above."""
+    known: dict[str, Any] = {"shape": tuple(one.result.shape), "dim": one.dim}
+    weights = one.result.movedim(one.dim, -1)
+    if one.dim == 0 or weights.numel() > MOST:
+        return known
+    rows = weights.double().reshape(len(weights), -1, 1, weights.shape[-1])
+    padded = _padded(rows, [ids for ids in batch if len(ids.shape) == 2 and len(ids) == len(rows)])
+    return known if padded is None else {**known, **_weighed(rows.mean((1, 2)), padded)}
+
+
+def _weighed(there: Tensor, padded: Tensor) -> dict[str, float]:
+    """The weight of padding and of the rest, by the weights of the positions that are looked at."""
+    share, on_padding = float(padded.double().mean()), float((there * padded).sum() / there.sum())
+    return {"padding": on_padding / share, "real": (1 - on_padding) / (1 - share)}
 
 
 def _open(attention: Attention) -> Tensor | None:

@@ -241,6 +241,9 @@ class ClueCollector:
             ids = facts.pop("ids").flatten()
             met.update(ids[:4096].tolist())
             facts |= {"seen": len(met), "total": known.get("total", 0) + ids.numel()}
+        if "state" in facts:  # calls in a row that began where the one before began
+            again = known.get("pass") == self._pass and facts["state"] == known["state"] != 0
+            facts["again"] = known["again"] + 1 if again else 0
         known["calls"] = known.get("calls", 0) + 1 if known.get("pass") == self._pass else 1
         known.update(facts, step=self._step)
         known["pass"] = self._pass
@@ -312,6 +315,8 @@ class ClueCollector:
             facts = attention_clues.facts(one, self.batch)
             begin = self._modules.get((one.path, "weights"), {}).get("begin", facts.get("sharp", 0.0))
             self._note(one.path, "weights", **facts, begin=begin)
+        for other in attention_graph.shares(met):
+            self._note(other.path, "shares", **attention_clues.shared(other, self.batch))
         for node, taker, p in dropout_graph.dropped(met):
             path = self._made[node] if node in self._made else taker.rpartition(".")[0]  # of a function: around what takes it
             if p >= self._modules.get((path, "dropped"), {}).get("p", 0.0):
@@ -400,6 +405,8 @@ class ClueCollector:
             return
         if len(inputs) == len(target):
             self._pairs.add(*self._sides(inputs, target))
+        for level, pool in zip(self.batch[1:], [*self._inputs.values()][1:], strict=False):
+            pool.beside_noise(level.detach(), inputs, target)
         self._pair = replace(pair_clues(self.batch, target, start, self._pair), through=not self._narrow)
 
     def _sides(self, inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

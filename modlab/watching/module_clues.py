@@ -153,7 +153,8 @@ def _recurrent(_: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[
 def _cell(_: CurrentPass, __: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *___: Any) -> Told:
     given = args[1] if len(args) > 1 else kwargs.get("hx")
     state = given[0] if isinstance(given, tuple) else given
-    yield "cell", {"stateless": not isinstance(state, Tensor), "cut": isinstance(state, Tensor) and state.grad_fn is None}
+    facts = {"stateless": not isinstance(state, Tensor), "cut": isinstance(state, Tensor) and state.grad_fn is None}
+    yield "cell", {**facts, "state": state.data_ptr() if isinstance(state, Tensor) and is_readable(state) else 0}
 
 
 def _linear(look: CurrentPass, module: Any, args: tuple[Any, ...], _: Any, output: Any) -> Told:

@@ -147,7 +147,9 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
         if told is not None and max(told.equal, told.moved) > SURE:
             return replace(told, beside=place > 0)
     if tokens[0] is not None:
-        return tokens[0]
+        return replace(tokens[0], upright=_upright(batch[0]) and (known.upright or known == PairClues()))
+    if batch[0].dim() == 2 and not batch[0].is_floating_point():
+        known = replace(known, upright=_upright(batch[0]) and (known.upright or known == PairClues()))
     if target.numel() == inputs.numel() and inputs.is_floating_point():  # as of an autoencoder: each number tells itself
         series = inputs.dim() == 3 and inputs.shape[1] > 1
         there = target.reshape(inputs.shape)
@@ -166,12 +168,31 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
         return None
     if target.numel() == tokens.numel():
         there = target.reshape(tokens.shape)
+        if _open(tokens, there):
+            return PairClues(open=True)
         return PairClues(_alike(tokens, there), _alike(there[:, :-1], tokens[:, 1:]), padded=_padded(tokens, there))
     if target.numel() == tokens[:, 1:].numel():  # of one position less: those from the second on
         there = target.reshape(tokens[:, 1:].shape)
         same = _alike(there, tokens[:, 1:])
         return PairClues(same if start else 0.0, 0.0 if start else same, padded=_padded(tokens[:, 1:], there))
     return None
+
+
+def _open(tokens: Tensor, target: Tensor) -> bool:
+    """Whether tokens behind a mask are ignored, and all others asked for as they are."""
+    left = target < 0
+    hidden = tokens[left]
+    if not len(hidden) or not bool((hidden == hidden[0]).all()) or bool((tokens[~left] == hidden[0]).any()):
+        return False
+    return bool((tokens == target)[~left].all()) and bool((left[:, :-1] & ~left[:, 1:]).any())
+
+
+def _upright(tokens: Tensor) -> bool:
+    """Whether one token fills up the ends of what lies along the first dimension, and does not fill up ends along the second one."""
+    filled = (tokens == tokens[-1].mode().values).int()
+    if not 0 < int(filled.sum()) < filled.numel() or int(filled.sum(0).count_nonzero()) < 3 or int(filled.sum()) < 8:
+        return False
+    return bool((filled.cummax(0).values == filled).all()) and not bool((filled.cummax(1).values == filled).all())
 
 
 def _alike(one: Tensor, other: Tensor) -> float:

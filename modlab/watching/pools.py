@@ -38,6 +38,9 @@ WIDE = 8
 ROWS = 256
 """Samples of a batch that are told from each other."""
 
+GROUPS, KNOWN, CHANCE = 8, 384, 40
+"""By a level, samples are put into so many groups; so many samples say something; and chance tells less than that over their number."""
+
 Array = npt.NDArray[np.float64]
 
 FEATURES = 2048
@@ -96,6 +99,7 @@ class InputPool:
         self.typical = math.nan
         self.twins: set[str] | None = None  # other inputs that were the same in each look
         self.bad = -1
+        self.noisy: list[Tensor] = []  # by sample: what it says, and how an input and the target differ
 
     def add(self, tensor: Tensor, step: int) -> None:
         """Take a batch in."""
@@ -133,6 +137,25 @@ class InputPool:
         names = others if self.twins is None else self.twins & others.keys()
         self.twins = {name for name in names if others[name].shape == tensor.shape and bool((others[name] == tensor).all())}
 
+    def beside_noise(self, level: Tensor, inputs: Tensor, target: Tensor) -> None:
+        """Take in how an input differs from a target of its shape, where this says one number of each sample."""
+        if level.dim() != 1 or inputs.dim() < 2 or inputs.shape != target.shape or len(level) != len(inputs):
+            return
+        if len(self.noisy) >= DENSE or not bool((level != level[0]).any()) or bool((inputs == target).all()):
+            return
+        level, x, y = level[:ROWS], inputs[:ROWS].double().flatten(1), target[:ROWS].double().flatten(1)
+        share = (x * y).sum(1) / y.square().sum(1).clamp_min(1e-12)
+        self.noisy.append(torch.cat([torch.stack([level.double(), (x - y).norm(dim=1), share], 1), (x - y)[:, :4], y[:, :4]], 1))
+
+    def _tells(self) -> float:
+        """How much of what the differences vary by they vary by between groups of samples of a like level."""
+        if sum(map(len, self.noisy)) < KNOWN or len({one.shape[1] for one in self.noisy}) > 1:
+            return math.nan
+        rows = torch.cat(self.noisy)
+        rows = rows[rows[:, 0].argsort(), 1:]
+        groups = torch.stack([one.mean(0) for one in rows.tensor_split(GROUPS)])
+        return float((groups.var(0) / rows.var(0).clamp_min(1e-30)).max()) - CHANCE / len(rows)
+
     def clues(self) -> InputClues:
         """What they are."""
         token, count = self.tokens.most_common(1)[0] if self.tokens else (-1, 0)
@@ -152,6 +175,7 @@ class InputPool:
             self.typical,
             min(self.twins or ("",)),
             self.bad,
+            self._tells(),
         )
 
 
@@ -184,6 +208,7 @@ class LossPool:
         self.varied = self.factors = (math.nan, math.nan)
         self.even = math.nan
         self.ranks: tuple[float, ...] = ()
+        self.diagonal = False
         self.farther: list[Tensor] = []  # of triples, in the first looks, by how much the pulled pair is farther apart
 
     def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, *, numbers: bool, whole: bool) -> None:
@@ -263,6 +288,7 @@ class LossPool:
         kept = target[target != found.ignored] if found.ignored is not None else target
         self.ignored += target.numel() - kept.numel()
         self.all += target.numel()
+        self.diagonal = target.shape == output.shape[1:] and bool((target == torch.arange(len(target))).all())
         if kept.numel():
             counts = torch.bincount(kept.flatten(), minlength=output.shape[dim]).double().numpy()
             self.counts = counts + (np.pad(self.counts, (0, len(counts) - len(self.counts))) if len(self.counts) <= len(counts) else 0)
@@ -315,6 +341,7 @@ class LossPool:
             self.factors,
             self.even,
             self.ranks,
+            self.diagonal,
         )
 
     def _within(self, shares: Array) -> float:

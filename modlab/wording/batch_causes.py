@@ -24,6 +24,7 @@ NAMES = {
     "modes": ("dropout and BatchNorm leave enough in training", "enough is left in training"),
     "symmetry": ("no two units of a layer are copies", "units differ"),
     "collapse": ("samples that differ get outputs that differ", "outputs differ"),
+    "told": ("the answer changes with what is told of the noise", "the level is heard"),
 }
 """By the `name` of a check: its full name and a short one, each true when it passes."""
 
@@ -339,6 +340,12 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "outputs differ": "no two samples need to get the same output",
     "a layer of zeros": ("all samples get the same output: {path} is zero throughout", "Fine if it begins that way on purpose."),
     **dict.fromkeys(("dead units", "overwritten activation", "vanishing gradient", "weights begin too small"), (_same, _why_same)),
+    # told
+    "hears the level": "another level gives another answer",
+    "noise level hidden": (
+        lambda facts: f"with the levels of other samples, outputs move by {_percent(facts['moved'])} of what they vary by",
+        "The best answer depends on the level of the noise; unheard, all levels get the same.",
+    ),
     "collapse": (
         lambda facts: _alike(facts) if "alike" in facts else _same(facts),
         lambda facts: "Nothing keeps samples apart: the embeddings will become one point." if "alike" in facts else _why_same(facts),
@@ -386,6 +393,7 @@ FIXES: dict[str, Words] = {
     "vanishing gradient": "Use ReLU or GELU, residual connections or a normalization.",
     "weights begin too small": "Restart the layer: reset_parameters(), or nn.init.kaiming_uniform_.",
     "collapse": "modlab.trace(model) shows where samples become the same.",
+    "noise level hidden": "Look at what becomes of the level on its way: whole-number division, a norm of one number, a mean, a default.",
     "state not kept": "Give the state on: out, state = rnn(step, state), or call it once with the whole sequence.",
     "exploding recurrence": "Begin with an orthogonal matrix, or use tanh, nn.GRU or nn.LSTM, and clip the gradient.",
     "padding idx of a token": "Give padding a number of its own that no token has, or leave padding_idx out.",

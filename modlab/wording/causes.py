@@ -183,6 +183,8 @@ def _mask(facts: Facts) -> str:
     return (
         "it hides what came before a position, not what comes after"
         if facts["how"] == "past"
+        else "what is behind it is left out of the loss, and all that is seen is asked for"
+        if facts["how"] == "open"
         else "it hides the tokens and leaves the padding"
     )
 
@@ -206,6 +208,10 @@ NEGATIVES = {
     "left out": ("those that do not belong together do not count", "their likeness is multiplied by 0"),
     "none": ("there is nothing to compare with", "one score alone, as large as it may be, makes the loss small"),
     "one": ("all samples should be like one of the batch", "the target is {target} for each"),
+    "itself": (
+        "each sample should be like itself",
+        "the scores are a product of the outputs with themselves, and the right ones its diagonal",
+    ),
     "alike": ("all that should be told apart is the same", "in each batch seen, every sample has the same {one}"),
 }
 """Of wrong negatives: what is wrong, and the evidence."""
@@ -418,6 +424,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"the weights of {{place}} add up to 1 along dimension {f['along']}, not over the positions that are looked at"
             if f.get("attention")
+            else "the weights of {place} add up to 1 along dimension 0, in which the samples are"
+            if f.get("samples")
             else f"the probabilities add up to 1 along dimension {f['along']}, not over the classes"
         ),
         "Samples or positions compete with each other, and the classes do not.",
@@ -699,7 +707,7 @@ CAUSES: dict[str, CauseWords] = {
         "inputs = tokens[:, :-1]; targets = tokens[:, 1:]",
     ),
     "mask turned around": CauseWords(
-        "the attention mask is turned around",
+        lambda f: "the mask of the targets is turned around" if f["how"] == "open" else "the attention mask is turned around",
         _mask,
         "In PyTorch, True in key_padding_mask and in a boolean attn_mask of nn.MultiheadAttention means: do not look.",
         "invert the mask",
@@ -712,14 +720,22 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "batch first mixed up": CauseWords(
         "batch and time are mixed up",
-        lambda f: f"{{place}} has batch_first={f['batch_first']}, and gets {_axis(f['shape'])}",
-        "It reads through the batch as if it were a sequence.",
+        lambda f: (
+            f"targets go row by row, and outputs are {tuple(f['laid'])} in the loss"
+            if "laid" in f
+            else f"{{place}} has batch_first={f['batch_first']}, and gets {_axis(f['shape'])}"
+        ),
+        "Samples and positions are exchanged: what lies along one is taken for the other.",
         "set batch_first to fit the data, or transpose the first two dimensions",
     ),
     "state not kept": CauseWords(
         "the recurrent state is not kept",
         lambda f: (
-            f"{{place}} is called {f['calls']} times in a pass, with one step each and no state"
+            f"{{place}} is called {f['calls']} times in a pass, and begins each time with the same state"
+            if "same" in f
+            else "{place} reads, and nothing takes what it gives"
+            if "unheard" in f
+            else f"{{place}} is called {f['calls']} times in a pass, with one step each and no state"
             if f["calls"]
             else "no gradient comes to the weights of {place} by which one step passes its state on to the next"
         ),
@@ -809,6 +825,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"the numbers of one sample spread by {rough(f['low'])}, of another by {rough(f['high'])}, and nothing else goes in"
             if "low" in f
+            else "what stands in {place} tells nothing of how the input differs from the target: does it belong to another sample?"
+            if "other" in f
             else "what stands in {place} is the same for all samples of a batch, in each batch seen"
         ),
         "The best answer depends on the level of the noise; without it, all levels get the same.",
