@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import ExponentialLR, LambdaLR, MultiStepLR, SequentialLR, StepLR
+from torch.optim.lr_scheduler import LambdaLR, MultiStepLR
 
 from bench.sick.changes import Lambda, looped, loss_of, on_loss
 from bench.sick.training import Training, called
@@ -162,12 +162,6 @@ def each_gradient_is_made_a_thousandth_long(training: Training) -> None:
 
 
 # ---- the optimizer ---------------------------------------------------------------------------------
-
-
-@HALF.fault("rate runs out", leavers)
-def two_schedules_one_after_the_other(training: Training) -> None:
-    first, then = StepLR(training.optimizer, 2, 0.1), ExponentialLR(training.optimizer, 0.8)
-    training.schedulers.append(SequentialLR(training.optimizer, [first, then], [10]))
 
 
 @HALF.fault("rate runs out", menu)
