@@ -61,13 +61,15 @@ def _flows(s: Symptoms, module: str | None) -> bool:
 
 def _overwritten(s: Symptoms) -> Facts | None:
     turned, true, _ = s.loop.edited
-    if s.progress > 0.9 or (not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true)):
+    if s.progress > 0.9 or (not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true > turned / SEVERAL)):
         return None
     return {"path": s.loop.hooked[0] if s.loop.hooked else "", "places": s.loop.hooked, "looks": turned}
 
 
 def _put_back(s: Symptoms) -> Facts | None:
-    return {"looks": s.loop.put_back} if s.loop.put_back >= 2 and s.loop.put_back > s.loop.kept and not s.loop.shared else None
+    if s.loop.put_back < 2 or s.loop.put_back <= s.loop.kept or s.loop.shared or s.loop.rounded >= SEVERAL:
+        return None  # what is rounded goes back by itself
+    return {"looks": s.loop.put_back}
 
 
 def _in_evaluation(s: Symptoms) -> Facts | None:

@@ -17,6 +17,10 @@ SLOW, FAST = 1e-4, 0.3
 is a leap."""
 
 
+MUCH = 0.02
+"""Part of the weights that is too much to lose in each step."""
+
+
 def _another_models(s: Symptoms) -> Facts | None:
     holds = [one for one in s.groups if one.paths]
     if not s.groups or holds or not any(one.trainable for one in s.watched.parameters):
@@ -84,11 +88,13 @@ def _momentum(s: Symptoms) -> Facts | None:
 def _decay(s: Symptoms) -> Facts | None:
     group = s.group
     penalty = next((abs(one.factor) for one in s.loss.terms if one.criterion == "penalty"), 0.0)
-    if max(group.decay, penalty) < 1e-3 or s.progress > 0.7 or s.learns:
+    if max(group.decay, penalty, s.loop.shrunk) < 1e-3 or s.progress > 0.7 or s.learns:
         return None
     pulls = [pull for one in s.matrices if (pull := _pull(s, one.path)) == pull]
     stronger, shrunk = float(np.median(pulls)) if pulls and group.decay >= 1e-3 else 0.0, s.shrunk()
-    return {"decay": group.decay, "penalty": penalty, "shrunk": shrunk, "pull": stronger} if shrunk < 0.6 or stronger > 1 else None
+    if not (shrunk < 0.6 or stronger > 1 or s.loop.shrunk > MUCH):
+        return None
+    return {"decay": group.decay, "penalty": penalty, "part": s.loop.shrunk, "shrunk": shrunk, "pull": stronger}
 
 
 def _pull(s: Symptoms, path: str) -> float:

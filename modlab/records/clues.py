@@ -276,6 +276,8 @@ class LoopClues:
         uncounted: batch norms that have not taken in a single batch.
         arrivals: looks in which gradients were seen as backward() left them.
         climbs: between how many looks the weights went up the slope, and down.
+        rounded: looks after which the weights had no more digits than 16-bit numbers have, though a step had moved them.
+        shrunk: by what part all weights became smaller between two steps, each time the same; 0 where they did not.
     """
 
     backwards: int = 0
@@ -295,6 +297,8 @@ class LoopClues:
     uncounted: tuple[str, ...] = ()
     arrivals: int = 0
     climbs: tuple[int, int] = (0, 0)
+    rounded: int = 0
+    shrunk: float = 0.0
 
 
 @frozen

@@ -458,6 +458,8 @@ class ClueCollector:
             held.uncounted,
             gradients.arrivals,
             (gradients.up, gradients.down),
+            gradients.rounded,
+            gradients.shrunk,
         )
         return Clues(
             losses,

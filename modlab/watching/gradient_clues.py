@@ -6,6 +6,7 @@ Gradients are changed or taken away, weights are put back, steps go uphill.
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from modlab.compat import after_backward, without_autograd
@@ -18,6 +19,9 @@ ALIKE = 0.7
 
 BACK = 0.04
 """Part of the square of a step that is left of it before the next one, where the weights were put back."""
+
+VALUES = 4
+"""Different numbers of weights that say nothing about their digits."""
 
 PROBES, GRADIENTS, PART = 3, 8, 32
 """Parameters by which is seen whether somebody puts the weights back, those whose gradients are followed, and numbers of each."""
@@ -35,12 +39,15 @@ class GradientClues:
         ratios: of each how large they were, as a share of what backward() brought; `scale`: what a scaler has multiplied that by.
         up, down: between how many looks the weights went up the slope, and down.
         put_back, kept: looks after which the weights were again what they had been before the step, and after which they were not.
+        rounded: of these, after how many they had no more digits than 16-bit numbers have.
+        factors: of each by what all weights were multiplied from the end of one step to the next one; 1 where it was not that.
     """
 
     def __init__(self, index: WatchIndex) -> None:
         self._index = index
-        self.arrivals = self.turned = self.true = self.gone = self.up = self.down = self.put_back = self.kept = 0
+        self.arrivals = self.turned = self.true = self.gone = self.up = self.down = self.put_back = self.kept = self.rounded = 0
         self.ratios: list[float] = []
+        self.factors: list[float] = []
         self.scale = 1.0
         self._step, self._tasks = 0, set[int]()
         self._brought: dict[str, Tensor] = {}
@@ -79,10 +86,21 @@ class GradientClues:
             left = sum(float((one - before).square().sum()) for one, before in zip(now, self._before, strict=True))
             self.put_back += stepped > 0 and left < BACK * stepped
             self.kept += stepped > 0 and left >= BACK * stepped
+            self.rounded += stepped > 0 and _is_rounded(now)
+            self.factors.append(_factor(self._after, now))
         self._before = now
 
+    @property
+    def shrunk(self) -> float:
+        """By what part all weights became smaller after each step; 0 where it was not each time the same."""
+        parts = [1 - one for one in self.factors]
+        if len(parts) < PROBES or not min(parts) > 0.8 * max(parts):
+            return 0.0
+        return float(np.median(parts))
+
     def step_ended(self) -> None:
-        """It has made it."""
+        """It has made it, and maybe called a closure that brought the gradients."""
+        self._compare()
         self._after, self._compared = self._probes(), self._step
 
     def _compare(self) -> None:
@@ -141,3 +159,17 @@ def _is_cut_off(gradient: Tensor) -> bool:
     """Whether all numbers have one size, as clipping each of them makes it."""
     sizes = gradient[gradient != 0].abs()
     return len(sizes) > 2 and float(sizes.max()) < 1.001 * float(sizes.min())
+
+
+def _is_rounded(weights: list[Tensor]) -> bool:
+    """Whether all numbers, and not only a few values again and again, would be the same in 16 bits."""
+    some = torch.cat([one.float() for one in weights])
+    same = any(bool((some.to(dtype).float() == some).all()) for dtype in (torch.bfloat16, torch.float16))
+    return same and len(set(some.tolist())) > VALUES
+
+
+def _factor(before: list[Tensor], now: list[Tensor]) -> float:
+    """By what all numbers were multiplied; 1 where it was another change, or none."""
+    old, new = (torch.cat([one.double() for one in some]) for some in (before, now))
+    times = float(old @ new / (old @ old)) if old.any() else 1.0
+    return times if float((new - times * old).norm()) < 0.01 * abs(1 - times) * float(old.norm()) else 1.0

@@ -164,6 +164,8 @@ def _decays(facts: Facts) -> str:
     pull = facts["pull"]
     if pull > 1:
         return f"at {rough(facts['decay'])}, it pulls {rough(pull)} times as hard as the loss's own gradient"
+    if facts["part"]:
+        return f"all of them lose {_share(facts['part'])} after each step, and have shrunk to {_share(facts['shrunk'])} of their size"
     at = f"at {rough(facts['decay'])}" if facts["decay"] else f"with {rough(facts['penalty'])} times a penalty on them in the loss"
     return f"{at}, the weights have shrunk to {_share(facts['shrunk'])} of their size"
 
@@ -771,7 +773,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "too few digits": CauseWords(
         "16-bit weights do not move",
-        lambda f: f"{_share(f['share'])} of the numbers in {{place}} ({f['dtype']}) stay as they are after a step",
+        lambda f: (
+            "after each step the weights have no more digits than 16-bit numbers have"
+            if "looks" in f
+            else f"{_share(f['share'])} of the numbers in {{place}} ({f['dtype']}) stay as they are after a step"
+        ),
         "A step smaller than the gap to the next number is rounded away.",
         "keep the weights in float32 and use torch.autocast",
     ),
