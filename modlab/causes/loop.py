@@ -61,24 +61,15 @@ def _flows(s: Symptoms, module: str | None) -> bool:
 
 def _overwritten(s: Symptoms) -> Facts | None:
     turned, true, _ = s.loop.edited
-    if s.progress > 0.9 or (
-        not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true > 1)
-    ):  # the first may be the one that is kept
+    if s.progress > 0.9 or (not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true > turned / SEVERAL)):
         return None
     return {"path": s.loop.hooked[0] if s.loop.hooked else "", "places": s.loop.hooked, "looks": turned}
 
 
-def _shrunk(s: Symptoms) -> Facts | None:
-    """Weights that the loop itself decays."""
-    if s.progress > 0.9:
-        return None
-    if s.loop.decayed >= SEVERAL:
-        return {"looks": s.loop.decayed}
-    return {"factor": s.loop.shrunk} if s.loop.shrunk < 0.99 else None
-
-
 def _put_back(s: Symptoms) -> Facts | None:
-    return {"looks": s.loop.put_back} if s.loop.put_back >= 2 and s.loop.put_back > s.loop.kept and not s.loop.shared else None
+    if s.loop.put_back < 2 or s.loop.put_back <= s.loop.kept or s.loop.shared or s.loop.rounded >= SEVERAL:
+        return None  # what is rounded goes back by itself
+    return {"looks": s.loop.put_back}
 
 
 def _in_evaluation(s: Symptoms) -> Facts | None:
@@ -128,7 +119,6 @@ ROWS = (
     CauseRow("never enough to step", _never_enough),
     CauseRow("no backward", _no_backward),
     CauseRow("scaler misused", _scaler),
-    CauseRow("too much decay", _shrunk),
     CauseRow("gradients overwritten", _overwritten),
     CauseRow("zeroed before step", _zeroed),
     CauseRow("weights put back", _put_back),

@@ -229,6 +229,8 @@ def _constant(s: Symptoms) -> Facts | None:
         and s.loss.term.criterion == "cross-entropy"
     ):
         return {"value": s.last}  # of chances that add up to 1, whatever they are
+    if "half" in s.loss.risks:
+        return None  # it has no gradient for want of digits
     same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
     if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:
         return {"value": s.last}

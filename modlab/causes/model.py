@@ -169,8 +169,6 @@ def _nothing(s: Symptoms) -> Facts | None:
     shut = {path for path, _, last in s.activation("zeros") if last >= 0.9999}
     if any(one.path in shut for one in s.modules("recurrent")):
         return None
-    if any(units.fired.size and not units.fired[-1].any() for units in s.record.units):  # a layer is dead: what it gives is its doing
-        zero = []
     fed = [
         one.path
         for one in s.modules("zero input")
@@ -181,6 +179,8 @@ def _nothing(s: Symptoms) -> Facts | None:
         and s.category(one.facts.get("after")) != "activation"
     ]
     zero += fed
+    if any(units.fired.size and not units.fired[-1].any() for units in s.record.units):  # a layer is dead: what it gives is its doing
+        zero = []
     return {"path": zero[0], "places": tuple(zero)} if zero and not s.learns and not s.has_burst else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.loop import SEVERAL
 from modlab.causes.optimizer import MOST
 from modlab.causes.symptoms import Symptoms
 
@@ -102,9 +103,9 @@ def _underflow(s: Symptoms) -> Facts | None:
 
 
 def _digits(s: Symptoms) -> Facts | None:
-    if s.loop.rounded >= 2 and s.loop.rounded > s.loop.kept:
-        return {"rounded": s.loop.rounded}
     some = [one for one in s.matrices if one.dtype in HALF]
+    if s.loop.rounded >= SEVERAL and s.loop.rounded == s.loop.put_back + s.loop.kept and not some and not s.progress > 0.9:
+        return {"looks": s.loop.rounded}
     stuck = [one for one in some if (one.stuck or 0.0) > (0.2 if s.is_stuck else 0.5) or not one.moved]
     if not some or len(stuck) < len(some) / 2 or s.progress > 0.9:
         return None

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.loop import SEVERAL
 from modlab.causes.symptoms import Symptoms
 
 MOST = 0.997
@@ -15,6 +16,10 @@ MOST = 0.997
 SLOW, FAST = 1e-4, 0.3
 """Parts of a weight's norm that a step adds: below the first nothing is learnt in the steps of a usual training, beyond the second a step
 is a leap."""
+
+
+MUCH = 0.02
+"""Part of the weights that is too much to lose in each step."""
 
 
 def _another_models(s: Symptoms) -> Facts | None:
@@ -84,11 +89,15 @@ def _momentum(s: Symptoms) -> Facts | None:
 def _decay(s: Symptoms) -> Facts | None:
     group = s.group
     penalty = next((abs(one.factor) for one in s.loss.terms if one.criterion == "penalty"), 0.0)
-    if max(group.decay, penalty) < 1e-3 or s.progress > 0.7 or s.learns:
+    if max(group.decay, penalty, s.loop.shrunk, s.loop.decayed) < 1e-3 or s.progress > 0.7 or s.learns:
         return None
+    if s.loop.decayed >= SEVERAL:
+        return {"looks": s.loop.decayed}
     pulls = [pull for one in s.matrices if (pull := _pull(s, one.path)) == pull]
     stronger, shrunk = float(np.median(pulls)) if pulls and group.decay >= 1e-3 else 0.0, s.shrunk()
-    return {"decay": group.decay, "penalty": penalty, "shrunk": shrunk, "pull": stronger} if shrunk < 0.6 or stronger > 1 else None
+    if not (shrunk < 0.6 or stronger > 1 or s.loop.shrunk > MUCH):
+        return None
+    return {"decay": group.decay, "penalty": penalty, "part": s.loop.shrunk, "shrunk": shrunk, "pull": stronger}
 
 
 def _pull(s: Symptoms, path: str) -> float:

@@ -286,8 +286,8 @@ class LoopClues:
         uncounted: batch norms that have not taken in a single batch.
         arrivals: looks in which gradients were seen as backward() left them.
         climbs: between how many looks the weights went up the slope, and down.
-        rounded: looks after which the weights were what they had been before the step because they are rounded to 16 bits.
-        shrunk: by what all weights are multiplied behind each step; NaN where they are not.
+        rounded: looks after which the weights had no more digits than 16-bit numbers have, though a step had moved them.
+        shrunk: by what part all weights became smaller between two steps, each time the same; 0 where they did not.
         decayed: looks in which the gradients at the step were those that backward() brought and a part of the weights.
     """
 
@@ -309,7 +309,7 @@ class LoopClues:
     arrivals: int = 0
     climbs: tuple[int, int] = (0, 0)
     rounded: int = 0
-    shrunk: float = UNKNOWN
+    shrunk: float = 0.0
     decayed: int = 0
 
 

@@ -481,7 +481,7 @@ class ClueCollector:
             gradients.arrivals,
             (gradients.up, gradients.down),
             gradients.rounded,
-            float(np.median(gradients.shrunk)) if len(gradients.shrunk) >= SOON else math.nan,
+            gradients.shrunk,
             gradients.decayed,
         )
         return Clues(

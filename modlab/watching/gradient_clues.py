@@ -20,10 +20,8 @@ ALIKE = 0.7
 BACK = 0.04
 """Part of the square of a step that is left of it before the next one, where the weights were put back."""
 
-SHRUNK = 0.999
-"""A factor below which it is more than an average of weights, or a decay that is usual, does."""
-
-NARROW = (torch.float16, torch.bfloat16)
+VALUES = 4
+"""Different numbers of weights that say nothing about their digits."""
 
 PROBES, GRADIENTS, PART = 3, 8, 32
 """Parameters by which is seen whether somebody puts the weights back, those whose gradients are followed, and numbers of each."""
@@ -38,24 +36,24 @@ class GradientClues:
     Attributes:
         arrivals: looks in which gradients were seen as backward() has left them.
         turned, true, gone: in how many of them those at the step pointed elsewhere, or there, or were no more.
+        decayed: in how many of them a part of the weights was added.
         ratios: of each how large they were, as a share of what backward() brought; `scale`: what a scaler has multiplied that by.
         up, down: between how many looks the weights went up the slope, and down.
         put_back, kept: looks after which the weights were again what they had been before the step, and after which they were not.
-        rounded: looks after which they were so because somebody rounds them to 16 bits.
-        shrunk: by what all weights were multiplied between a step and the next one, where they were.
-        decayed: in how many looks a part of the weights was added to the gradients.
+        rounded: of these, after how many they had no more digits than 16-bit numbers have.
+        factors: of each by what all weights were multiplied from the end of one step to the next one; 1 where it was not that.
     """
 
     def __init__(self, index: WatchIndex) -> None:
         self._index = index
-        self.arrivals = self.turned = self.true = self.gone = self.up = self.down = self.put_back = self.kept = 0
-        self.rounded = self.decayed = 0
+        self.arrivals = self.turned = self.true = self.gone = self.decayed = self.up = self.down = 0
+        self.put_back = self.kept = self.rounded = 0
         self.ratios: list[float] = []
-        self.shrunk: list[float] = []
-        self._flowed = False
+        self.factors: list[float] = []
         self.scale = 1.0
         self._step, self._tasks = 0, set[int]()
         self._brought: dict[str, Tensor] = {}
+        self._flowed = False
         self._slope: tuple[int, dict[str, tuple[Tensor, Tensor | None]]] = (-1, {})
         self._before: list[Tensor] = []
         self._after: list[Tensor] = []
@@ -89,19 +87,26 @@ class GradientClues:
         if self._compared == self._step - 1 and self._before and len(now) == len(self._before):
             stepped = sum(float((after - before).square().sum()) for after, before in zip(self._after, self._before, strict=True))
             left = sum(float((one - before).square().sum()) for one, before in zip(now, self._before, strict=True))
-            back = stepped > 0 and left < BACK * stepped
-            rounded = back and all(map(_is_rounded, now))
-            self.rounded += rounded
-            self.put_back += back and not rounded
-            self.kept += stepped > 0 and not back
-            factor = _factor(self._after, now)
-            if factor < SHRUNK:
-                self.shrunk.append(factor)
+            self.put_back += stepped > 0 and left < BACK * stepped
+            self.kept += stepped > 0 and left >= BACK * stepped
+            self.rounded += stepped > 0 and _is_rounded(now)
+            self.factors.append(_factor(self._after, now))
         self._before = now
 
+    @property
+    def shrunk(self) -> float:
+        """By what part all weights became smaller after each step; 0 where it was not each time the same."""
+        parts = [1 - one for one in self.factors]
+        if len(parts) < PROBES or not min(parts) > 0.8 * max(parts):
+            return 0.0
+        return float(np.median(parts))
+
     def step_ended(self) -> None:
-        """It has made it: with gradients that a hook of the optimizer's may have taken away."""
+        """It has made it: a closure may have brought the gradients, and a hook of the optimizer's have taken them away."""
         self._after, self._compared = self._probes(), self._step
+        if self._brought:
+            self._compare()
+            return
         still = len(self._after) == len(self._before) and all(map(torch.equal, self._after, self._before))
         if self._flowed and still and not any(bool(one.any()) for one in self._gradients().values()):
             self.gone += 1
@@ -173,20 +178,21 @@ class GradientClues:
         return found
 
 
-def _is_rounded(weights: Tensor) -> bool:
-    """Whether all numbers are those of 16 bits."""
-    return weights.dtype not in NARROW and any(bool((weights == weights.to(dtype)).all()) for dtype in NARROW)
-
-
-def _factor(before: list[Tensor], after: list[Tensor]) -> float:
-    """The number by which all of them were multiplied; 1 where there is none."""
-    first, second = (torch.cat([one.double().flatten() for one in some]) for some in (before, after))
-    size = float(first @ first)
-    factor = float(first @ second) / size if size else 1.0
-    return factor if float((second - factor * first).norm()) < 1e-4 * float(second.norm()) else 1.0
-
-
 def _is_cut_off(gradient: Tensor) -> bool:
     """Whether all numbers have one size, as clipping each of them makes it."""
     sizes = gradient[gradient != 0].abs()
     return len(sizes) > 2 and float(sizes.max()) < 1.001 * float(sizes.min())
+
+
+def _is_rounded(weights: list[Tensor]) -> bool:
+    """Whether all numbers, and not only a few values again and again, would be the same in 16 bits."""
+    some = torch.cat([one.float() for one in weights])
+    same = any(bool((some.to(dtype).float() == some).all()) for dtype in (torch.bfloat16, torch.float16))
+    return same and len(set(some.tolist())) > VALUES
+
+
+def _factor(before: list[Tensor], now: list[Tensor]) -> float:
+    """By what all numbers were multiplied; 1 where it was another change, or none."""
+    old, new = (torch.cat([one.double() for one in some]) for some in (before, now))
+    times = float(old @ new / (old @ old)) if old.any() else 1.0
+    return times if float((new - times * old).norm()) < 0.01 * abs(1 - times) * float(old.norm()) else 1.0

@@ -163,11 +163,11 @@ def _scaler(facts: Facts) -> str:
 def _decays(facts: Facts) -> str:
     if "looks" in facts:
         return f"in {facts['looks']} looks, a part of the weights was added to the gradients behind backward(), and outweighs them"
-    if "factor" in facts:
-        return f"after each step all weights are multiplied by {rough(facts['factor'])}"
     pull = facts["pull"]
     if pull > 1:
         return f"at {rough(facts['decay'])}, it pulls {rough(pull)} times as hard as the loss's own gradient"
+    if facts["part"]:
+        return f"all of them lose {_share(facts['part'])} after each step, and have shrunk to {_share(facts['shrunk'])} of their size"
     at = f"at {rough(facts['decay'])}" if facts["decay"] else f"with {rough(facts['penalty'])} times a penalty on them in the loss"
     return f"{at}, the weights have shrunk to {_share(facts['shrunk'])} of their size"
 
@@ -796,8 +796,8 @@ CAUSES: dict[str, CauseWords] = {
     "too few digits": CauseWords(
         "16-bit weights do not move",
         lambda f: (
-            f"they are rounded after each step: after {f['rounded']} steps seen, they were what they had been before it"
-            if "rounded" in f
+            "after each step the weights have no more digits than 16-bit numbers have"
+            if "looks" in f
             else f"{_share(f['share'])} of the numbers in {{place}} ({f['dtype']}) stay as they are after a step"
         ),
         "A step smaller than the gap to the next number is rounded away.",
