@@ -2,6 +2,7 @@
 
 from bench.sick.working import (  # noqa: F401
     data,
+    fifth_sequences,
     fourth_data,
     fourth_losses,
     fourth_nets,
