@@ -98,6 +98,8 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
     across = [one for one in s.modules("weights") if one.facts["along"] != -1]
     if across:
         return {"along": across[0].facts["along"], "path": across[0].path, "attention": True}
+    for one in s.modules("over samples"):
+        return {"along": 0, "path": one.path, "samples": True}
     if loss.term.across >= 0:
         return {"along": loss.term.across, "path": loss.term.source or ""}
     if loss.term.criterion != "cross-entropy" or not loss.unnormalized > 1e-2 or loss.along < 0:

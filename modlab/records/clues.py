@@ -303,7 +303,7 @@ class ModuleClues:
 
     Attributes:
         path: of it; `kind`: "dropout", "norm", "embedding", "attention", "weights" (of attention), "recurrent", "cell", "linear",
-            "constant", "ungraded", "cut", "flat".
+            "constant", "ungraded", "cut", "flat", "over samples" (a softmax).
         facts: numbers and names; "looks" in which it was seen, and "calls" in the last of these.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -43,6 +43,16 @@ class Attention(NamedTuple):
 def attentions(nodes: Iterable[tuple[Any, str]]) -> list[Attention]:
     """What attends to itself among the nodes of a graph, each with the path of the module that gave what comes of it."""
     return [_attention(node, path) for node, path in nodes if _is_attention(node)]
+
+
+def over_samples(nodes: Iterable[tuple[Any, str]], samples: int, length: int) -> Iterator[str]:
+    """The modules that gave what comes of a softmax over the samples of a batch; `length` is that of its sequences, 0 of others."""
+    for node, path in nodes:
+        shape = shape_of(node)
+        if name_of(node) not in SOFTMAX or len(shape) < 2 or saved(node, "dim") not in (0, -len(shape)):
+            continue
+        if shape[0] == samples > 1 and shape[1] not in (1, samples) and length in (0, shape[1]):
+            yield path
 
 
 def _is_attention(node: Any) -> bool:

@@ -20,7 +20,7 @@ from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import SHAPES, Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
 from modlab.running import attention_graph, criterion, dropout_graph, loss_graph, view_graph, written_criteria
-from modlab.running.autograd_nodes import children, name_of, saved, walk
+from modlab.running.autograd_nodes import children, name_of, saved, shape_of, walk
 from modlab.running.guarded import note
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
@@ -306,6 +306,12 @@ class ClueCollector:
             facts = attention_clues.facts(one, self.batch)
             begin = self._modules.get((one.path, "weights"), {}).get("begin", facts.get("sharp", 0.0))
             self._note(one.path, "weights", **facts, begin=begin)
+        output = self._output if isinstance(self._output, Tensor) else None
+        samples, length = self._sizes()
+        if output is not None and output.dim() == 2 and len(output) == samples and (length or len(self.batch) == 1):
+            inner = [(node, path) for node, path in met if shape_of(node) != tuple(output.shape)]  # not a softmax of the answers
+            for path in attention_graph.over_samples(inner, samples, length):
+                self._note(path, "over samples", along=0)
         for node, taker, p in dropout_graph.dropped(met):
             path = self._made[node] if node in self._made else taker.rpartition(".")[0]  # of a function: around what takes it
             if p >= self._modules.get((path, "dropped"), {}).get("p", 0.0):

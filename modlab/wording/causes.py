@@ -410,6 +410,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"the weights of {{place}} add up to 1 along dimension {f['along']}, not over the positions that are looked at"
             if f.get("attention")
+            else "weights within the model add up to 1 over the samples of the batch"
+            if f.get("samples")
             else f"the probabilities add up to 1 along dimension {f['along']}, not over the classes"
         ),
         "Samples or positions compete with each other, and the classes do not.",
