@@ -238,7 +238,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         any(map(_is_square, path)),
         (name_of(start) in ("Sub", "Rsub", *CRITERIA) and len(children(start)) == 2)
         or (not criterion and pair_losses.is_distance(node, made)),
-        _across(node, path, passed) if criterion == "cross-entropy" else -1,
+        _across(node, [*path, *_ending(at)] if at is not None else path, passed) if criterion in ("cross-entropy", "likelihood") else -1,
         pair_losses.pushes(node, factor, made),
         pair_losses.is_of_positives(node, factor),
     )
@@ -282,6 +282,8 @@ def _is_normalizing(node: Any) -> bool:
 def _across(node: Any, path: list[Any], passed: tuple[Any, ...]) -> int:
     """The dimension of a softmax by hand if the classes are picked along another one; else -1."""
     at = next((place for place, one in enumerate([node, *path][:7]) if name_of(one) in ("LogSoftmax", "Softmax")), None)
+    if at is not None and name_of(node) == "NllLoss":
+        return _flattened([node, *path][at], path[: at - 1], saved(node, "self"))
     if at is None or name_of(node) not in ("LogSoftmax", "Log"):
         return -1
     softmax = [node, *path][at]
@@ -290,6 +292,15 @@ def _across(node: Any, path: list[Any], passed: tuple[Any, ...]) -> int:
         return -1
     dim %= len(shape)
     return dim if written_criteria.crossed(shape, dim, (*passed, *path[: max(at - 1, 0)])) else -1
+
+
+def _flattened(softmax: Any, between: list[Any], rows: Any) -> int:
+    """The dimension of a softmax of sequences that is not the last one, where they are then viewed as rows of classes; else -1."""
+    shape, dim = shape_of(softmax), saved(softmax, "dim")
+    views = bool(between) and all(name_of(one) in ("View", "UnsafeView", "ReshapeAlias", "Log") for one in between)
+    if not views or not isinstance(dim, int) or not isinstance(rows, Tensor) or rows.shape[-1:] != shape[-1:] or len(shape) < 3:
+        return -1
+    return dim % len(shape) if dim % len(shape) != len(shape) - 1 else -1
 
 
 def _is_square(node: Any) -> bool:

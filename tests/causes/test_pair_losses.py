@@ -77,6 +77,32 @@ def test_a_softmax_by_hand_along_the_samples(dim, across):
     assert term(-(scores.log_softmax(dim) * F.one_hot(label, 4)).sum(1).mean()).across == across
 
 
+@pytest.mark.parametrize(("dim", "across"), [(1, 1), (0, 0), (-1, -1)])
+def test_a_softmax_along_the_positions_before_rows_of_classes(dim, across):
+    scores, label = 1 * torch.randn(6, 5, 4, requires_grad=True), torch.randint(4, (30,))
+    said = scores.log_softmax(dim)
+    for made in (scores, said):
+        assert loss_graph.read(F.nll_loss(said.flatten(0, 1), label), {made.grad_fn: ""})[0].term.across == across
+    turned = scores.log_softmax(1).transpose(1, 2).flatten(0, 1)  # the classes stood in the middle
+    assert loss_graph.read(F.nll_loss(turned, torch.randint(5, (24,))), {scores.grad_fn: ""})[0].term.across == -1
+
+
+class Pooled(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.score, self.head, self.dim = nn.Linear(4, 1), nn.Linear(4, 3), dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights = self.score(x).squeeze(2).softmax(self.dim)
+        return self.head((weights.unsqueeze(2) * x).sum(1))
+
+
+@pytest.mark.parametrize(("dim", "wrong"), [(0, True), (-2, True), (1, False), (-1, False)])
+def test_positions_are_weighed_over_the_samples(dim, wrong):
+    asked = causes(Pooled(dim), lambda: ((x := torch.randn(32, 7, 4)), x[:, 0, :3].argmax(1)), F.cross_entropy)
+    assert ("softmax over the wrong dimension" in asked) is wrong
+
+
 def test_a_divergence_that_was_promised_logarithms():
     scores, chances = torch.randn(12, 4, requires_grad=True), torch.randn(12, 4).softmax(1)
     wrong = F.kl_div(scores.log_softmax(1), chances, reduction="batchmean", log_target=True)

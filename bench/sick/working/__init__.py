@@ -3,6 +3,7 @@
 from bench.sick.working import (  # noqa: F401
     data,
     fifth_loops,
+    fifth_nets,
     fifth_sequences,
     fourth_data,
     fourth_losses,
