@@ -17,7 +17,6 @@ SLOW, FAST = 1e-4, 0.3
 """Parts of a weight's norm that a step adds: below the first nothing is learnt in the steps of a usual training, beyond the second a step
 is a leap."""
 
-
 MUCH = 0.02
 """Part of the weights that is too much to lose in each step."""
 
@@ -89,15 +88,17 @@ def _momentum(s: Symptoms) -> Facts | None:
 def _decay(s: Symptoms) -> Facts | None:
     group = s.group
     penalty = next((abs(one.factor) for one in s.loss.terms if one.criterion == "penalty"), 0.0)
-    if max(group.decay, penalty, s.loop.shrunk, s.loop.decayed) < 1e-3 or s.progress > 0.7 or s.learns:
+    if s.progress > 0.9:
         return None
+    if s.loop.shrunk > MUCH:
+        return {"part": s.loop.shrunk}
     if s.loop.decayed >= SEVERAL:
         return {"looks": s.loop.decayed}
+    if max(group.decay, penalty) < 1e-3 or s.progress > 0.7 or s.learns:
+        return None
     pulls = [pull for one in s.matrices if (pull := _pull(s, one.path)) == pull]
     stronger, shrunk = float(np.median(pulls)) if pulls and group.decay >= 1e-3 else 0.0, s.shrunk()
-    if not (shrunk < 0.6 or stronger > 1 or s.loop.shrunk > MUCH):
-        return None
-    return {"decay": group.decay, "penalty": penalty, "part": s.loop.shrunk, "shrunk": shrunk, "pull": stronger}
+    return {"decay": group.decay, "penalty": penalty, "shrunk": shrunk, "pull": stronger} if shrunk < 0.6 or stronger > 1 else None
 
 
 def _pull(s: Symptoms, path: str) -> float:

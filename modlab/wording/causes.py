@@ -163,11 +163,11 @@ def _scaler(facts: Facts) -> str:
 def _decays(facts: Facts) -> str:
     if "looks" in facts:
         return f"in {facts['looks']} looks, a part of the weights was added to the gradients behind backward(), and outweighs them"
+    if "part" in facts:
+        return f"the loop takes {_share(facts['part'])} of all weights away after each step"
     pull = facts["pull"]
     if pull > 1:
         return f"at {rough(facts['decay'])}, it pulls {rough(pull)} times as hard as the loss's own gradient"
-    if facts["part"]:
-        return f"all of them lose {_share(facts['part'])} after each step, and have shrunk to {_share(facts['shrunk'])} of their size"
     at = f"at {rough(facts['decay'])}" if facts["decay"] else f"with {rough(facts['penalty'])} times a penalty on them in the loss"
     return f"{at}, the weights have shrunk to {_share(facts['shrunk'])} of their size"
 

@@ -1,0 +1,131 @@
+"""Causes that lie in lines of the loop, beside the same loop without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+
+STEPS = 150
+TEACHER = torch.randn(10, 4, generator=torch.Generator().manual_seed(5))
+
+
+def net(answers: int = 4) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, answers))
+
+
+def classes(samples: int = 32) -> tuple[Tensor, Tensor]:
+    x = torch.randn(samples, 10)
+    return x, (x @ TEACHER).argmax(1)
+
+
+def values(_: int) -> tuple[Tensor, Tensor]:
+    x = torch.randn(32, 10)
+    return x, (x @ TEACHER[:, :1]).tanh()
+
+
+def asked(
+    model: nn.Module,
+    batch: Callable[[int], tuple[Tensor, Tensor]],
+    criterion: Callable[[Tensor, Tensor], Tensor],
+    before_step: Callable[[torch.optim.Optimizer], object] = lambda _: None,
+    prepare: Callable[[torch.optim.Optimizer], object] = lambda _: None,
+) -> list[str]:
+    """The kinds of the findings of a training."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    prepare(optimizer)
+    with modlab.watch(model, optimizer) as w:
+        for step in range(STEPS):
+            x, y = batch(step)
+            optimizer.zero_grad()
+            criterion(model(x), y).backward()
+            before_step(optimizer)
+            optimizer.step()
+    return [one.kind for one in w.findings]
+
+
+def each(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+@pytest.mark.parametrize(("decay", "wrong"), [(2.0, True), (1e-4, False)])
+def test_decay_that_is_added_to_the_gradients(decay, wrong):
+    def add(optimizer: torch.optim.Optimizer) -> None:
+        for one in each(optimizer):
+            one.grad.add_(one.detach(), alpha=decay)
+
+    assert ("too much decay" in asked(net(1), values, F.mse_loss, add)) is wrong
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_an_optimizers_hook_that_takes_the_gradients_away(wrong):
+    def hook(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if wrong:
+            optimizer.zero_grad(set_to_none=False)
+
+    asked_of = asked(net(1), values, F.mse_loss, prepare=lambda optimizer: optimizer.register_step_pre_hook(hook))
+    assert ("zeroed before step" in asked_of) is wrong
+
+
+class Called(nn.Module):
+    """Calls what is not its own: a layer that a function makes anew, or holds."""
+
+    def __init__(self, layer: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(10, 16), nn.Linear(16, 4)
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.layer()(self.first(x)).relu())
+
+
+def test_a_layer_that_is_made_in_each_forward_pass():
+    torch.manual_seed(0)
+    assert "hidden layers" in asked(Called(lambda: nn.Linear(16, 16)), lambda _: classes(), F.cross_entropy)
+
+
+def test_a_layer_without_parameters_may_be_made_in_each_forward_pass():
+    torch.manual_seed(0)
+    assert "hidden layers" not in asked(Called(nn.Tanh), lambda _: classes(), F.cross_entropy)
+
+
+def log_cosh(output: Tensor, target: Tensor) -> Tensor:
+    return (output - target).cosh().log().mean()
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_a_column_against_a_row_in_a_loss_without_a_name(wrong):
+    kinds = asked(net(1), values, lambda output, target: log_cosh(output, target.squeeze(1) if wrong else target))
+    assert ("broadcast" in kinds) is wrong
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_a_set_that_is_sorted_by_class(wrong):
+    torch.manual_seed(0)
+    x, y = classes(STEPS * 32)
+    order = y.argsort() if wrong else torch.randperm(len(y))
+    rows = order.view(STEPS, 32)
+    assert ("ordered batches" in asked(net(), lambda step: (x[rows[step]], y[rows[step]]), F.cross_entropy)) is wrong
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_the_first_batch_again_and_again(wrong):
+    def batch(step: int) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(0 if wrong else step)
+        return classes()
+
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    with modlab.watch(model, optimizer) as w:
+        for step in range(STEPS):
+            x, y = batch(step)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    assert ("same batch" in [one.kind for one in w.findings]) is wrong
