@@ -43,7 +43,7 @@ class Attention(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """A softmax that is no attention of a sequence to itself: the module that gave what comes of it, its result, and its dimension."""
+    """A softmax other than the attention of a sequence to itself: the module that gave what comes of it, its result, and its dimension."""
 
     path: str
     result: Tensor

@@ -180,7 +180,7 @@ class InputPool:
 
 
 def _is_bad(some: Tensor) -> bool:
-    """Whether NaN or infinity is in it, and it is no mask of zeros and minus infinity."""
+    """Whether NaN or infinity is in it, though it does not mask with zeros and minus infinity."""
     finite = some.isfinite()
     return not bool(finite.all()) and bool((some[~finite] != -math.inf).any() or some[finite].any())
 
@@ -311,7 +311,7 @@ class LossPool:
         self.along = next((i for i, most in sums if i != dim and most < 1e-3), -1)
 
     def _sums_to(self, away: float) -> None:
-        """How far the logarithm of the sum is from 0; of outputs that are no numbers, what it was before stays."""
+        """How far the logarithm of the sum is from 0; outputs with NaN or infinity leave it as it was."""
         self.unnormalized = away if math.isfinite(away) else self.unnormalized
 
     def clues(self) -> LossClues:
