@@ -48,7 +48,9 @@ def _through(s: Symptoms) -> Facts | None:
     step = next(iter(s.modules("steplike")), None)
     if step is not None and (lost or s.flat):
         return {"path": step.path, "places": tuple(lost or s.flat), "function": step.facts["function"]}
-    return None
+    felt = [path for path, row in s.gradients.items() if (row > 0).any()]
+    own = next((one for one in s.modules("own function") if any(_inside(path, one.path) for path in felt)), None)
+    return {"path": own.path, "places": tuple(s.flat), "own": own.facts["function"]} if own is not None and s.flat and not lost else None
 
 
 def _detached(s: Symptoms) -> Facts | None:

@@ -61,7 +61,9 @@ def _flows(s: Symptoms, module: str | None) -> bool:
 
 def _overwritten(s: Symptoms) -> Facts | None:
     turned, true, _ = s.loop.edited
-    if s.progress > 0.9 or (not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true > turned / SEVERAL)):
+    if s.progress > 0.9 or s.loop.decayed >= SEVERAL or _clipped(s) is not None:
+        return None
+    if not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true > turned / SEVERAL):
         return None
     return {"path": s.loop.hooked[0] if s.loop.hooked else "", "places": s.loop.hooked, "looks": turned}
 
@@ -94,7 +96,7 @@ def _clipped(s: Symptoms) -> Facts | None:
         return {"bound": norm.bound, "norm": typical, "pace": s.pace}
     if s.loop.left < 1e-2 and s.pace < 10 * EPSILON:
         return {"left": s.loop.left, "pace": s.pace}
-    return None
+    return {"clamped": s.loop.clamped} if s.loop.hooked and s.loop.clamped >= SEVERAL and s.pace < 1e-3 else None
 
 
 def _scaler(s: Symptoms) -> Facts | None:

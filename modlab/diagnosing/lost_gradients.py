@@ -19,6 +19,8 @@ from modlab.running.listener import Listener
 
 TURNED = 0.1
 """Cosine between a gradient with its hooks and the one without, below which the hooks have replaced it: clipping keeps it above."""
+TINY = 1e-6
+"""Part of the largest gradient below which one is what rounding leaves, and points anywhere: that of a bias in front of a norm."""
 MUCH = 0.25
 """Fraction of the trained numbers: a part that large is not left out in passing."""
 
@@ -107,10 +109,11 @@ def replaced(bench: Bench, trained: Sequence[Held], grads: Sequence[Tensor | Non
         return []
     true = iter(torch.autograd.grad(value, known, allow_unused=True))
     pairs = [(held, grad, next(true)) for (held, grad), one in zip(hooked, plain, strict=True) if one is not None]
-    return [held for held, grad, own in pairs if own is not None and _is_turned(grad, own)]
+    most = max((float(own.norm()) for _, _, own in pairs if own is not None), default=0.0)
+    return [held for held, grad, own in pairs if own is not None and _is_turned(grad, own, TINY * most)]
 
 
-def _is_turned(grad: Tensor, own: Tensor) -> bool:
-    if not bool(own.any()) or grad.shape != own.shape:
+def _is_turned(grad: Tensor, own: Tensor, noise: float) -> bool:
+    if not float(own.norm()) > noise or grad.shape != own.shape:
         return False
     return float(torch.cosine_similarity(grad.flatten().double(), own.flatten().double(), 0)) < TURNED

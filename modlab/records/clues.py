@@ -289,6 +289,7 @@ class LoopClues:
         rounded: looks after which the weights had no more digits than 16-bit numbers have, though a step had moved them.
         shrunk: by what part all weights became smaller between two steps, each time the same; 0 where they did not.
         decayed: looks in which the gradients at the step were those that backward() brought and a part of the weights.
+        clamped: looks in which many numbers of the gradients had one size, the largest, at the step.
     """
 
     backwards: int = 0
@@ -311,6 +312,7 @@ class LoopClues:
     rounded: int = 0
     shrunk: float = 0.0
     decayed: int = 0
+    clamped: int = 0
 
 
 @frozen
@@ -319,7 +321,7 @@ class ModuleClues:
 
     Attributes:
         path: of it; `kind`: "dropout", "norm", "embedding", "attention", "weights" (of attention), "shares" (of another softmax),
-            "recurrent", "cell", "linear", "constant", "ungraded", "cut", "flat".
+            "recurrent", "cell", "linear", "constant", "ungraded", "cut", "flat", "own function" (that gave its input).
         facts: numbers and names; "looks" in which it was seen, and "calls" in the last of these.
     """
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
 from torch.nn import Module
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -209,8 +210,11 @@ class ClueCollector:
         """What the first input of a module shows: a cut in the graph, zeros alone, values that are no more what they were."""
         if module_clues.is_linear(module):
             self._through[path] = self.made_by(taken) or ""
-        if taken.grad_fn is not None and name_of(taken.grad_fn) in STEPLIKE:
-            self._note(path, "steplike", function=name_of(taken.grad_fn))
+        node: Any = taken.grad_fn
+        if name_of(node) in STEPLIKE:
+            self._note(path, "steplike", function=name_of(node))
+        elif isinstance(node, BackwardCFunction):
+            self._note(path, "own function", function=name_of(node))
         for one in self.batch if taken.grad_fn is None and self.reads else ():
             if one.shape != taken.shape and _is_view(taken, one):
                 what = view_graph.tears(tuple(one.shape), tuple(taken.shape), *self._sizes())
@@ -429,7 +433,7 @@ class ClueCollector:
     def step_ended(self) -> None:
         """It has made it."""
         if self.active and self.reads:
-            self._gradients.step_ended()
+            self._gradients.step_ended(hooked=any(getattr(one, "_optimizer_step_post_hooks", None) for one in self._steps.optimizers))
 
     # ---- what there is
 
@@ -483,6 +487,7 @@ class ClueCollector:
             gradients.rounded,
             gradients.shrunk,
             gradients.decayed,
+            gradients.clamped,
         )
         return Clues(
             losses,

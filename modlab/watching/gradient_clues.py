@@ -21,7 +21,7 @@ BACK = 0.04
 """Part of the square of a step that is left of it before the next one, where the weights were put back."""
 
 VALUES = 4
-"""Different numbers of weights that say nothing about their digits."""
+"""Numbers that say nothing about the digits of all, or about where they point."""
 
 PROBES, GRADIENTS, PART = 3, 8, 32
 """Parameters by which is seen whether somebody puts the weights back, those whose gradients are followed, and numbers of each."""
@@ -36,7 +36,7 @@ class GradientClues:
     Attributes:
         arrivals: looks in which gradients were seen as backward() has left them.
         turned, true, gone: in how many of them those at the step pointed elsewhere, or there, or were no more.
-        decayed: in how many of them a part of the weights was added.
+        decayed, clamped: in how many of them a part of the weights was added, and in how many many numbers of a gradient had one size.
         ratios: of each how large they were, as a share of what backward() brought; `scale`: what a scaler has multiplied that by.
         up, down: between how many looks the weights went up the slope, and down.
         put_back, kept: looks after which the weights were again what they had been before the step, and after which they were not.
@@ -46,7 +46,7 @@ class GradientClues:
 
     def __init__(self, index: WatchIndex) -> None:
         self._index = index
-        self.arrivals = self.turned = self.true = self.gone = self.decayed = self.up = self.down = 0
+        self.arrivals = self.turned = self.true = self.gone = self.decayed = self.clamped = self.up = self.down = 0
         self.put_back = self.kept = self.rounded = 0
         self.ratios: list[float] = []
         self.factors: list[float] = []
@@ -101,16 +101,24 @@ class GradientClues:
             return 0.0
         return float(np.median(parts))
 
-    def step_ended(self) -> None:
-        """It has made it: a closure may have brought the gradients, and a hook of the optimizer's have taken them away."""
+    def step_ended(self, *, hooked: bool) -> None:
+        """It has made it: a closure may have brought the gradients, and a hook have taken them away, or back what the step brought.
+
+        Args:
+            hooked: whether the optimizer has hooks that run after its step.
+        """
         self._after, self._compared = self._probes(), self._step
         if self._brought:
             self._compare()
             return
         still = len(self._after) == len(self._before) and all(map(torch.equal, self._after, self._before))
-        if self._flowed and still and not any(bool(one.any()) for one in self._gradients().values()):
+        if not self._flowed or not still:
+            return
+        if not any(bool(one.any()) for one in self._gradients().values()):
             self.gone += 1
             self.true = max(self.true - 1, 0)
+        elif hooked:
+            self.put_back += 1
 
     def _compare(self) -> None:
         """Whether gradients at the step are those that backward() brought."""
@@ -129,18 +137,17 @@ class GradientClues:
             alike = float(np.median([float(one @ other / (one.norm() * other.norm())) for one, other in known]))
             cut = all(_is_cut_off(one) and bool((one * other >= 0).all()) for one, other in known)
             turned = alike < ALIKE and not cut
-            decayed = turned and self._is_decayed(there, some)
+            decayed = self._is_decay({path: one - some[path] for path, one in there.items()} if turned else there)
             self.decayed += decayed
+            self.clamped += sum(map(_is_clamped, there.values())) >= len(there) / 2
             self.turned += turned and not decayed
             self.true += not turned
 
-    def _is_decayed(self, now: dict[str, Tensor], brought: dict[str, Tensor]) -> bool:
-        """Whether what was added to the gradients are the weights, times a number."""
+    def _is_decay(self, gradients: dict[str, Tensor]) -> bool:
+        """Whether gradients, or what was added to them, are the weights times a number."""
         weights = self._weights()
-        pairs = [
-            (one - brought[path], weights[path][0]) for path, one in now.items() if path in weights and len(one) == len(weights[path][0])
-        ]
-        alike = [float(added @ held / (added.norm() * held.norm())) for added, held in pairs if bool(added.any()) and bool(held.any())]
+        pairs = [(one, weights[path][0]) for path, one in gradients.items() if path in weights and len(one) > VALUES]
+        alike = [float(one @ held / (one.norm() * held.norm())) for one, held in pairs if bool(one.any()) and bool(held.any())]
         return bool(alike) and float(np.median(alike)) > 0.99
 
     def _gradients(self) -> dict[str, Tensor]:
@@ -176,6 +183,12 @@ class GradientClues:
                 if len(found) == PROBES:
                     break
         return found
+
+
+def _is_clamped(gradient: Tensor) -> bool:
+    """Whether many numbers have the size of the largest one."""
+    sizes = gradient[gradient != 0].abs()
+    return len(sizes) >= 2 * VALUES and float((sizes > 0.999 * sizes.max()).double().mean()) > 0.3
 
 
 def _is_cut_off(gradient: Tensor) -> bool:

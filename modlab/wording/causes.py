@@ -136,7 +136,15 @@ def _order(facts: Facts) -> str:
 def _clipped(facts: Facts) -> str:
     if "bound" in facts:
         return f"their norm is about {rough(facts['norm'])} and is cut to {rough(facts['bound'])} in nearly every step"
+    if "clamped" in facts:
+        return f"in {format.plural(facts['clamped'], 'look')}, many numbers of the gradients had one size, the largest"
     return f"of what backward() brings, {_share(facts['left'])} is left at the step"
+
+
+def _function_before(facts: Facts) -> str:
+    if "own" in facts:
+        return f"the function {facts['own']} before "
+    return f"{facts['function'].lower()}() before " if "function" in facts else "at "
 
 
 def _warms(facts: Facts) -> str:
@@ -384,8 +392,8 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "no gradient through": CauseWords(
         "a function without a gradient stands in the way",
-        lambda f: f"{'at ' if 'function' not in f else f['function'].lower() + '() before '}{{place}}: {_lost(f)}",
-        "Rounding, comparing, argmax and sign have a gradient of zero or none.",
+        lambda f: f"{_function_before(f)}{{place}}: {_lost(f)}",
+        "Rounding, comparing, argmax and sign have a gradient of zero or none, and so may a torch.autograd.Function of one's own.",
         "use a smooth function, or a straight-through estimator",
     ),
     "unused layers": CauseWords(

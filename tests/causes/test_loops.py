@@ -129,3 +129,77 @@ def test_the_first_batch_again_and_again(wrong):
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
     assert ("same batch" in [one.kind for one in w.findings]) is wrong
+
+
+def hooked(model: nn.Sequential, change: Callable[[Tensor, Tensor], Tensor]) -> nn.Sequential:
+    """The model with a hook on each parameter, which takes the gradient and the parameter."""
+    for one in model.parameters():
+        one.register_hook(lambda gradient, one=one: change(gradient, one.detach()))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda gradient, _: gradient.clamp(-1e-7, 1e-7), "clipped to nothing"),
+        (lambda gradient, weight: gradient + 5 * weight, "too much decay"),
+        (lambda gradient, _: torch.randn_like(gradient), "gradients overwritten"),
+        (lambda gradient, _: gradient.clamp(-1, 1), None),
+        (lambda gradient, weight: gradient + 1e-4 * weight, None),
+    ],
+)
+def test_what_hooks_on_parameters_do(change, kind):
+    changes = {"clipped to nothing", "too much decay", "gradients overwritten"}
+    assert [one for one in asked(hooked(net(1), change), values, F.mse_loss) if one in changes] == ([kind] if kind else [])
+
+
+def test_clamping_in_front_of_a_norm_turns_nothing():
+    """The gradient of a bias in front of a norm is what rounding leaves, and points anywhere."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 4))
+    x, y = classes(64)
+    found = modlab.diagnose(hooked(model, lambda gradient, _: gradient.clamp(-1, 1)), batch=(x, y), loss=F.cross_entropy)
+    assert "gradients overwritten" not in [one.kind for one in found.findings]
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_a_hook_after_the_step_that_puts_the_weights_back(wrong):
+    model = net(1)
+    kept = [one.clone() for one in model.parameters()]
+
+    def put_back(*_: object) -> None:
+        with torch.no_grad():
+            for one, before in zip(model.parameters(), kept, strict=True):
+                one.copy_(before) if wrong else one.clamp_(-2, 2)
+
+    kinds = asked(model, values, F.mse_loss, prepare=lambda optimizer: optimizer.register_step_post_hook(put_back))
+    assert ("weights put back" in kinds) is wrong
+
+
+class Threshold(torch.autograd.Function):
+    """A step, with or without a straight way back."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, way: float) -> Tensor:
+        ctx.way = way
+        return (x > 0).to(x)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient * ctx.way, None
+
+
+class Stepped(nn.Module):
+    def __init__(self, way: float) -> None:
+        super().__init__()
+        self.way = way
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Threshold.apply(x, self.way)
+
+
+@pytest.mark.parametrize("way", [0.0, 1.0])
+def test_a_function_of_ones_own_without_a_gradient(way):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 32), Stepped(way), nn.Linear(32, 4))
+    assert ("no gradient through" in asked(model, lambda _: classes(), F.cross_entropy)) is (way == 0)

@@ -2,6 +2,7 @@
 
 from bench.sick.working import (  # noqa: F401
     data,
+    fifth_hooks,
     fifth_loops,
     fifth_nets,
     fifth_sequences,
