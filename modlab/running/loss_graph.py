@@ -180,69 +180,90 @@ def _is_difference(node: Any, reduction: str) -> bool:
     return bool(reduction) and len(shape_of(node)) > 0
 
 
-def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
+class _Reading(NamedTuple):
+    """What a term measures: a criterion, with its factor and reduction, and what it compares.
+
+    Attributes:
+        node: the term's function; `start`: that below which lies what is compared.
+        path, at: the functions from there to the output of a module, and that output's own.
+        output, target: the tensors that are compared, where autograd has saved them.
+        ignored: a class that does not count.
+    """
+
+    criterion: str
+    factor: float
+    reduction: str
+    node: Any
+    start: Any
+    path: list[Any]
+    at: Any
+    output: Tensor | None = None
+    target: Tensor | None = None
+    ignored: int | None = None
+
+
+def _of_pytorch(summand: _Summand, made: Mapping[Any, str]) -> _Reading:
+    """What a criterion of PyTorch's own measures."""
     node, factor, reduction, passed = summand
-    name = name_of(node)
-    criterion, output, target = CRITERIA.get(name, ""), None, None
-    start, ignored = node, None
-    if criterion:
-        output, target = saved(node, "self"), saved(node, "target")
-        kind, ignored = saved(node, "reduction"), saved(node, "ignore_index")
-        reduction = {1: "mean", 2: "sum"}.get(kind, reduction) if isinstance(kind, int) else reduction
-        if ignored is not None and isinstance(target, Tensor) and not kind:  # the mean, and a mask, come after it
-            target = written_criteria.masked(target, passed, ignored)
-    elif (
-        name in ("Pow", "Abs", "Square", "Mul", "LinalgVectorNorm", "Norm")
-        and (below := children(node))
-        and name_of(below[0]) in ("Sub", "Rsub")
-    ):
-        criterion = WRITTEN.get(name, "squared error")
-        start = below[0]
-    path, at = _way(start, made) if name != "AccumulateGrad" else ([], None)
-    if not criterion:
-        criterion, sign, (output, target) = _written(summand, path, is_output=node in made)
-        factor *= sign
-        if criterion == "cross-entropy":
-            ignored = written_criteria.LEFT_OUT
-            reduction = "sum" if name in PRODUCTS else reduction
-            if reduction == "mean" and output is not None and not any(name_of(one) in PICKS for one in (*passed, *path)):
-                factor /= output.shape[1] if output.dim() > 1 else len(output)  # the mean over all classes, of which one counts
-    if criterion.startswith("binary") and name == "Add":
-        path, at = _way(start := children(children(node)[0])[0], made)
-        path = [one for one in path if name_of(one) not in ("Neg", "Rsub")]
-    elif criterion == "smooth error" and name == "Where" and (pair := written_criteria.difference(node)) is not None:
-        node, start = pair
-        path, at = _way(start, made)
-    if target is not None and target.requires_grad:  # another output, and no target
-        target = None
+    target, kind, ignored = saved(node, "target"), saved(node, "reduction"), saved(node, "ignore_index")
+    reduction = {1: "mean", 2: "sum"}.get(kind, reduction) if isinstance(kind, int) else reduction
+    if ignored is not None and isinstance(target, Tensor) and not kind:  # the mean, and a mask, come after it
+        target = written_criteria.masked(target, passed, ignored)
+    criterion, (path, at) = CRITERIA[name_of(node)], _way(node, made)
     if criterion == "likelihood" and any(name_of(one) == "LogSoftmax" for one in path[:6]):
         criterion = "cross-entropy"
-    if at is None and not criterion and made and _is_penalty(node):
-        criterion = "penalty"
-    picks = ("Sub", *PICKS) if name == "Log" else ("Sub",)
+    return _Reading(criterion, factor, reduction, node, node, path, at, saved(node, "self"), target, ignored)
+
+
+def _by_hand(summand: _Summand, made: Mapping[Any, str]) -> _Reading:
+    """What a criterion that is written out measures; of another function, and of a penalty, what comes into it."""
+    node, factor, reduction, passed = summand
+    name, below = name_of(node), children(node)
+    if below and name in ("Pow", "Abs", "Square", "Mul", "LinalgVectorNorm", "Norm") and name_of(below[0]) in ("Sub", "Rsub"):
+        return _Reading(WRITTEN.get(name, "squared error"), factor, reduction, node, below[0], *_way(below[0], made))
+    pair = written_criteria.difference(node) if name == "Where" else None
+    if pair is not None:
+        return _Reading("smooth error", factor, reduction, *pair, *_way(pair[1], made))
+    path, at = _way(node, made) if name != "AccumulateGrad" else ([], None)
+    criterion, sign, (output, target) = _written(summand, path, is_output=node in made)
+    read = _Reading(criterion, sign * factor, reduction, node, node, path, at, output, target)
+    if criterion == "cross-entropy":
+        reduction = "sum" if name in PRODUCTS else reduction
+        if reduction == "mean" and output is not None and not any(name_of(one) in PICKS for one in (*passed, *path)):
+            factor /= output.shape[1] if output.dim() > 1 else len(output)  # the mean over all classes, of which one counts
+        return read._replace(factor=sign * factor, reduction=reduction, ignored=written_criteria.LEFT_OUT)
+    if criterion.startswith("binary") and name == "Add":
+        path, at = _way(start := children(below[0])[0], made)
+        return read._replace(start=start, path=[one for one in path if name_of(one) not in ("Neg", "Rsub")], at=at)
+    return read._replace(criterion="penalty") if at is None and not criterion and made and _is_penalty(node) else read
+
+
+def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
+    read = (_of_pytorch if name_of(summand.node) in CRITERIA else _by_hand)(summand, made)
+    node, at, path, passed = read.node, read.at, read.path, summand.passed
+    name, ends = name_of(node), _ending(at) if at is not None else []
+    picks = ("Sub", *PICKS) if name_of(summand.node) == "Log" else ("Sub",)
     own = [node] if name in ("LogSoftmax", "Log") or _is_normalizing(node) else []
     way = [*own, *(one for one in path if name_of(one) not in picks)]
-    functions = tuple(map(_function, way))
-    ending = tuple(map(_function, _ending(at))) if at is not None else ()
-    compared = tuple(output.shape) if output is not None and name != "Add" else shape_of(start if output is None else node)
+    against_outputs = name_of(read.start) in ("Sub", "Rsub", *CRITERIA) and len(children(read.start)) == 2
     term = Term(
-        criterion,
-        name,
-        reduction,
-        factor,
-        functions,
-        ending,
+        read.criterion,
+        name_of(summand.node),
+        read.reduction,
+        read.factor,
+        tuple(map(_function, way)),
+        tuple(map(_function, ends)),
         shape_of(at) if at is not None else (),
-        compared,
+        tuple(read.output.shape) if read.output is not None and name != "Add" else shape_of(read.start if read.output is None else node),
         made.get(at),
         any(map(_is_square, path)),
-        (name_of(start) in ("Sub", "Rsub", *CRITERIA) and len(children(start)) == 2)
-        or (not criterion and pair_losses.is_distance(node, made)),
-        _across(node, [*path, *_ending(at)] if at is not None else path, passed) if criterion in ("cross-entropy", "likelihood") else -1,
-        pair_losses.pushes(node, factor, made),
-        pair_losses.is_of_positives(node, factor),
+        against_outputs or (not read.criterion and pair_losses.is_distance(node, made)),
+        _across(node, [*path, *ends], summand.passed) if read.criterion in ("cross-entropy", "likelihood") else -1,
+        pair_losses.pushes(node, read.factor, made),
+        pair_losses.is_of_positives(node, read.factor),
     )
-    return Found(term, node, output, target, way, ignored, passed)
+    target = read.target if read.target is None or not read.target.requires_grad else None  # that is a second output
+    return Found(term, node, read.output, target, way, read.ignored, passed)
 
 
 def _written(summand: _Summand, path: list[Any], *, is_output: bool) -> tuple[str, int, Compared]:
@@ -266,8 +287,6 @@ def _written(summand: _Summand, path: list[Any], *, is_output: bool) -> tuple[st
     if name == "Add" and len(below) == 2:
         criterion, sign, compared = written_criteria.binary(*below)
         return criterion, sign or 1, compared
-    if name == "Where" and written_criteria.difference(node) is not None:
-        return "smooth error", 1, Compared()
     if name == "Sub" and written_criteria.divergence(node) is not None:
         return "divergence", 1, Compared()
     picked = is_output and {name_of(one) for one in summand.passed} <= PICKS and bool(summand.passed)  # not weighted, as by a reward
