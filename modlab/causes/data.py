@@ -42,7 +42,8 @@ def _not_a_number(s: Symptoms) -> Facts | None:
         return {"path": born.path, "step": born.step}
     bad = min((one.bad for one in s.clues.inputs if one.bad >= 0), default=-1)
     first = min((step for step in (*(one.bad_step for one in s.curves), s.birth.step if s.birth else -1) if step >= 0), default=-1)
-    return {"path": ""} if "not a number in data" in s.loss.risks or 0 <= bad <= first else None
+    met = 0 <= bad <= first and not (s.curve is not None and math.isfinite(s.curve.final))  # else such batches are left out
+    return {"path": ""} if met or "not a number in data" in s.loss.risks else None
 
 
 def _constant_targets(s: Symptoms) -> Facts | None:
