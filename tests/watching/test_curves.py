@@ -110,7 +110,7 @@ def test_learning_by_heart_is_told_by_the_loss_on_other_data() -> None:
     values = curve(w, "val_loss")
     assert values.kind == "validation" and found.path == "val_loss"
     assert found.facts["least"] == min(values.mean.tolist()) and found.step == values.first[values.mean.argmin()]
-    assert "It gets worse on other data while it gets better on its own: val_loss rose from" in str(w)
+    assert "it gets worse on other data while it gets better on its own: val_loss rose from" in str(w)
 
 
 def test_with_enough_data_it_is_not_said() -> None:
