@@ -72,6 +72,8 @@ def _ordered(s: Symptoms) -> Facts | None:
 def _imbalance(s: Symptoms) -> Facts | None:
     loss = s.loss
     most = max(loss.shares, default=0.0)
+    if _weighs_the_rare(s):
+        return None
     if loss.classes > 1 and (0.97 if not s.progress < 0.2 else 0.93) < most < 1:
         return {"class": loss.shares.index(most), "share": most}
     target = s.target
@@ -79,6 +81,14 @@ def _imbalance(s: Symptoms) -> Facts | None:
     if loss.term.criterion.startswith("binary") and target.whole and (0 < target.mean < rare or 1 - rare < target.mean < 1):
         return {"class": int(target.mean > 0.5), "share": max(target.mean, 1 - target.mean)}
     return None
+
+
+def _weighs_the_rare(s: Symptoms) -> bool:
+    """Whether the loss lets the rarest class count more than the most frequent one."""
+    weights, shares = s.loss.weights, s.loss.shares
+    if len(weights) == len(shares) > 1:
+        return weights[shares.index(min(shares))] > weights[shares.index(max(shares))]
+    return len({*weights}) == 1 and ((s.target.mean < 0.5 and weights[0] > 1) or (s.target.mean > 0.5 and weights[0] < 1))
 
 
 def _batch(s: Symptoms) -> InputClues | None:

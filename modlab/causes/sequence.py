@@ -163,9 +163,15 @@ def _orderless(s: Symptoms) -> Facts | None:
         return None
     if not needed and (s.learns or s.progress > FALLS):  # so the order may not matter
         return None
-    if not needed and told.counted > TOLD:  # which tokens there are tells it as well
+    if not needed and (told.counted > TOLD or _one_for_all(s)):  # which tokens there are may tell it as well
         return None
     return {"path": free[0].path}
+
+
+def _one_for_all(s: Symptoms) -> bool:
+    """Whether a sequence has one target, and not one for each position."""
+    compared = s.loss.term.compared
+    return len(compared) == 1 or (len(compared) == 2 and any(compared[0] == one.shape[0] for one in s.tokens))
 
 
 def _places_unused(s: Symptoms) -> Facts | None:

@@ -1,0 +1,70 @@
+"""What looks like a fault, and is how the task is: rare classes that the loss weighs more, sequences whose order may not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+
+
+def kinds(net: nn.Module, batch: Callable[[], tuple[Tensor, Tensor]], criterion: Callable[[Tensor, Tensor], Tensor]) -> list[str]:
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(40):
+            inputs, target = batch()
+            optimizer.zero_grad()
+            criterion(net(inputs), target).backward()
+            optimizer.step()
+    return [one.kind for one in w.findings]
+
+
+@pytest.mark.parametrize(("weight", "named"), [(None, True), (24.0, False), (0.2, True)])
+def test_a_rare_class_that_weighs_more_is_no_imbalance(weight, named):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        return torch.randn(50, 6), (torch.rand(50, 1) < 0.03).float()
+
+    criterion = nn.BCEWithLogitsLoss(pos_weight=None if weight is None else torch.tensor(weight))
+    told = kinds(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1)), batch, criterion)
+    assert ("imbalance" in told or "weights of classes" in told) is named
+
+
+@pytest.mark.parametrize(("weights", "named"), [(None, True), ([0.35, 20.0, 20.0], False)])
+def test_rare_classes_that_weigh_more_are_no_imbalance(weights, named):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        label = torch.randint(3, (64,)) * (torch.rand(64) < 0.05)
+        return torch.randn(64, 6), label
+
+    weight = None if weights is None else torch.tensor(weights)
+    told = kinds(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), batch, lambda y, target: F.cross_entropy(y, target, weight))
+    assert ("imbalance" in told) is named
+
+
+class Attends(nn.Module):
+    def __init__(self, pooled: bool) -> None:
+        super().__init__()
+        self.tokens, self.attention, self.head = nn.Embedding(9, 12), nn.MultiheadAttention(12, 2, batch_first=True), nn.Linear(12, 3)
+        self.pooled = pooled
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.tokens(x)
+        h = self.attention(h, h, h)[0]
+        return self.head(h.mean(1)) if self.pooled else self.head(h).transpose(1, 2)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_one_label_for_a_whole_sequence_may_not_need_its_order(pooled):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        return torch.randint(9, (32, 10)), torch.randint(3, (32,) if pooled else (32, 10))
+
+    assert ("no positions" in kinds(Attends(pooled), batch, F.cross_entropy)) is not pooled
