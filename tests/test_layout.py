@@ -242,7 +242,7 @@ BLIND = {
         ("running/loss_graph.py", "running/pair_losses.py", "running/written_criteria.py", "watching/attention_clues.py"),
         "what autograd_nodes.saved gives, which asks",
     ),
-    "watching/gradient_clues.py": "what pools.is_readable lets through, which asks",
+    **dict.fromkeys(("watching/gradient_clues.py", "watching/rewritten_weights.py"), "what pools.is_readable lets through, which asks"),
     "comparing/divergence.py": "what a pass gave, as copies that the shelf made",
     **dict.fromkeys(
         (

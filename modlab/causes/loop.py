@@ -10,6 +10,9 @@ from modlab.causes.symptoms import Symptoms
 SEVERAL = 5
 """Backward passes, or looks, that it takes to say that something never happens."""
 
+FOLDS = 16
+"""Times that a training which learns may begin anew on purpose, as a cross-validation does."""
+
 EPSILON = 1e-4
 """Part of a weight's norm that a step adds: below that it hardly moves."""
 
@@ -69,6 +72,8 @@ def _overwritten(s: Symptoms) -> Facts | None:
 
 
 def _put_back(s: Symptoms) -> Facts | None:
+    if s.loop.returned >= (FOLDS if s.learns else 2):
+        return {"times": s.loop.returned}
     if s.loop.put_back < 2 or s.loop.put_back <= s.loop.kept or s.loop.shared or s.loop.rounded >= SEVERAL:
         return None  # what is rounded goes back by itself
     return {"looks": s.loop.put_back}

@@ -290,6 +290,7 @@ class LoopClues:
         shrunk: by what part all weights became smaller between two steps, each time the same; 0 where they did not.
         decayed: looks in which the gradients at the step were those that backward() brought and a part of the weights.
         clamped: looks in which many numbers of the gradients had one size, the largest, at the step.
+        returned: how often somebody wrote the same weights again between two steps.
     """
 
     backwards: int = 0
@@ -313,6 +314,7 @@ class LoopClues:
     shrunk: float = 0.0
     decayed: int = 0
     clamped: int = 0
+    returned: int = 0
 
 
 @frozen

@@ -455,13 +455,14 @@ class ClueCollector:
             self._relations = without_autograd(self._pairs.relations) if stuck else Relations()
         return self._relations
 
-    def record(self, accepted: dict[str, int], scaled: tuple[int, int], *, closed: bool) -> Clues:
+    def record(self, accepted: dict[str, int], scaled: tuple[int, int], returned: int, *, closed: bool) -> Clues:
         """All of it.
 
         Args:
             closed: whether the watch has ended.
             accepted: the names of losses of this model, and how often ``backward()`` was called on each.
             scaled: how many steps, and clippings, met gradients that a scaler had multiplied.
+            returned: how often the same weights were written between two steps.
         """
         if closed and self._told is None:
             self._told = self._held = self._take_down(closed=True)
@@ -488,6 +489,7 @@ class ClueCollector:
             gradients.shrunk,
             gradients.decayed,
             gradients.clamped,
+            returned,
         )
         return Clues(
             losses,

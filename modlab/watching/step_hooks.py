@@ -19,6 +19,7 @@ from modlab.watching.knobs import Knobs
 from modlab.watching.last_step import captured
 from modlab.watching.losses import Losses
 from modlab.watching.nan_guard import NaNGuard
+from modlab.watching.rewritten_weights import RewrittenWeights
 from modlab.watching.steps import Steps
 from modlab.watching.watch_index import WatchIndex
 
@@ -65,6 +66,9 @@ class StepHooks:
         guard: that stands by in some.
         controls: what the page asks for between two steps.
         knobs: which take hold there.
+
+    Attributes:
+        rewritten: the weights that others write between two steps.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class StepHooks:
         self.ends = self._watch = watch
         self._index, self._steps, self._losses, self._guard, self._controls = index, steps, losses, guard, controls
         self._knobs = knobs
+        self.rewritten = RewrittenWeights(index)
         self._hooks = OptimizerHooks(self._begins, self._ended)
         self._versions: tuple[int, ...] = ()
         self._begun: tuple[int, ...] = ()
@@ -100,7 +105,11 @@ class StepHooks:
             self._knobs.step_begins()
         if self._losses.awaiting and graph_task() == -1:
             self._losses.judged_with(optimizer)
-        if not watch.attends or captured():
+        if captured():
+            return
+        if steps.holds(optimizer):
+            without_autograd(self.rewritten.step_begins, self._weight_versions())
+        if not watch.attends:
             return
         if not steps.are_of(optimizer):
             if steps.under_way:
@@ -121,6 +130,7 @@ class StepHooks:
             steps.others += 1
             if not inner and steps.holds(optimizer):
                 steps.made_beside(optimizer)
+                without_autograd(self.rewritten.step_ended, self._weight_versions())
                 self._tells()
             if not steps.under_way:
                 if losses.due():
@@ -130,6 +140,7 @@ class StepHooks:
         if losses.due():
             losses.step_ended(optimizer)
         steps.ended()
+        without_autograd(self.rewritten.step_ended, self._weight_versions())
         self._knobs.step_ended(steps.made)
         self._tells()
         wonders = not guard.standing and guard.wonders(steps.made - 1)

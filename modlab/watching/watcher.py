@@ -704,7 +704,10 @@ class Watcher:
             is_stage=self.tap.is_stage,
             closed=self.closed,
             clues=self.clues.record(
-                self.losses.accepted(), (self.losses.scaled_steps, self.losses.scaled_clips), closed=self.closed or self._closing
+                self.losses.accepted(),
+                (self.losses.scaled_steps, self.losses.scaled_clips),
+                self.step_hooks.rewritten.returned,
+                closed=self.closed or self._closing,
             ),
         )
 

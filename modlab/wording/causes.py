@@ -42,6 +42,12 @@ def rough(number: Any) -> str:
     return format.rough(float(number)) if isinstance(number, (int, float)) and math.isfinite(number) else "NaN"
 
 
+def _put_back(facts: Facts) -> str:
+    if "times" in facts:
+        return f"{format.plural(facts['times'], 'time')} the very same weights were written between two steps, though steps had moved them"
+    return f"after {format.plural(facts['looks'], 'step')} seen, the weights were bit for bit what they had been before it"
+
+
 def _share(number: Any) -> str:
     return format.share(float(number))
 
@@ -257,8 +263,8 @@ CAUSES: dict[str, CauseWords] = {
         "call optimizer.zero_grad() before backward(), not after it",
     ),
     "weights put back": CauseWords(
-        "old weights are put back after each step",
-        lambda f: f"after {format.plural(f['looks'], 'step')} seen, the weights were bit for bit what they had been before it",
+        lambda f: f"old weights are put back {'again and again' if 'times' in f else 'after each step'}",
+        _put_back,
         "Something loads or copies weights between two steps.",
         "look for load_state_dict() or copy_() in the loop",
     ),
