@@ -848,8 +848,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "generator detached": CauseWords(
         "what one optimizer holds gets no gradient",
-        lambda f: f"no gradient reached {joined(map(named, f['places']))}, though another loss trains the rest",
-        "Its images were detached, or the step before is the only one that looks at them.",
+        lambda f: (
+            f"{'only zeros' if f.get('zero') else 'no gradient'} reached {joined(map(named, f['places']))}, "
+            "though another loss trains the rest"
+        ),
+        "Its images were detached or rounded, or the step before is the only one that looks at them.",
         "do not detach what the generator has made in the generator's own step",
     ),
     "wrong negatives": CauseWords(

@@ -203,3 +203,30 @@ def test_a_function_of_ones_own_without_a_gradient(way):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(10, 32), Stepped(way), nn.Linear(32, 4))
     assert ("no gradient through" in asked(model, lambda _: classes(), F.cross_entropy)) is (way == 0)
+
+
+class Duel(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.maker, self.judge = nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+
+    def forward(self, noise: Tensor) -> Tensor:
+        return self.maker(noise)
+
+
+@pytest.mark.parametrize("rounds", [True, False])
+def test_what_is_rounded_brings_the_generator_only_zeros(rounds):
+    model = Duel()
+    makes, judges = torch.optim.SGD(model.maker.parameters(), 0.01), torch.optim.SGD(model.judge.parameters(), 0.01)
+    with modlab.watch(model, [makes, judges]) as w:
+        for _ in range(60):
+            made = model(torch.randn(32, 2))
+            made = made.round() if rounds else made
+            judges.zero_grad()
+            (model.judge(torch.randn(32, 2) + 3).sub(1).square().mean() + model.judge(made.detach()).square().mean()).backward()
+            judges.step()
+            makes.zero_grad()
+            model.judge(made).sub(1).square().mean().backward()
+            makes.step()
+    assert ("generator detached" in [one.kind for one in w.findings]) is rounds
