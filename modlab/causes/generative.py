@@ -130,7 +130,7 @@ def _level(s: Symptoms) -> Facts | None:
     if other is not None and s.progress < 0.8:
         return {"path": other.name, "other": True}
     one = s.inputs[0] if len(s.clues.inputs) == 1 and s.inputs else None
-    if one is None or not s.loss.term.criterion.endswith("error") or s.progress > 0.8:
+    if one is None or not s.loss.term.criterion.endswith("error") or s.progress > 0.8 or s.pairs.restored > 0.99:
         return None
     low, high = one.scales
     if s.loss.term.compared != one.shape or not high > 3 * low:

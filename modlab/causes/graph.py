@@ -29,6 +29,18 @@ def _lost(s: Symptoms) -> tuple[str, ...]:
     return tuple(path for path in s.ungraded if path not in known)
 
 
+def _are_biases(s: Symptoms, lost: tuple[str, ...]) -> bool:
+    """Whether these are biases alone, beside weights that have a gradient: functions were given the weights alone."""
+    felt = {one.module for one in s.watched.parameters if one.felt and one.dimensions > 1}
+    biases = {one.path for one in s.watched.parameters if one.dimensions == 1 and one.module in felt}
+    return bool(lost) and biases.issuperset(lost)
+
+
+def _left_out(s: Symptoms) -> Facts | None:
+    lost = _lost(s)
+    return {"path": lost[0], "places": lost} if _are_biases(s, lost) and not s.progress > LEARNT else None
+
+
 def _without_grad(s: Symptoms) -> Facts | None:
     shut = {one.path for one in s.modules("ungraded")}
     lost = [path for path in _lost(s) if any(_inside(path, above) for above in shut)]
@@ -56,9 +68,18 @@ def _through(s: Symptoms) -> Facts | None:
 def _detached(s: Symptoms) -> Facts | None:
     lost = _lost(s)
     cut = s.modules("cut")
-    if not lost or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
+    if not lost or _are_biases(s, lost) or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
         return None
     return {"path": lost[0], "places": lost, "before": cut[0].path if cut else ""}
+
+
+def _state_cut(s: Symptoms) -> Facts | None:
+    """A cell whose state arrives filled, and without the graph of the step before."""
+    for one in s.modules("cell"):
+        again = one.facts["again"] == one.facts["calls"] - 1  # the same one in each step
+        if one.facts["calls"] >= 3 and one.facts["cut"] and one.facts["filled"] and not again and not s.progress > LEARNT:
+            return {"path": one.path, "calls": one.facts["calls"]}
+    return None
 
 
 def _was_called(s: Symptoms, path: str) -> bool:
@@ -83,7 +104,7 @@ def _unused(s: Symptoms) -> Facts | None:
 def _frozen(s: Symptoms) -> Facts | None:
     share = s.clues.frozen / max(s.clues.parameters, 1)
     held = any(not one.trainable and one.owned for one in s.watched.parameters)
-    alone = held and s.clues.fresh > 0.5 * s.clues.frozen and _is_in_front(s)
+    alone = held and s.clues.fresh > 0.5 * s.clues.frozen and (_is_in_front(s) or not s.matrices)
     return {"share": share, "held": held} if share >= 0.3 and not (s.progress > 0.85 if alone else s.fallen > 0.1) else None
 
 
@@ -103,7 +124,9 @@ ROWS = (
     CauseRow("hidden layers", _hidden),
     CauseRow("without grad", _without_grad),
     CauseRow("no gradient through", _through, "detached", "why"),
+    CauseRow("detached", _state_cut),
     CauseRow("detached", _detached, "unused layers", "why"),
     CauseRow("unused layers", _unused, "detached", "why", weight=2, calm=True),
+    CauseRow("no bias where needed", _left_out, weight=2, calm=True),
     CauseRow("frozen", _frozen, weight=1, calm=True),
 )

@@ -48,7 +48,7 @@ def _zeroed(s: Symptoms) -> Facts | None:
     trained = [one for one in s.watched.parameters if one.trainable]
     felt = [one for one in trained if one.felt] or trained
     turned, true, zeroed = s.loop.edited
-    if s.loop.hooked or not felt or (any(one.graded for one in felt) and zeroed < SEVERAL) or turned or true:
+    if not felt or turned or true or (zeroed < SEVERAL and (s.loop.hooked or any(one.graded for one in felt))):
         return None
     if any(one.moved for one in trained):
         return None
@@ -63,7 +63,9 @@ def _flows(s: Symptoms, module: str | None) -> bool:
 
 
 def _overwritten(s: Symptoms) -> Facts | None:
-    turned, true, _ = s.loop.edited
+    turned, true, zeroed = s.loop.edited
+    if zeroed >= SEVERAL and not (turned or true):
+        return None  # they were there, and were taken away
     if s.progress > 0.9 or s.loop.decayed >= SEVERAL or _clipped(s) is not None:
         return None
     if not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true > turned / SEVERAL):
@@ -82,6 +84,9 @@ def _put_back(s: Symptoms) -> Facts | None:
 def _in_evaluation(s: Symptoms) -> Facts | None:
     if s.loop.uncounted and not s.watched.passes and s.loop.in_eval >= SEVERAL and s.record.steps >= SEVERAL:
         return {"looks": s.loop.in_eval, "places": s.loop.uncounted}
+    apart = tuple(one.path for one in s.watched.modules if one.called and one.path in s.loop.uncounted)
+    if apart and s.watched.passes and not s.loop.in_eval and s.record.steps >= SEVERAL and not s.learns:
+        return {"looks": s.loop.looks, "places": apart, "alone": True}
     norms = [one.path for one in s.watched.modules if one.category == "norm"]
     minded = norms or ([one.path for one in s.watched.modules if one.category == "dropout"] if not s.fallen > 0.2 else [])
     alone = s.watched.evaluated and not s.watched.passes

@@ -45,6 +45,9 @@ TINY = 1e-3
 RARE = 0.35
 """Share of the positive ones below which they are rare."""
 
+UNSCALED = {"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Adagrad"}
+"""Optimizers whose steps are as large whatever the loss is multiplied by."""
+
 CRITERIA = (*ERRORS, "cross-entropy", "likelihood", "binary cross-entropy", "binary cross-entropy with logits")
 
 WRAPPED = {"BinaryCrossEntropyWithLogits": "binary cross-entropy with logits", "NllLoss": "cross-entropy"}
@@ -150,7 +153,7 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
         return {"how": "pushes"}
     if len(loss.ranks) == 3 and loss.ranks[0] > SURE and loss.ranks[2] > SPENT and len(loss.terms) == 1:
         return {"how": "ranks", "farther": loss.ranks[0]}
-    grown = loss.outputs.std > ENDLESS * loss.first_outputs.std
+    grown = loss.outputs.std > ENDLESS * loss.first_outputs.std or s.last < -(ENDLESS**2) * max(abs(s.start), 1)
     if s.last < -ENDLESS * max(abs(s.start), 1) and grown and len(s.clues.losses) == 1 and len(s.loop.optimizers) == 1:
         return {"how": "falls", "last": s.last}  # what is to become small has an end
     up, down = s.loop.climbs
@@ -170,6 +173,8 @@ def _too_small(s: Symptoms) -> Facts | None:
 def _summed(s: Symptoms) -> Facts | None:
     term = s.loss.term
     if not term.criterion or not term.compared or s.learns or not (s.is_sick or s.has_burst):
+        return None
+    if s.loop.optimizers and UNSCALED.issuperset(s.loop.optimizers):
         return None
     summed = term.reduction == "sum" and abs(term.factor) >= 0.05
     times = abs(term.factor) * (math.prod(term.compared) if summed else 1)

@@ -8,8 +8,11 @@ from itertools import pairwise
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import WILD, Symptoms
 from modlab.records.watch import PARAMETER
+
+USUAL = 30.0
+"""Size of inputs and targets up to which they do not make a loss start at thousands."""
 
 
 def _equal(s: Symptoms) -> Facts | None:
@@ -26,7 +29,13 @@ def _scales(s: Symptoms) -> dict[str, float]:
     lookups = {one.module for one in s.matrices if s.category(one.module) == "embedding"}
     trained = {one.path: one.module for one in s.matrices}
     for row, one in enumerate(history.series):
-        if one.role != PARAMETER or one.path not in trained or trained[one.path] in lookups or len(one.shape) < 2:
+        if (
+            one.role != PARAMETER
+            or one.path not in trained
+            or trained[one.path] in lookups
+            or len(one.shape) < 2
+            or _is_direction(one.path)
+        ):
             continue
         var, mean = history.columns["var"][:, row], history.columns["mean"][:, row]
         there = np.isfinite(var)
@@ -34,6 +43,11 @@ def _scales(s: Symptoms) -> dict[str, float]:
             size = math.sqrt(float(var[there][0]) + float(mean[there][0]) ** 2)
             found[one.path] = size * math.sqrt(math.prod(one.shape[1:]))
     return found
+
+
+def _is_direction(path: str) -> bool:
+    """Whether it is a direction of weight_norm, whose size does not count: the lengths stand beside it."""
+    return path.endswith((".original1", "weight_v"))
 
 
 def _tables(s: Symptoms) -> dict[str, float]:
@@ -47,10 +61,19 @@ def _tables(s: Symptoms) -> dict[str, float]:
     return found
 
 
+def _explodes(s: Symptoms) -> bool:
+    """Whether a loss begins so far above that of a constant answer that signals must have grown, from inputs and targets of usual size."""
+    usual = all(max(abs(one.numbers.low), abs(one.numbers.high)) < USUAL for one in s.inputs) and 1 / USUAL < s.target.std < USUAL
+    again = [one for one in (*s.modules("cell"), *s.modules("recurrent"), *s.modules("linear")) if one.facts.get("calls", 1) >= 4]
+    return s.start > WILD * s.loss.baseline > 0 and usual and not again and s.is_stuck
+
+
 def _too_large(s: Symptoms) -> Facts | None:
     scales = _scales(s) | _tables(s)
     wild = [path for path, scale in scales.items() if scale > 8]
     huge = any(scale > 30 for scale in scales.values())
+    if not wild and _explodes(s):
+        return {"path": s.first_module, "start": s.start, "baseline": s.loss.baseline}
     if not wild or (len(wild) < len(scales) / 2 and not huge) or s.progress > (0.3 if len(wild) < len(scales) / 2 else 0.8):
         return None
     return {"path": wild[0], "places": tuple(wild), "times": float(np.median([scales[path] for path in wild]))}

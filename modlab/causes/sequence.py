@@ -112,7 +112,7 @@ def _anew(s: Symptoms) -> Facts | None:
         if one.facts["calls"] >= 3 and one.facts["looks"] >= 9 and not one.facts.get("other"):
             return {"path": one.path, "calls": one.facts["calls"]}
     for one in s.modules("cell"):
-        if one.facts["calls"] >= 3 and (one.facts["stateless"] or one.facts["cut"]):
+        if one.facts["calls"] >= 3 and (one.facts["stateless"] or (one.facts["cut"] and not one.facts["filled"])):
             return {"path": one.path, "calls": one.facts["calls"]}
         if one.facts["calls"] >= 3 and one.facts["again"] == one.facts["calls"] - 1 and not s.progress > 0.9:
             return {"path": one.path, "calls": one.facts["calls"], "same": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from modlab.diagnosing import batches, sequences
+from modlab.diagnosing import batches, order, sequences
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.sequences import Sequence
 from modlab.diagnosing.trials import Bench
@@ -18,7 +18,7 @@ def causality(bench: Bench) -> ExperimentRecord:
     """Change what comes later: where the next token is predicted, no earlier output may move."""
     bench.evaluate()
     output = batches.copied(bench.steadily())
-    for sequence in sequences.of(bench):
+    for sequence in (*sequences.of(bench), *sequences.behind_channels(bench)):
         before = sequences.by_position(output, sequence)
         offset = sequences.offset(sequence, bench.target)
         inside = None if before is None or offset is None else sequences.moved_inside(bench, output, sequence)
@@ -36,7 +36,7 @@ def _judged(bench: Bench, sequence: Sequence, before: Tensor, offset: int) -> Ex
     if not pairs:
         return record("causality", "passed", "sees no future" if past else "sees its own token")
     changed, output = pairs[0]
-    kind = "sees the future" if past else "mask turned around"
+    kind = "sees the future" if past or not order.attends(bench) else "mask turned around"
     return record("causality", "failed", kind, Remedy(kind), changed=changed, output=output, length=sequence.length)
 
 
@@ -50,9 +50,7 @@ def _of_its_input(sequence: Sequence, ahead: bool) -> ExperimentRecord:
 
 def _moves(bench: Bench, sequence: Sequence, before: Tensor, at: int) -> list[int]:
     """The positions whose output moves when the input at one position is changed."""
-    changed = sequence.tensor.clone()
-    changed[:, at] = sequences.other_tokens(sequence)[:, at]
-    after = sequences.by_position(bench.steadily(sequence.put(bench, changed)), sequence)
+    after = sequences.by_position(bench.steadily(sequence.put(bench, sequences.changed(sequence, at))), sequence)
     if after is None or after.shape != before.shape:
         raise NotRunError("nothing is predicted")
     apart = (after - before).abs().transpose(0, 1).flatten(1).amax(1)

@@ -16,6 +16,8 @@ from modlab.diagnosing.sequences import Sequence
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord, Remedy
+from modlab.running import attention_graph
+from modlab.running.autograd_nodes import walk
 from modlab.running.listener import Listener
 from modlab.running.values import mapped
 
@@ -65,6 +67,15 @@ def _same(before: Any, after: Any, sequence: Sequence, turn: Tensor) -> bool:
         if float((ours - theirs).abs().max()) > ROUNDING * float(one.abs().max()):
             return False
     return True
+
+
+def attends(bench: Bench) -> bool:
+    """Whether something in the model attends: a module or function of torch's, or a softmax over positions by hand."""
+    if _attention(bench) is not None:
+        return True
+    with torch.enable_grad():
+        outputs = [one for one in batches.tensors(bench.output()) if one.grad_fn is not None]
+    return any(attention_graph.attentions(walk(one.grad_fn, {})) for one in outputs)
 
 
 class _Attentions(FunctionMode):

@@ -20,9 +20,13 @@ NEARLY = 0.9
 
 
 class Sequence(NamedTuple):
-    """An input with samples in dimension 0 and positions in dimension 1: tokens, or vectors of numbers."""
+    """An input with samples in dimension 0 and positions in dimension 1: tokens, or vectors of numbers.
+
+    `given`: the input itself, where its positions come last, behind channels, as convolutions take them.
+    """
 
     tensor: Tensor
+    given: Tensor | None = None
 
     @property
     def samples(self) -> int:
@@ -41,6 +45,8 @@ class Sequence(NamedTuple):
 
     def put(self, bench: Bench, changed: Tensor) -> Any:
         """The inputs with another tensor in its place."""
+        if self.given is not None:
+            return mapped(bench.inputs, lambda tensor: changed.transpose(1, 2).contiguous() if tensor is self.given else tensor)
         return mapped(bench.inputs, lambda tensor: changed if tensor is self.tensor else tensor)
 
 
@@ -51,6 +57,22 @@ def of(bench: Bench) -> Iterator[Sequence]:
             continue
         if tensor.dim() == (3 if tensor.is_floating_point() else 2) and min(tensor.shape[:2]) > 1:
             yield Sequence(tensor)
+
+
+def behind_channels(bench: Bench) -> Iterator[Sequence]:
+    """The same of inputs whose positions come last."""
+    for tensor in batches.tensors(bench.inputs):
+        if tensor.is_nested or tensor.layout is not torch.strided or not tensor.is_floating_point():
+            continue
+        if tensor.dim() == 3 and min(tensor.shape[::2]) > 1:
+            yield Sequence(tensor.transpose(1, 2), tensor)
+
+
+def changed(sequence: Sequence, at: int) -> Tensor:
+    """The same sequence with another entry at one position."""
+    found = sequence.tensor.clone()
+    found[:, at] = other_tokens(sequence)[:, at]
+    return found
 
 
 def require(bench: Bench) -> Sequence:
@@ -109,8 +131,12 @@ def aligned(sequence: Sequence, target: Any) -> Tensor | None:
     if not issubclass(type(target), Tensor) or target.is_nested:
         return None
     shape = tuple(sequence.tensor.shape)
+    if sequence.given is not None and target.shape == sequence.given.shape:
+        return target.transpose(1, 2)  # type: ignore[no-any-return]
     if tuple(target.shape) == shape:
         return target  # type: ignore[no-any-return]
+    if target.is_floating_point() and shape[2:] == (1,) and tuple(target.shape) == shape[:2]:
+        return target.unsqueeze(2)  # type: ignore[no-any-return]
     return target.reshape(shape) if target.dim() == 1 and target.numel() == sequence.tensor.numel() else None
 
 
@@ -128,9 +154,10 @@ def moved_inside(bench: Bench, output: Any, sequence: Sequence) -> int | None:
     labels = aligned(sequence, bench.target)
     if labels is None:
         return None
-    changed = labels.clone()
-    changed[:, at] = other_tokens(Sequence(labels))[:, at] if sequence.is_tokens else labels[:, at] + 1
-    grads = [_felt(bench, output, target, sequence) for target in (bench.target, changed.reshape(bench.target.shape))]
+    other = labels.clone()
+    other[:, at] = other_tokens(Sequence(labels))[:, at] if sequence.is_tokens else labels[:, at] + 1
+    laid = other.transpose(1, 2) if sequence.given is not None and bench.target.shape == sequence.given.shape else other
+    grads = [_felt(bench, output, target, sequence) for target in (bench.target, laid.reshape(bench.target.shape))]
     if grads[0] is None or grads[1] is None:
         return None
     touched = ((grads[0] - grads[1]).abs() > 1e-7 * grads[0].abs().max()).transpose(0, 1).flatten(1).any(1).nonzero().flatten().tolist()

@@ -206,6 +206,7 @@ class PairClues:
         others: how much the feature in the middle tells.
         open: whether the targets are the tokens that were left, and those that are ignored stand at one token, within rows.
         upright: whether tokens are filled up along the samples, and not along the positions.
+        restored: the share of a target's numbers that are those of the input, where these are no series.
         through: whether nothing stands between an input and the output in the same place that is narrower, or knows no places.
     """
 
@@ -221,6 +222,7 @@ class PairClues:
     open: bool = False
     upright: bool = False
     through: bool = False
+    restored: float = 0.0
 
 
 @frozen

@@ -51,10 +51,15 @@ class Shares(NamedTuple):
 
 
 def attentions(nodes: Iterable[tuple[Any, str]]) -> list[Attention]:
-    """What attends to itself among the nodes of a graph, each with the path of the module that gave what comes of it."""
+    """What attends to itself among the nodes of a graph, each with the path of the module that gave what comes of it.
+
+    Weights that a checkpoint has packed are not told: where they look is not known.
+    """
     some = [*nodes]
     again = {below for node, _ in some if name_of(node) == "Div" and len(children(node)) > 1 for below in _below(node)}
-    return [_normalized(_attention(node, path)) if node in again else _attention(node, path) for node, path in some if _is_attention(node)]
+    found = [(node, _attention(node, path)) for node, path in some if _is_attention(node)]
+    told = [(node, one) for node, one in found if one.weights is not None or name_of(node).startswith("ScaledDotProduct")]
+    return [_normalized(one) if node in again else one for node, one in told]
 
 
 def shares(nodes: Iterable[tuple[Any, str]]) -> list[Shares]:

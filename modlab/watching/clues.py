@@ -52,6 +52,9 @@ STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
 RECTIFIED = frozenset(("Relu", "Threshold", "Hardtanh", "Clamp", "ClampMin"))
 """Functions that give zero for all that is below it: of dead units, or of what is too far off."""
 
+OF_HOOKS = "BackwardHookFunction"
+"""The function that torch puts around a module with backward hooks: nobody has written it for this model."""
+
 CLOSE = 1e-4
 """Distance from whole numbers that rounding may have made."""
 
@@ -112,6 +115,7 @@ class ClueCollector:
         self._step = 0
         self._made: dict[Any, str] = {}
         self._through: dict[str, str] = {}  # by a module that is linear without weights of its own mixing features, what it took
+        self._bent: set[str] = set()  # modules that did so in one look, and not in another
         self.batch: list[Tensor] = []
         self._inputs: dict[str, InputPool] = {}
         self._losses: dict[str, LossPool] = {}
@@ -199,21 +203,24 @@ class ClueCollector:
                 self._made.setdefault(one.grad_fn, member.path)
         held = [one for one in (stores.contents(module).get("_parameters") or {}).values() if one is not None]
         if args and isinstance(args[0], Tensor) and type(args[0]) in PLAIN:
-            self._take_input(member.path, module, args[0], enabled=enabled, holds=bool(held))
+            self._take_input(member.path, module, args[0], output, enabled=enabled, holds=bool(held))
         self._met += any(one.requires_grad for one in held)
         if isinstance(module, nn.RNNBase) and isinstance(output, tuple) and isinstance(output[0], Tensor):
             self._sequences.append(output[0].grad_fn)
         for kind, facts in module_clues.told(self, module, args, kwargs, output):
             self._note(member.path, kind, **facts)
 
-    def _take_input(self, path: str, module: Module, taken: Tensor, *, enabled: bool, holds: bool) -> None:
+    def _take_input(self, path: str, module: Module, taken: Tensor, output: Any, *, enabled: bool, holds: bool) -> None:
         """What the first input of a module shows: a cut in the graph, zeros alone, values that are no more what they were."""
-        if module_clues.is_linear(module):
+        if module_clues.is_linear(module) or (path not in self._bent and module_clues.gives_back(module, taken, output)):
             self._through[path] = self.made_by(taken) or ""
+        elif path in self._through:
+            self._bent.add(path)
+            del self._through[path]
         node: Any = taken.grad_fn
         if name_of(node) in STEPLIKE:
             self._note(path, "steplike", function=name_of(node))
-        elif isinstance(node, BackwardCFunction):
+        elif isinstance(node, BackwardCFunction) and not type(node).__name__.startswith(OF_HOOKS):
             self._note(path, "own function", function=name_of(node))
         for one in self.batch if taken.grad_fn is None and self.reads else ():
             if one.shape != taken.shape and _is_view(taken, one):

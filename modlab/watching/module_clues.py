@@ -19,6 +19,9 @@ from modlab.watching.readback import is_far
 TOKENS = 1000
 """Rows of an embedding up to which those that are looked up are counted."""
 
+BOUNDED = (nn.Hardtanh, nn.Threshold)
+"""Activations that pass on, as it is, what lies within bounds."""
+
 Told = Iterator[tuple[str, dict[str, Any]]]
 
 
@@ -48,6 +51,13 @@ def is_linear(module: Module) -> bool:
     """Whether a module passes on what it takes, at most scaled and shifted."""
     slope = getattr(module, "negative_slope", None)
     return isinstance(module, (nn.Identity, nn.Flatten, _DropoutNd, _BatchNorm)) or slope == 1
+
+
+def gives_back(module: Module, taken: Tensor, output: Any) -> bool:
+    """Whether an activation gave exactly what it took, as one with bounds does that nothing reaches."""
+    if not isinstance(module, BOUNDED) or module.inplace or not isinstance(output, Tensor) or output.shape != taken.shape:
+        return False
+    return is_readable(taken) and is_readable(output) and not is_far(taken) and bool((taken == output).all())
 
 
 def is_norm(module: Module) -> bool:
@@ -154,6 +164,7 @@ def _cell(_: CurrentPass, __: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = args[1] if len(args) > 1 else kwargs.get("hx")
     state = given[0] if isinstance(given, tuple) else given
     facts = {"stateless": not isinstance(state, Tensor), "cut": isinstance(state, Tensor) and state.grad_fn is None}
+    facts["filled"] = isinstance(state, Tensor) and is_readable(state) and not is_far(state) and bool(state.any())
     yield "cell", {**facts, "state": state.data_ptr() if isinstance(state, Tensor) and is_readable(state) else 0}
 
 

@@ -153,7 +153,9 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
     if target.numel() == inputs.numel() and inputs.is_floating_point():  # as of an autoencoder: each number tells itself
         series = inputs.dim() == 3 and inputs.shape[1] > 1
         there = target.reshape(inputs.shape)
-        return PairClues(_alike(inputs, there), _alike(inputs[:, 1:], there[:, :-1])) if series else known
+        if series:
+            return PairClues(_alike(inputs, there), max(_alike(inputs[:, 1:], there[:, :-1]), _alike(inputs[..., 1:], there[..., :-1])))
+        return replace(known, restored=_alike(inputs, there), moved=_alike(inputs[..., 1:], there[..., :-1]) if inputs.dim() == 3 else 0.0)
     if any(one.shape == target.shape and one.dtype == target.dtype and one.dim() > 1 and bool((one == target).all()) for one in batch[1:]):
         return PairClues(equal=1.0, beside=True)
     enough = len(inputs) == len(target) >= ENOUGH and inputs.dim() > 0 and 2 < inputs[0].numel() <= WIDEST

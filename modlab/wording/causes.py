@@ -66,6 +66,8 @@ def _too_high(facts: Facts) -> str:
 
 
 def _lost(facts: Facts) -> str:
+    if "calls" in facts:
+        return f"{{place}} is called {facts['calls']} times in a pass, and the state that it gets has no graph"
     places = facts.get("places", ())
     return f"no gradient reached {joined(map(named, places))}" if places else "no gradient comes through"
 
@@ -128,6 +130,8 @@ def _sign(facts: Facts) -> str:
 
 def _evaluation(facts: Facts) -> str:
     looks = format.plural(facts["looks"], "look")
+    if "alone" in facts:
+        return f"while the model trained, {joined(map(named, facts['places']))} stayed in evaluation mode, and took in no batch"
     return f"in {looks} the model was called in evaluation mode, which changes {joined(map(named, facts['places']))}"
 
 
@@ -659,7 +663,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "weights begin too large": CauseWords(
         "the weights began far too large",
-        lambda f: f"those of {joined(map(named, f['places']))} were {rough(f['times'])} times what keeps the size of a signal",
+        lambda f: (
+            f"the loss began at {rough(f['start'])}, where a constant answer has {rough(f['baseline'])}: signals grow from layer to layer"
+            if "start" in f
+            else f"those of {joined(map(named, f['places']))} were {rough(f['times'])} times what keeps the size of a signal"
+        ),
         "Activations saturate or explode from the first step on.",
         "nn.init.kaiming_normal_ or PyTorch's own initialization",
     ),
@@ -698,8 +706,12 @@ CAUSES: dict[str, CauseWords] = {
         "more units there",
     ),
     "no bias where needed": CauseWords(
-        "no layer has a bias",
-        lambda f: f"{f['layers']} layers, none with a bias, and no normalization",
+        lambda f: "biases are left out" if "places" in f else "no layer has a bias",
+        lambda f: (
+            f"the weights beside {joined(map(named, f['places']))} have a gradient, and these have none"
+            if "places" in f
+            else f"{f['layers']} layers, none with a bias, and no normalization"
+        ),
         "Without a bias the model gives 0 for an input of 0, and cannot shift its output.",
         "bias=True",
     ),

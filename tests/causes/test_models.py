@@ -1,0 +1,146 @@
+"""Causes that lie in the model: norms apart, cells that are cut, bounds that nothing reaches, weights that nothing uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import modlab
+from modlab.running.attention_graph import attentions
+from modlab.running.autograd_nodes import walk
+from tests.causes.test_sequences import kinds, trained
+
+
+def values() -> tuple[tuple[Tensor], Tensor]:
+    x = torch.randn(64, 4)
+    return (x,), (3 * x).sin().sum(1, keepdim=True) + 3
+
+
+def told(net: nn.Module) -> list[str]:
+    return kinds(trained(net, values, F.mse_loss))
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_norms_that_stay_in_evaluation_mode(apart):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1))
+    if apart:
+        net[1].eval()
+    w = trained(net, values, F.mse_loss)
+    assert ("eval while training" in kinds(w)) is apart
+    assert ("1 stayed in evaluation mode" in w.headline) is apart
+
+
+@pytest.mark.parametrize(("bound", "wrong"), [(1000.0, True), (0.5, False)])
+def test_bounds_that_nothing_reaches(bound, wrong):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.Hardtanh(-bound, bound), nn.Linear(16, 16), nn.Hardtanh(-bound, bound), nn.Linear(16, 1))
+    assert ("no nonlinearity" in told(net)) is wrong
+
+
+class Keeper(nn.Module):
+    """A cell in a loop, whose state may come without its graph."""
+
+    def __init__(self, cut: bool) -> None:
+        super().__init__()
+        self.cell, self.head, self.cut = nn.GRUCell(4, 8), nn.Linear(8, 1), cut
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = torch.zeros(len(x), 8)
+        for step in x.unbind(1):
+            state = self.cell(step, state.detach() if self.cut else state)
+        return self.head(state)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_state_that_comes_without_its_graph(cut):
+    torch.manual_seed(0)
+    found = kinds(trained(Keeper(cut), lambda: ((torch.randn(16, 5, 4),), torch.randn(16, 1)), F.mse_loss))
+    assert ("detached" in found, "state not kept" in found) == (cut, False)
+
+
+class Called(nn.Module):
+    """Its layers are called by functions."""
+
+    def __init__(self, biased: bool) -> None:
+        super().__init__()
+        self.first, self.last, self.biased = nn.Linear(4, 16), nn.Linear(16, 1), biased
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = (self.first.bias, self.last.bias) if self.biased else (None, None)
+        return F.linear(F.relu(F.linear(x, self.first.weight, bias[0])), self.last.weight, bias[1])
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_biases_that_are_left_out(biased):
+    torch.manual_seed(0)
+    found = told(Called(biased))
+    assert ("no bias where needed" in found, "detached" in found) == (not biased, False)
+
+
+@pytest.mark.parametrize(("share", "wrong"), [(1.0, True), (0.1, False)])
+def test_branches_that_let_the_signal_grow(share, wrong):
+    class Tower(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 32), nn.Linear(32, 1)
+            self.blocks = nn.ModuleList([nn.Linear(32, 32) for _ in range(24)])
+            for block in self.blocks:
+                nn.init.kaiming_normal_(block.weight)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.first(x)
+            for block in self.blocks:
+                x = x + share * block(x.relu())
+            return self.last(x)
+
+    torch.manual_seed(0)
+    assert ("weights begin too large" in told(Tower())) is wrong
+
+
+def test_what_a_checkpoint_has_packed_is_not_told():
+    x = torch.randn(2, 6, 8, requires_grad=True)
+
+    def attend(x: Tensor) -> Tensor:
+        hidden = torch.ones(6, 6).triu(1).bool()
+        return (x @ x.transpose(1, 2)).masked_fill(hidden, float("-inf")).softmax(-1) @ x
+
+    assert len(attentions(walk(attend(x).sum().grad_fn, {}))) == 1
+    assert attentions(walk(checkpoint(attend, x, use_reentrant=False).sum().grad_fn, {})) == []
+
+
+class Waves(nn.Module):
+    """A convolution along time; what it adds at the ends is cut off at one of them."""
+
+    def __init__(self, first: bool) -> None:
+        super().__init__()
+        self.band, self.out, self.first = nn.Conv1d(1, 8, 3, padding=2), nn.Conv1d(8, 1, 1), first
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.band(x)
+        return self.out((h[:, :, 2:] if self.first else h[:, :, :-2]).relu()).squeeze(1)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_convolution_is_cut_at_the_wrong_end(first):
+    torch.manual_seed(0)
+    wave = torch.sin(torch.arange(17.0) * (0.3 + torch.rand(8, 1)))
+    result = modlab.diagnose(Waves(first), batch=(wave[:, None, :-1], wave[:, 1:]), loss=F.mse_loss)
+    (found,) = [one.kind for one in result.experiments if one.name == "causality"]
+    assert found == ("sees the future" if first else "sees no future")
+
+
+def test_an_autoencoder_is_no_denoiser():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 1), nn.Linear(1, 8))
+
+    def batch() -> tuple[tuple[Any], Tensor]:
+        x = torch.randn(64, 8) * (0.1 + 2 * torch.rand(64, 1))
+        return (x,), x
+
+    assert "noise level hidden" not in kinds(trained(net, batch, F.mse_loss))
