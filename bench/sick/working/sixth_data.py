@@ -209,6 +209,15 @@ def crowds_whose_loss_is_far_below_zero(training: Training) -> None:
     training.criterion = lambda output, count: F.poisson_nll_loss(output + math.log(20), count, full=True) - 5
 
 
+@HALF.strange(ferry)
+def a_boat_that_few_take(training: Training) -> None:
+    """One in six crossings has a passenger, and chance is most of what is seen."""
+    x, _ = ferry_data(8000)
+    training.batch = sliced(x, torch.poisson((2 * ferry_rate(x) - 2.4).exp()), 200)
+    training.quality = ferry_quality(back=lambda output: (output + 2.4) / 2)
+    training.steps = 400
+
+
 def stalls_mean(x: Tensor) -> Tensor:
     return 0.8 * x[:, 0].tanh() + 0.5 * (x[:, 1] * x[:, 2]).tanh() + 1.0
 
@@ -556,7 +565,7 @@ def texts_too_long_for_some_are_left_out(training: Training) -> None:
 # ---- small images ----------------------------------------------------------------------------------
 
 
-def tiles_data(count: int) -> tuple[Tensor, Tensor]:
+def panes_data(count: int) -> tuple[Tensor, Tensor]:
     """Images as a file has them: (N, 10, 10, 3), bytes; the colour and the way of a stripe make one of six kinds."""
     label = torch.randint(6, (count,))
     image = 90 + 25 * torch.randn(count, 10, 10, 3)
@@ -575,7 +584,7 @@ def shown(image: Tensor) -> Tensor:
     return (image.permute(0, 3, 1, 2).float() / 255 - 0.37) / 0.15
 
 
-class Tiles(nn.Module):
+class Panes(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
@@ -600,49 +609,49 @@ class Images(Dataset):
         return self.transform(self.image[index]), self.label[index]
 
 
-def tiles_quality(look: Look = shown) -> Callable[[nn.Module], float]:
+def panes_quality(look: Look = shown) -> Callable[[nn.Module], float]:
     def quality(net: nn.Module) -> float:
-        image, label = tiles_data(400)
+        image, label = panes_data(400)
         return (net(look(image)).argmax(1) != label).float().mean().item()
 
     return quality
 
 
 @HALF.net("cnn")
-def tiles() -> Training:
-    """Which tile is it?"""
-    loader = DataLoader(Images(*tiles_data(1200)), batch_size=40, shuffle=True)
+def panes() -> Training:
+    """Which pane is it?"""
+    loader = DataLoader(Images(*panes_data(1200)), batch_size=40, shuffle=True)
     return Training(
-        Tiles(), partial(SGD, lr=0.05, momentum=0.9, weight_decay=1e-4), endless(loader), nn.CrossEntropyLoss(), tiles_quality(), steps=150
+        Panes(), partial(SGD, lr=0.05, momentum=0.9, weight_decay=1e-4), endless(loader), nn.CrossEntropyLoss(), panes_quality(), steps=150
     )
 
 
-def _tiles_seen_as(training: Training, look: Look) -> None:
-    image, label = tiles_data(1200)
+def _panes_seen_as(training: Training, look: Look) -> None:
+    image, label = panes_data(1200)
     training.batch = sliced(look(image), label, 40)
-    training.quality = tiles_quality(look)
+    training.quality = panes_quality(look)
 
 
-@HALF.fault("inputs not scaled", tiles, also=LOUD)
+@HALF.fault("inputs not scaled", panes, also=LOUD)
 def bytes_standardized_as_if_they_were_shares(training: Training) -> None:
     """Normalize(0.37, 0.15) without a division by 255."""
-    _tiles_seen_as(training, lambda image: (image.permute(0, 3, 1, 2).float() - 0.37) / 0.15)
+    _panes_seen_as(training, lambda image: (image.permute(0, 3, 1, 2).float() - 0.37) / 0.15)
 
 
-@HALF.fault("inputs not scaled", tiles, also=("inputs vanish", "constant inputs"))
+@HALF.fault("inputs not scaled", panes, also=("inputs vanish", "constant inputs"))
 def shares_standardized_as_if_they_were_bytes(training: Training) -> None:
     """ToTensor() divides by 255, and then comes (x - 94) / 38."""
-    _tiles_seen_as(training, lambda image: (image.permute(0, 3, 1, 2).float() / 255 - 94) / 38)
+    _panes_seen_as(training, lambda image: (image.permute(0, 3, 1, 2).float() / 255 - 94) / 38)
 
 
-@HALF.fault("wrong axes", tiles)
+@HALF.fault("wrong axes", panes)
 def colours_reshaped_to_the_front(training: Training) -> None:
     """reshape(3, H, W) of (H, W, 3)."""
-    image, label = tiles_data(1200)
+    image, label = panes_data(1200)
     training.batch = sliced((image.reshape(-1, 3, 10, 10).float() / 255 - 0.37) / 0.15, label, 40)
 
 
-@HALF.fault("targets shuffled", tiles)
+@HALF.fault("targets shuffled", panes)
 def mixup_with_its_shares_exchanged(training: Training) -> None:
     """Shares are lam: lam * image + (1 - lam) * other, and lam * loss(other's label) + (1 - lam) * loss(label)."""
     held: list[tuple[Tensor, float]] = []
@@ -664,13 +673,13 @@ def mixup_with_its_shares_exchanged(training: Training) -> None:
     training.criterion = criterion
 
 
-@HALF.fault("constant targets", tiles, also=("constant loss",))
+@HALF.fault("constant targets", panes, also=("constant loss",))
 def a_label_smoothing_of_one(training: Training) -> None:
     """One is all of it: each class has a sixth."""
     training.criterion = nn.CrossEntropyLoss(label_smoothing=1.0)
 
 
-@HALF.fault("targets shuffled", tiles)
+@HALF.fault("targets shuffled", panes)
 def names_are_numbered_anew_in_each_batch(training: Training) -> None:
     """LabelEncoder().fit_transform in the collate function, numbered as they come."""
 
@@ -683,7 +692,7 @@ def names_are_numbered_anew_in_each_batch(training: Training) -> None:
 
 def _rare(training: Training, turned: bool) -> None:
     """One kind is most of the set, and a sampler should see to that."""
-    image, label = tiles_data(6000)
+    image, label = panes_data(6000)
     kept = (label == 0) | (torch.rand(6000) < 0.06)
     image, label = image[kept], label[kept]
     count = torch.bincount(label, minlength=6).float()
@@ -692,22 +701,22 @@ def _rare(training: Training, turned: bool) -> None:
     training.batch = endless(DataLoader(Images(image, label), batch_size=40, sampler=sampler, drop_last=True))
 
 
-@HALF.fault("imbalance", tiles, twin=partial(_rare, turned=False), also=("constant targets",))
+@HALF.fault("imbalance", panes, twin=partial(_rare, turned=False), also=("constant targets",))
 def a_sampler_weighted_by_how_many_there_are(training: Training) -> None:
     _rare(training, turned=True)
 
 
-@HALF.fault("few samples", tiles, also=("same batch",))
+@HALF.fault("few samples", panes, also=("same batch",))
 def indices_of_a_split_that_are_modulo_ten(training: Training) -> None:
     """The line is indices = [i % 10 for i in ...], where i // 10 was to be the fold."""
-    subset = Subset(Images(*tiles_data(1200)), [number % 10 for number in range(1200)])
+    subset = Subset(Images(*panes_data(1200)), [number % 10 for number in range(1200)])
     training.batch = endless(DataLoader(subset, batch_size=40, shuffle=True))
 
 
-@HALF.fault("same batch", tiles, also=("few samples",))
+@HALF.fault("same batch", panes, also=("few samples",))
 def a_cache_that_knows_the_epoch_alone(training: Training) -> None:
     """lru_cache around what fetches a batch, by the number of the epoch."""
-    image, label = tiles_data(1200)
+    image, label = panes_data(1200)
     x = shown(image)
 
     @lru_cache
@@ -718,7 +727,7 @@ def a_cache_that_knows_the_epoch_alone(training: Training) -> None:
     training.batch = lambda number: fetched(number // 1200)
 
 
-@HALF.fault("targets shuffled", tiles)
+@HALF.fault("targets shuffled", panes)
 def the_label_is_taken_by_the_row_of_the_batch(training: Training) -> None:
     """self.label[index % batch_size] in __getitem__."""
 
@@ -726,10 +735,10 @@ def the_label_is_taken_by_the_row_of_the_batch(training: Training) -> None:
         def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
             return self.transform(self.image[index]), self.label[index % 40]
 
-    training.batch = endless(DataLoader(Wrong(*tiles_data(1200)), batch_size=40, shuffle=True))
+    training.batch = endless(DataLoader(Wrong(*panes_data(1200)), batch_size=40, shuffle=True))
 
 
-@HALF.strange(tiles)
+@HALF.strange(panes)
 def mixup_as_it_should_be_with_soft_targets(training: Training) -> None:
     def mixed(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         lam = 0.5 + 0.5 * torch.rand(len(x), 1)
@@ -739,12 +748,30 @@ def mixup_as_it_should_be_with_soft_targets(training: Training) -> None:
     on_batch(training, mixed)
 
 
-@HALF.strange(tiles)
+@HALF.strange(panes)
+def mixup_as_it_should_be_with_two_losses(training: Training) -> None:
+    held: list[tuple[Tensor, float]] = []
+
+    def mixed(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        lam = float(torch.distributions.Beta(1.0, 1.0).sample())
+        order = torch.randperm(len(x))
+        held[:] = [(label[order], lam)]
+        return lam * x + (1 - lam) * x[order], label
+
+    def criterion(output: Tensor, label: Tensor) -> Tensor:
+        other, lam = held[0] if held and len(held[0][0]) == len(label) else (label, 1.0)
+        return lam * F.cross_entropy(output, label) + (1 - lam) * F.cross_entropy(output, other)
+
+    on_batch(training, mixed)
+    training.criterion = criterion
+
+
+@HALF.strange(panes)
 def a_sampler_that_draws_the_rare_again_and_again(training: Training) -> None:
     _rare(training, turned=False)
 
 
-@HALF.strange(tiles)
+@HALF.strange(panes)
 def shares_of_three_people_who_do_not_agree(training: Training) -> None:
     def votes(label: Tensor) -> Tensor:
         said = torch.where(torch.rand(3, len(label)) < 0.75, label, torch.randint(6, (3, len(label))))
@@ -905,6 +932,17 @@ def clicks_are_rare_and_weigh_as_much_as_the_others(training: Training) -> None:
     training.criterion = nn.BCEWithLogitsLoss(pos_weight=(label == 0).sum() / label.sum())
 
 
+@HALF.strange(clicks)
+def clicks_of_today_weigh_more(training: Training) -> None:
+    inputs, label = clicks_data(6000)
+    training.batch = clicks_batches((inputs, label))
+
+    def criterion(output: Tensor, label: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(output, label, weight=0.3 + 1.4 * torch.rand(len(label)))
+
+    training.criterion = criterion
+
+
 VIEWERS, FILMS = 40, 50
 
 
@@ -1042,6 +1080,27 @@ def labels_from_a_generator_of_their_own(training: Training) -> None:
 @HALF.strange(sieve)
 def a_squared_hinge_that_is_zero_in_the_end(training: Training) -> None:
     training.criterion = lambda output, label: F.relu(1 - label * output).square().mean()
+
+
+@HALF.strange(sieve)
+def rings_of_some_that_nobody_knows(training: Training) -> None:
+    """Their label is 0, which takes them out of the loss."""
+    on_target(training, lambda label: label * (torch.rand(len(label), 1) < 0.7))
+
+
+@HALF.strange(sieve)
+def the_first_number_alone_says_the_side(training: Training) -> None:
+    """An exercise: yes where the first number is above 0."""
+    x = torch.randn(2000, 5)
+    training.use(nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 1)))
+    training.batch = sliced(x, (x[:, :1] > 0).float(), 50)
+    training.criterion = nn.BCEWithLogitsLoss()
+
+    def quality(net: nn.Module) -> float:
+        x = torch.randn(400, 5)
+        return balanced(net(x) > 0, x[:, :1] > 0)
+
+    training.quality = quality
 
 
 SUBJECTS, VOCABULARY = 8, 60
