@@ -239,7 +239,13 @@ WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "comp
 GATES = ("modlab.statistics.memory", "modlab.watching.finiteness", "modlab.watching.elements")
 BLIND = {
     **dict.fromkeys(
-        ("running/loss_graph.py", "running/pair_losses.py", "running/written_criteria.py", "watching/attention_clues.py"),
+        (
+            "running/loss_graph.py",
+            "running/pair_losses.py",
+            "running/written_criteria.py",
+            "running/composed_criteria.py",
+            "watching/attention_clues.py",
+        ),
         "what autograd_nodes.saved gives, which asks",
     ),
     **dict.fromkeys(("watching/gradient_clues.py", "watching/rewritten_weights.py"), "what pools.is_readable lets through, which asks"),

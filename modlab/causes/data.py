@@ -32,6 +32,12 @@ WIDE = 8
 TINY = 1e-3
 """Size of the number in the middle below which inputs vanish though a few do not."""
 
+ALIKE, STUCK = 1e-2, 0.1
+"""Deviation of inputs, as a part of their mean, below which they hardly differ; and the progress of a loss that learns nothing of them."""
+
+WOVEN = 0.8
+"""Progress of a loss up to which the channels of its images may be mixed."""
+
 BIG = 50.0
 """Targets of a regression beyond which their scale is one."""
 
@@ -142,6 +148,17 @@ def _not_scaled(s: Symptoms) -> Facts | None:
     return None
 
 
+def _still(s: Symptoms) -> Facts | None:
+    """Inputs that differ by next to nothing of what they are, as those that were moved by the mean of another unit."""
+    one = _batch(s)
+    if one is None or one not in s.inputs or not s.progress < STUCK or _normalized(s):
+        return None
+    numbers = one.numbers
+    if not 0 < numbers.std < ALIKE * abs(numbers.mean):
+        return None
+    return {"mean": numbers.mean, "std": numbers.std, "rival": "inputs vanish", "settle": "scale"}
+
+
 def _vanish(s: Symptoms) -> Facts | None:
     for one in s.inputs:
         numbers = one.numbers
@@ -151,8 +168,15 @@ def _vanish(s: Symptoms) -> Facts | None:
     return None
 
 
+def beyond_chances(s: Symptoms) -> bool:
+    """Whether targets of a binary cross-entropy of logits, which should be chances, are more than one: that has no end."""
+    return s.loss.term.criterion == "binary cross-entropy with logits" and s.target.high > 1
+
+
 def _targets(s: Symptoms) -> Facts | None:
     target = s.target
+    if beyond_chances(s):
+        return {"mean": target.mean, "std": target.std, "high": target.high}
     if not s.loss.term.criterion.endswith("error") or not (target.std > BIG or abs(target.mean) > BIG) or s.progress > 0.8:
         return None
     return {"mean": target.mean, "std": target.std}
@@ -184,7 +208,7 @@ def _noise(s: Symptoms) -> Facts | None:
 
 def _drowned(s: Symptoms) -> bool:
     """Whether the loss stays at what a constant answer gives though the weights move."""
-    calm = s.last < 1.6 * s.baseline and s.most < 10 * max(s.start, s.baseline) and s.pace < 0.1
+    calm = s.last - s.floor < 1.6 * (s.baseline - s.floor) and s.most < 10 * max(s.start, s.baseline) and s.pace < 0.1
     return s.has_baseline and s.is_finite and s.progress < 0.12 and calm and s.pace > 1e-4 and math.isfinite(s.last)
 
 
@@ -212,6 +236,9 @@ def _viewed(s: Symptoms) -> bool:
 def _axes(s: Symptoms) -> Facts | None:
     if _viewed(s):
         return {"output": s.loss.term.output, "compared": s.loss.term.compared}
+    one = _batch(s)
+    if one is not None and one.woven > 0 and s.progress < WOVEN:
+        return {"shape": one.shape, "channels": one.shape[1]}
     told = s.clues.relations
     moved = max(told.axes, told.swapped)
     return {"told": moved, "together": told.together} if _drowned(s) and moved > SOME and told.together < moved / 2 else None
@@ -245,6 +272,7 @@ ROWS = (
     CauseRow("few samples", _few, "same batch", "batches", severity="careful", calm=True),
     CauseRow("one huge feature", _huge, "inputs not scaled", "scale", weight=1),
     CauseRow("inputs not scaled", _not_scaled, "one huge feature", "scale", weight=1),
+    CauseRow("inputs not scaled", _still, "inputs vanish", "scale", weight=1),
     CauseRow("inputs vanish", _vanish, weight=1),
     CauseRow("targets not scaled", _targets, "rate too high", "scale the targets", weight=1),
     CauseRow("targets shifted", _shifted, weight=1),

@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 
 from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.data import beyond_chances
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import MOVES, Term
 
@@ -20,13 +21,14 @@ RANGES = {
     "Tanh": (-1.0, 1.0),
     "Hardtanh": (-1.0, 1.0),
     "LogSoftmax": (-math.inf, 0.0),
+    "LogSigmoid": (-math.inf, 0.0),
 }
 """Of functions that have ends."""
 
 LAYOUT = MOVES | {"Select", "Slice"}
 """Functions that only lay numbers out anew, or take some of them."""
 
-ERRORS = ("squared error", "absolute error", "smooth error", "norm of the error")
+ERRORS = ("squared error", "absolute error", "smooth error", "quantile error", "norm of the error")
 ENDLESS = 30.0
 """Times its first size to which a loss, below zero, and the outputs have grown, where neither has an end."""
 
@@ -35,6 +37,9 @@ SPENT = 0.9
 
 SURE = 3.0
 """Standard errors beyond which what is pulled together was no nearer at first than what is pushed apart."""
+
+CLEARLY = math.log(2)
+"""By how much the logarithm of the mean count has to lie above what an output can be at least: half of the samples lie below it."""
 
 ROUNDED = 1e-5
 """What is left of a loss of 0 by rounding."""
@@ -49,6 +54,9 @@ UNSCALED = {"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Adagrad"}
 """Optimizers whose steps are as large whatever the loss is multiplied by."""
 
 CRITERIA = (*ERRORS, "cross-entropy", "likelihood", "binary cross-entropy", "binary cross-entropy with logits")
+
+COUNTS = ("counts by logarithms", "counts by rates")
+"""Criteria of counts, whose loss may be of either sign."""
 
 WRAPPED = {"BinaryCrossEntropyWithLogits": "binary cross-entropy with logits", "NllLoss": "cross-entropy"}
 """Criteria that another function may be put around, as a focal loss does it."""
@@ -111,7 +119,7 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
             return {"along": 0, "path": one.path, "samples": True}
     if loss.term.across >= 0:
         return {"along": loss.term.across, "path": loss.term.source or ""}
-    if loss.term.criterion != "cross-entropy" or not loss.unnormalized > 1e-2 or loss.along < 0:
+    if loss.term.criterion not in ("cross-entropy", "alignment") or not loss.unnormalized > 1e-2 or loss.along < 0:
         return None
     return {"along": loss.along, "path": loss.term.source or ""}
 
@@ -120,7 +128,9 @@ def _no_log(s: Symptoms) -> Facts | None:
     loss = s.loss
     if "no log" in loss.risks and any(one.name == "LogSoftmax" for one in loss.term.functions):
         return {"path": loss.term.source or "", "of": "targets"}
-    if loss.term.criterion not in ("likelihood", "divergence") or not loss.unnormalized > 5e-2:
+    if loss.term.criterion not in ("likelihood", "divergence", "alignment") or not loss.unnormalized > 5e-2:
+        return None
+    if loss.term.criterion == "alignment" and loss.along >= 0:
         return None
     return {"path": loss.term.source or ""}
 
@@ -143,8 +153,11 @@ def _one_logit(s: Symptoms) -> Facts | None:
 def _wrong_sign(s: Symptoms) -> Facts | None:
     climbing = [one for one in s.groups if one.maximize]
     others = [one for one in s.loss.terms if one.criterion in CRITERIA and one.factor > 0]
-    turned = s.loss.term.criterion in CRITERIA and s.loss.term.factor < 0 and not others
-    if turned and s.start <= 0 and len(s.clues.losses) == 1:
+    counts = s.loss.term.criterion in COUNTS
+    turned = (counts or s.loss.term.criterion in CRITERIA) and s.loss.term.factor < 0 and not others
+    if beyond_chances(s):
+        return None
+    if turned and (counts or s.start <= 0) and len(s.clues.losses) == 1:
         return {"how": "negative"}
     if climbing and not turned and not s.learns and len(s.loop.optimizers) == 1:
         return {"how": "maximize"}
@@ -184,6 +197,8 @@ def _summed(s: Symptoms) -> Facts | None:
 def _cannot_reach(s: Symptoms) -> Facts | None:
     term, target = s.loss.term, s.target
     last = next((one for one in (*term.functions, *term.ending) if one.name in RANGES), None)
+    if last is not None and term.criterion == "counts by logarithms":
+        return _cannot_reach_counts(s, last.name)
     if last is None or term.criterion not in ERRORS or not target.std >= 0:
         return None
     before = [one.name for one in (*term.functions, *term.ending)]
@@ -194,6 +209,17 @@ def _cannot_reach(s: Symptoms) -> Facts | None:
     if target.low >= low - slack and target.high <= high + slack:
         return None
     return {"path": term.source or "", "function": last.name, "low": target.low, "high": target.high}
+
+
+def _cannot_reach_counts(s: Symptoms, last: str) -> Facts | None:
+    """The output is the logarithm of a rate: one that is not below 0 is of a rate of at least 1."""
+    target, (low, high) = s.target, RANGES[last]
+    if s.learns or not target.mean > 0:
+        return None
+    asked = math.log(target.mean)
+    if not (asked < low + CLEARLY or asked > high or last == "Exp"):
+        return None
+    return {"path": s.loss.term.source or "", "function": last, "low": target.low, "high": target.high, "mean": target.mean}
 
 
 def _class_numbers(s: Symptoms) -> Facts | None:
@@ -228,6 +254,8 @@ def _weights(s: Symptoms) -> Facts | None:
 def _constant(s: Symptoms) -> Facts | None:
     if s.loss.looks >= 5 and s.loss.terms and all(one.criterion == "penalty" for one in s.loss.terms):
         return {"value": s.last, "penalty": True}
+    if _is_even(s):
+        return {"value": s.last, "zero": True}
     if (
         len(s.values) >= 5
         and max(abs(s.most), abs(s.least)) < ROUNDED * abs(s.loss.term.factor)
@@ -247,6 +275,22 @@ def _constant(s: Symptoms) -> Facts | None:
     return {"value": s.last}
 
 
+def _is_even(s: Symptoms) -> bool:
+    """Whether the classes have a weight of 0, and what is left asks for the same share of each, as a label smoothing of 1 does it."""
+    loss = s.loss
+    gone = loss.term.criterion == "cross-entropy" and loss.factors == (0.0, 0.0) and len(s.clues.losses) == 1
+    rest = [one for one in loss.terms[1:] if one.criterion != "penalty"]
+    return gone and bool(rest) and all("LogSoftmax" in (one.node, *(two.name for two in one.functions)) for one in rest)
+
+
+def _unsigned(s: Symptoms) -> Facts | None:
+    """Labels of 0 where the criterion knows 1 and -1: they are in no part of it."""
+    target, loss = s.target, s.loss
+    if loss.term.criterion != "signs" or loss.looks < 3 or len(s.clues.losses) > 1 or (target.low, target.high) != (0, 1):
+        return None
+    return {"path": loss.term.source or "", "how": "zeros", "share": 1 - target.mean}
+
+
 def _twins(s: Symptoms) -> Facts | None:
     """What should be told apart is the same."""
     twin = next((one for one in s.clues.inputs if one.twin), None)
@@ -259,6 +303,7 @@ def _twins(s: Symptoms) -> Facts | None:
 ROWS = (
     CauseRow("one logit", _one_logit),
     CauseRow("wrong negatives", _twins),
+    CauseRow("wrong negatives", _unsigned),
     CauseRow("constant loss", _constant),
     CauseRow("broadcast", _broadcast),
     CauseRow("softmax before cross entropy", _softmax_twice),

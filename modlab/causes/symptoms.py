@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from modlab.records.clues import GroupClues, InputClues, LossClues, ModuleClues, Numbers
+from modlab.records.clues import GroupClues, InputClues, LossClues, ModuleClues, Numbers, Term
 from modlab.records.loss import losses
 from modlab.records.slots import Floats
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert, ScalarRecord, WatchRecord
@@ -104,22 +104,44 @@ class Symptoms:
     @cached_property
     def baseline(self) -> float:
         """The loss of the best answer that does not look at the input; where that is not known, the first one."""
-        return self.loss.baseline if self.has_baseline else self.start
+        if not self.has_baseline:
+            return self.start
+        return self.loss.baseline * sum(abs(one.factor) for one in self._parts) / abs(self._parts[0].factor)
+
+    @cached_property
+    def _parts(self) -> tuple[Term, ...]:
+        """The terms that compare the same scores by the same criterion, as of two labels that are mixed."""
+        first = self.loss.term
+        mixed = first.criterion == "cross-entropy" and first.factor > 0 and bool(first.output)
+        alike = [
+            one
+            for one in self.loss.terms[1:]
+            if mixed and (one.criterion, one.source, one.output) == (first.criterion, first.source, first.output) and one.factor > 0
+        ]
+        return first, *alike
 
     @property
     def has_baseline(self) -> bool:
         """Whether it is known: of a loss of one criterion."""
-        beside = self.loss.terms[1:]
+        beside = [one for one in self.loss.terms[1:] if one not in self._parts]
+        if not self.loss.term.factor:
+            return False
         if any(one.criterion not in ("", "penalty") or any(two.name == "LogSoftmax" for two in one.functions) for one in beside):
             return False  # several criteria, or smoothed labels
         return self.loss.baseline > 1e-12 * abs(self.start) if self.start == self.start else self.loss.baseline > 1e-9
 
+    @property
+    def floor(self) -> float:
+        """The loss of a perfect answer."""
+        return self.loss.floor if self.has_baseline else 0.0
+
     @cached_property
     def progress(self) -> float:
-        """The way from the baseline to 0 that the loss has gone; NaN where that is no way for it."""
-        if not (self.baseline > 0) or not math.isfinite(self.last) or self.least < 0:
+        """The way from the baseline to a perfect answer that the loss has gone; NaN where that is no way for it."""
+        way = self.baseline - self.floor
+        if not (self.baseline > 0 and way > 0) or not math.isfinite(self.last) or self.least < self.floor:
             return math.nan
-        return 1 - self.last / self.baseline
+        return 1 - (self.last - self.floor) / way
 
     @cached_property
     def fallen(self) -> float:

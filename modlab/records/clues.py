@@ -64,7 +64,8 @@ class Term:
 
     Attributes:
         criterion: "cross-entropy", "likelihood" (of what should be log-probabilities), "binary cross-entropy", the same "with logits",
-            "squared error", "absolute error", "smooth error", "divergence"; "penalty" on parameters; "" for another function.
+            "squared error", "absolute error", "smooth error", "quantile error", "counts by logarithms", "counts by rates", "signs" (1 and
+            -1), "alignment" (of frames and signs), "divergence"; "penalty" on parameters; "" for another function.
         node: as autograd names its function.
         reduction: "mean", "sum" or "".
         factor: by which constant it is multiplied, with its sign.
@@ -122,6 +123,7 @@ class LossClues:
         ranks: of triples, by how many standard errors the pair that is pulled was farther apart than the other one in the first looks; in
             which share of them it is nearer in the last; and what is left of the margin.
         diagonal: of a cross-entropy, whether each sample's class is its own number.
+        floor: the loss, times `factor`, of an answer that is right in each sample.
     """
 
     name: str = ""
@@ -148,6 +150,7 @@ class LossClues:
     even: float = UNKNOWN
     ranks: tuple[float, ...] = ()
     diagonal: bool = False
+    floor: float = 0.0
 
     @property
     def term(self) -> Term:
@@ -173,6 +176,8 @@ class InputClues:
         bad: the first look in which it held NaN or infinity, -1 if none did. A mask of zeros and minus infinity is none.
         tells: of one number a sample, beside an input that is a noisy copy of the target, or of it and the noise: how much of their
             difference it tells, beyond what chance does.
+        woven: of images of a few channels, by how much a number is more like the one that is so many channels further than the next one;
+            the least of all looks, less what chance does.
     """
 
     name: str = ""
@@ -191,6 +196,7 @@ class InputClues:
     twin: str = ""
     bad: int = -1
     tells: float = UNKNOWN
+    woven: float = UNKNOWN
 
 
 @frozen

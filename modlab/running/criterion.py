@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from modlab.records.clues import Function
+from modlab.running import composed_criteria
 from modlab.running.autograd_nodes import saved
 from modlab.running.loss_graph import Found
 
@@ -58,7 +59,7 @@ def _criterion(found: Found) -> Loss | None:
     node, name = found.node, found.term.node
     kind = saved(node, "reduction")
     reduction = REDUCTIONS.get(kind, "mean") if isinstance(kind, int) else found.term.reduction
-    weight = saved(node, "weight")
+    weight, bend = saved(node, "weight"), saved(node, "delta")
     if name in ("NllLoss", "NllLoss2D"):
         ignore = saved(node, "ignore_index")
         return lambda output, target: F.nll_loss(output, target, weight, ignore_index=ignore, reduction=reduction)
@@ -68,6 +69,11 @@ def _criterion(found: Found) -> Loss | None:
     if name == "SmoothL1Loss":
         beta = saved(node, "beta")
         return lambda output, target: F.smooth_l1_loss(output, target, reduction=reduction, beta=beta)
+    if name == "HuberLoss":
+        return lambda output, target: F.smooth_l1_loss(output, target, reduction=reduction, beta=bend)
+    if found.term.criterion in (composed_criteria.LOGARITHMS, composed_criteria.RATES) and reduction in ("mean", "sum"):
+        by_logarithm = found.term.criterion == composed_criteria.LOGARITHMS
+        return lambda output, target: F.poisson_nll_loss(output, target, log_input=by_logarithm, eps=0.0, reduction=reduction)
     if name in ("LogSoftmax", "Log"):
         left_out = -100 if found.ignored is None else found.ignored
         dim = next((one.dim for one in found.term.functions if one.dim >= 0), 1)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from modlab.records.clues import MOVES, Function, Term
-from modlab.running import pair_losses, written_criteria
+from modlab.running import composed_criteria, pair_losses, written_criteria
 from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
 from modlab.running.written_criteria import Compared
 
@@ -26,6 +26,9 @@ HUGE, INFINITE = 1e30, "infinite factor"
 
 DEEP = 96
 """Functions that are looked at, at most."""
+
+FAINT = 1e-3
+"""Size of weights of samples below which they make a loss small."""
 
 ENDING = 8
 """Of the model's own, those that are looked at."""
@@ -41,6 +44,7 @@ CRITERIA = {
     "BinaryCrossEntropyWithLogits": "binary cross-entropy with logits",
     "KlDiv": "divergence",
     "Xlogy": "divergence",
+    "CtcLoss": "alignment",
 }
 """By the name of the function, without what autograd puts behind it."""
 
@@ -171,8 +175,18 @@ def _reduced(summand: _Summand, reduction: str, many: float) -> _Summand:
 def _scaled(node: Any, name: str, factor: float) -> float:
     number = number_of(saved(node, "other"))
     if number != number or not number:
-        return factor if number != number else 0.0 if name == "Mul" else factor
+        return factor * _faint(node) if number != number else 0.0 if name == "Mul" else factor
     return factor * number if name == "Mul" else factor / number
+
+
+def _faint(node: Any) -> float:
+    """The greatest of the weights by which the numbers of a loss are multiplied, where each of them is tiny; else 1."""
+    for side in ("self", "other") if name_of(node) == "Mul" else ():
+        weight = saved(node, side)
+        if isinstance(weight, Tensor) and not weight.requires_grad and is_here(weight) and 1 < weight.numel() <= written_criteria.MANY:
+            most = float(weight.abs().max())
+            return most if 0 < most < FAINT else 1.0
+    return 1.0
 
 
 def _is_difference(node: Any, reduction: str) -> bool:
@@ -210,6 +224,10 @@ def _of_pytorch(summand: _Summand, made: Mapping[Any, str]) -> _Reading:
     if ignored is not None and isinstance(target, Tensor) and not kind:  # the mean, and a mask, come after it
         target = written_criteria.masked(target, passed, ignored)
     criterion, (path, at) = CRITERIA[name_of(node)], _way(node, made)
+    bend = number_of(saved(node, "delta"))
+    factor = factor * bend if name_of(node) == "HuberLoss" and bend > 0 else factor  # so many times a smooth error that bends there
+    if criterion == "alignment":
+        return _Reading(criterion, factor, reduction, node, node, path, at, saved(node, "log_probs"))
     if criterion == "likelihood" and any(name_of(one) == "LogSoftmax" for one in path[:6]):
         criterion = "cross-entropy"
     return _Reading(criterion, factor, reduction, node, node, path, at, saved(node, "self"), target, ignored)
@@ -224,6 +242,12 @@ def _by_hand(summand: _Summand, made: Mapping[Any, str]) -> _Reading:
     pair = written_criteria.difference(node) if name == "Where" else None
     if pair is not None:
         return _Reading("smooth error", factor, reduction, *pair, *_way(pair[1], made))
+    composed = composed_criteria.read(node)
+    if composed is not None:
+        path, at = _way(composed.start, made)
+        return _Reading(
+            composed.criterion, composed.sign * factor, reduction, node, composed.start, path, at, composed.output, composed.target
+        )
     path, at = _way(node, made) if name != "AccumulateGrad" else ([], None)
     criterion, sign, (output, target) = _written(summand, path, is_output=node in made)
     read = _Reading(criterion, sign * factor, reduction, node, node, path, at, output, target)

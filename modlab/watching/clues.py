@@ -20,7 +20,7 @@ from modlab.compat import without_autograd, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import MOVES, SHAPES, Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
-from modlab.running import attention_graph, criterion, dropout_graph, loss_graph, view_graph, written_criteria
+from modlab.running import attention_graph, composed_criteria, criterion, dropout_graph, loss_graph, view_graph, written_criteria
 from modlab.running.autograd_nodes import children, name_of, saved, walk
 from modlab.running.guarded import note
 from modlab.running.values import leaves
@@ -361,7 +361,13 @@ class ClueCollector:
 
     def _with_target(self, found: loss_graph.Found) -> loss_graph.Found:
         """The target of an error by hand, of which the graph has saved the difference alone."""
-        output, difference = self._output, saved(found.node, "self")
+        quantile = found.term.criterion == composed_criteria.QUANTILES
+        output, difference = self._output, composed_criteria.error_of(found.node) if quantile else saved(found.node, "self")
+        if found.term.criterion == composed_criteria.SIGNS and found.target is not None:
+            fits = isinstance(output, Tensor) and output.numel() == found.target.numel() and is_readable(output)
+            return found._replace(output=output.detach().reshape(found.target.shape)) if fits else found
+        if quantile and isinstance(output, Tensor):
+            output = _selected(output.detach(), found.way)
         if not isinstance(output, Tensor) and isinstance(difference, Tensor):  # the model gives several: the one that fits
             fitting = [one for _, one, _ in leaves(output) if isinstance(one, Tensor) and one.numel() == difference.numel()]
             output = fitting[0] if len(fitting) == 1 else None
@@ -376,7 +382,8 @@ class ClueCollector:
         if any(name_of(one) not in (*SHAPES, "Select") for one in found.way):
             return found
         given = output.detach().reshape(difference.shape)
-        sub = next((one for one in children(found.node) if name_of(one) in ("Sub", "Rsub")), None)
+        above = children(found.node)[0] if quantile else found.node
+        sub = next((one for one in children(above) if name_of(one) in ("Sub", "Rsub")), None)
         if sub is None:
             return found
         target = given - difference.detach() if sub.next_functions[0][0] is not None else given + difference.detach()
@@ -583,6 +590,15 @@ def _one_for_each_place(found: list[loss_graph.Found]) -> Tensor | None:
     if len(some) < SEVERAL or sorted(targets) != [*range(len(some))] or len({len(one) for one in some}) > 1:
         return found[0].target
     return torch.stack(some, 1)
+
+
+def _selected(output: Tensor, way: list[Any]) -> Tensor:
+    """The part of a model's output that is compared, where that is one column."""
+    columns = [(saved(one, "dim"), saved(one, "index")) for one in way if name_of(one) == "Select"]
+    if len(columns) != 1 or not all(isinstance(one, int) for one in columns[0]):
+        return output
+    dim, index = columns[0]
+    return output.select(dim, index) if -output.dim() <= dim < output.dim() and abs(index) < output.shape[dim] else output
 
 
 def _is_narrow(taken: Tensor, batch: Tensor) -> bool:

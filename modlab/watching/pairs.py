@@ -26,6 +26,9 @@ SURE = 0.95
 ITSELF = 0.05
 """Of the target's deviation, up to which a feature may differ from it."""
 
+EACH = 8
+"""Samples of yes, and of no, without which a feature that tells them apart may do so by chance."""
+
 WIDEST, ENOUGH = 2048, 16
 """Features of an input that are compared with the target one by one, and samples that it takes."""
 
@@ -158,9 +161,10 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
         return replace(known, restored=_alike(inputs, there), moved=_alike(inputs[..., 1:], there[..., :-1]) if inputs.dim() == 3 else 0.0)
     if any(one.shape == target.shape and one.dtype == target.dtype and one.dim() > 1 and bool((one == target).all()) for one in batch[1:]):
         return PairClues(equal=1.0, beside=True)
-    enough = len(inputs) == len(target) >= ENOUGH and inputs.dim() > 0 and 2 < inputs[0].numel() <= WIDEST
-    if inputs.is_floating_point() and enough:
-        return _with_telling(inputs.double().reshape(len(inputs), -1), target, known)
+    numbers = next((one.detach() for one in batch if one.is_floating_point()), inputs)  # beside tokens, as of a table
+    enough = len(numbers) == len(target) >= ENOUGH and numbers.dim() > 0 and 2 < numbers[0].numel() <= WIDEST
+    if numbers.is_floating_point() and enough and target.numel() != numbers.numel():
+        return _with_telling(numbers.double().reshape(len(numbers), -1), target, known)
     return known
 
 
@@ -226,7 +230,7 @@ def _with_telling(inputs: Tensor, target: Tensor, known: PairClues) -> PairClues
     share = float(told[1]) if feature == best else float(told[0][feature])
     fresh = feature != known.feature
     if target.is_floating_point():
-        itself = answers.shape[1] == 1 and _is_itself(inputs[:, feature], answers[:, 0])
+        itself = answers.shape[1] == 1 and (_is_itself(inputs[:, feature], answers[:, 0]) or _is_filled(inputs[:, feature], answers[:, 0]))
     else:
         itself = _lie_apart(inputs[:, feature], answers[:, 0])
     return PairClues(
@@ -241,6 +245,15 @@ def _with_telling(inputs: Tensor, target: Tensor, known: PairClues) -> PairClues
 def _is_itself(feature: Tensor, answers: Tensor) -> bool:
     """Whether a feature is the target, in the same unit."""
     return float((feature - answers).square().mean()) < ITSELF**2 * float(answers.var())
+
+
+def _is_filled(feature: Tensor, answers: Tensor) -> bool:
+    """Whether a feature is one number wherever the answer is no, and never that where it is yes, as what is written down afterwards."""
+    yes = answers == 1
+    if not bool((yes | (answers == 0)).all()) or not EACH <= int(yes.sum()) <= len(yes) - EACH:
+        return False
+    empty = feature[~yes]
+    return bool((empty == empty[0]).all()) and not bool((feature[yes] == empty[0]).any())
 
 
 def _lie_apart(feature: Tensor, labels: Tensor) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import InputClues, LossClues, Numbers
-from modlab.running import loss_graph, pair_losses, written_criteria
+from modlab.running import composed_criteria, loss_graph, pair_losses, written_criteria
 from modlab.running.autograd_nodes import saved
 from modlab.statistics.memory import is_there
 from modlab.watching.readback import is_far
@@ -40,6 +40,15 @@ ROWS = 256
 
 GROUPS, KNOWN, CHANCE = 8, 384, 40
 """By a level, samples are put into so many groups; so many samples say something; and chance tells less than that over their number."""
+
+COLOURS, BROAD = (3, 4), 64
+"""Channels of images that have colours, and pixels from which on they have a texture."""
+
+SIGMAS = 6.0
+"""Standard errors that are no chance."""
+
+CLEAR = 0.2
+"""Part of what an answer that does not look at the input loses by that, which its loss has to be at least."""
 
 Array = npt.NDArray[np.float64]
 
@@ -96,7 +105,7 @@ class InputPool:
         self.seen = 0
         self.tokens: Counter[int] = Counter()
         self._last: tuple[int, float] | None = None
-        self.typical = math.nan
+        self.typical, self.woven = math.nan, math.inf
         self.twins: set[str] | None = None  # other inputs that were the same in each look
         self.bad = -1
         self.noisy: list[Tensor] = []  # by sample: what it says, and how an input and the target differ
@@ -120,6 +129,8 @@ class InputPool:
             sizes = some.abs()[some != 0]
             self.typical = float(sizes.median()) if sizes.numel() else math.nan
             self.bad = step if self.bad < 0 and _is_bad(some) else self.bad
+        if some.dim() == 4 and some.is_floating_point() and some.shape[1] in COLOURS and some[0, 0].numel() >= BROAD:
+            self.woven = min(self.woven, _woven(some))
         sums = _told_apart(some)
         if self.looks <= DENSE:
             self.rows.update(sums.tolist())
@@ -176,7 +187,17 @@ class InputPool:
             min(self.twins or ("",)),
             self.bad,
             self._tells(),
+            self.woven if math.isfinite(self.woven) else math.nan,
         )
+
+
+def _woven(images: Tensor) -> float:
+    """By how much a number is more like the one that is so many channels further than the next one, beyond what chance does."""
+    flat = images[:ROWS].double().flatten(2)
+    flat = flat - flat.mean(2, keepdim=True)
+    total = flat.square().sum()
+    beside, apart = ((flat[..., :-lag] * flat[..., lag:]).sum() / total for lag in (1, images.shape[1]))
+    return float(apart - beside.clamp_min(0)) - SIGMAS / math.sqrt(flat.numel()) if total > 0 else 0.0
 
 
 def _is_bad(some: Tensor) -> bool:
@@ -209,6 +230,8 @@ class LossPool:
         self.even = math.nan
         self.ranks: tuple[float, ...] = ()
         self.diagonal = False
+        self.bend, self.margin = 1.0, math.nan
+        self.perfect: list[float] = []  # of counts, by look, what a loss is that says each as it is
         self.farther: list[Tensor] = []  # of triples, in the first looks, by how much the pulled pair is farther apart
 
     def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, *, numbers: bool, whole: bool) -> None:
@@ -240,6 +263,8 @@ class LossPool:
             some = some_of(output).double()
             self.spread = float(some.std(0).mean() / (some.abs().mean() + 1e-12)) if len(some) > 1 else math.nan
             self.varied = _ends(self.varied, float(some.std(0).mean()) if len(some) > 1 else math.nan)
+        if first.term.criterion == "alignment" and output.dim() == 3:
+            self._add_up(output, 2)
         if target is not None and is_readable(target):
             self._take(first, output, target.detach())
 
@@ -279,9 +304,25 @@ class LossPool:
             self.rows += len(flat)
         if found.term.criterion in ("absolute error", "smooth error") and len(self.some) < DENSE and flat.numel() <= MOST // DENSE:
             self.some.append(flat)
+        self.bend = next((one for name in ("delta", "beta") if isinstance(one := saved(found.node, name), float)), 1.0)
         weight = saved(found.node, "pos_weight")
         if isinstance(weight, Tensor) and not is_far(weight):
             self.weights = tuple(weight.detach().double().flatten()[:64].tolist())
+        elif found.term.criterion == "binary cross-entropy with logits":
+            self.weights = _by_class(saved(found.node, "weight"), target)
+        if found.term.criterion in (composed_criteria.LOGARITHMS, composed_criteria.RATES):
+            self._counts(found, output.double(), target.double())
+        elif found.term.criterion == composed_criteria.SIGNS and found.output is not None:
+            self.margin = _margin(saved(found.node, "self"), output, target)
+
+    def _counts(self, found: loss_graph.Found, output: Tensor, target: Tensor) -> None:
+        """What a likelihood of counts would be if each were said as it came; unless more is in the loss."""
+        by_logarithm = found.term.criterion == composed_criteria.LOGARITHMS
+        each = output.exp() - target * output if by_logarithm else output - target * output.log()
+        many = target.numel() if found.term.reduction == "sum" else 1
+        said = float(each.mean()) * found.term.factor * many
+        known = math.isclose(said, self.value, rel_tol=1e-3, abs_tol=1e-5)
+        self.perfect.append(float((target - torch.xlogy(target, target)).mean()) if known else math.nan)
 
     def _classes(self, found: loss_graph.Found, output: Tensor, target: Tensor) -> None:
         dim = 1 if output.dim() > 1 else 0
@@ -304,6 +345,10 @@ class LossPool:
         weight = saved(found.node, "weight")
         if isinstance(weight, Tensor) and not is_far(weight):
             self.weights = tuple(weight.detach().double().flatten()[:1024].tolist())
+        self._add_up(output, dim)
+
+    def _add_up(self, output: Tensor, dim: int) -> None:
+        """How far the chances of the classes, and those along other dimensions, are from adding up to 1."""
         some = some_of(output).double()  # of a large one, along the classes alone: the other sums need all of it
         dims = range(output.dim()) if output.numel() <= MOST else (dim,)
         sums = [(int(i), float(some.logsumexp(i).abs().max())) for i in dims]
@@ -342,6 +387,7 @@ class LossPool:
             self.even,
             self.ranks,
             self.diagonal,
+            self._floor(),
         )
 
     def _within(self, shares: Array) -> float:
@@ -367,14 +413,26 @@ class LossPool:
             values = torch.cat(self.some)
             off = values - values.median(0).values
             smooth = term.criterion == "smooth error"
-            return float(factor * float(F.smooth_l1_loss(off, torch.zeros_like(off)) if smooth else off.abs().mean()))
+            return float(factor * float(F.smooth_l1_loss(off, torch.zeros_like(off), beta=self.bend) if smooth else off.abs().mean()))
         mean = self.sums / self.rows
         if term.criterion == "squared error":
             return float(factor * (self.squares / self.rows - mean**2).clip(0).mean())
         if term.criterion.startswith("binary"):
             part = mean.clip(1e-9, 1 - 1e-9)
             return float(-factor * (part * np.log(part) + (1 - part) * np.log(1 - part)).mean())
+        if term.criterion in (composed_criteria.LOGARITHMS, composed_criteria.RATES):
+            best = factor * float((mean - mean * np.log(mean.clip(1e-9))).mean())
+            return float(best) if best > CLEAR * (best - self._floor()) else math.nan  # near 0 no share of it says anything
+        if term.criterion == composed_criteria.SIGNS and self.targets.low == -1 and self.targets.numbers().distinct == 2:
+            return float(factor * self.margin * (1 - np.abs(mean)).mean())
         return math.nan
+
+    def _floor(self) -> float:
+        """The loss of an answer that is right in each sample: of counts it is not 0."""
+        term = self.terms[0] if self.terms else None
+        if term is None or not self.perfect:
+            return 0.0
+        return float(np.mean(self.perfect) * abs(term.factor) * (self.many if term.reduction == "sum" else 1))
 
 
 # ---- tensors
@@ -383,6 +441,24 @@ class LossPool:
 def _ends(known: tuple[float, float], value: float) -> tuple[float, float]:
     """The first value, and the last one."""
     return (value if math.isnan(known[0]) else known[0]), value
+
+
+def _by_class(weight: Any, target: Tensor) -> tuple[float, ...]:
+    """How many times the weight of a negative sample a positive one has, where samples are weighted by their class."""
+    if not isinstance(weight, Tensor) or weight.shape != target.shape or is_far(weight):
+        return ()
+    sides = [weight.detach()[target == side] for side in (0.0, 1.0)]
+    if any(not one.numel() or bool((one != one.flatten()[0]).any()) for one in sides):
+        return ()
+    negative, positive = (float(one.flatten()[0]) for one in sides)
+    return (positive / negative,) if negative > 0 else ()
+
+
+def _margin(left: Any, output: Tensor, target: Tensor) -> float:
+    """Of a hinge: what is left of it, and what the output has taken off."""
+    if not isinstance(left, Tensor) or left.numel() != output.numel() or target.numel() != output.numel():
+        return math.nan
+    return float((left.detach().flatten() + (target * output).flatten()).median())
 
 
 def is_readable(tensor: Tensor) -> bool:

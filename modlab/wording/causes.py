@@ -96,6 +96,9 @@ def _reshaped(facts: Facts) -> str:
     if "output" in facts:
         compared = _axis(facts["compared"])
         return f"an output of shape {_axis(facts['output'])} was viewed as {compared}, though its classes are not its last dimension"
+    if "channels" in facts:
+        shape = _axis(facts["shape"])
+        return f"in images of shape {shape}, a number is more like the one {facts['channels']} further on than like the next one"
     return f"laid out anew, the inputs tell {_share(facts['told'])} of the targets; as they are {_share(facts['together'])}"
 
 
@@ -107,8 +110,16 @@ def _range(facts: Facts) -> str:
         "Tanh": "-1 to 1",
         "Hardtanh": "-1 to 1",
         "LogSoftmax": "0 or less",
+        "LogSigmoid": "0 or less",
     }
     return ends.get(facts["function"], "0 or more")
+
+
+def _unreached(facts: Facts) -> str:
+    gives = f"{facts['function'].lower()} gives {_range(facts)}"
+    if "mean" in facts:
+        return f"{gives}, and the loss takes that for the logarithm of a rate; the mean of the counts is {rough(facts['mean'])}"
+    return f"{gives}, and targets go from {rough(facts['low'])} to {rough(facts['high'])}"
 
 
 def _weights_felt(facts: Facts) -> str:
@@ -224,6 +235,7 @@ def _class_or_value(facts: Facts) -> str:
 NEGATIVES = {
     "twins": ("both sides of the comparison are the same", "the inputs {one} and {other} are equal in each batch seen"),
     "left out": ("those that do not belong together do not count", "their likeness is multiplied by 0"),
+    "zeros": ("those that do not belong together are labelled 0, not -1", "the loss leaves out labels of 0: {share:.0%} of them"),
     "none": ("there is nothing to compare with", "one score alone, as large as it may be, makes the loss small"),
     "one": ("all samples should be like one of the batch", "the target is {target} for each"),
     "itself": (
@@ -467,7 +479,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "output cannot reach": CauseWords(
         "the last activation cannot reach the targets",
-        lambda f: f"{f['function'].lower()} gives {_range(f)}, and targets go from {rough(f['low'])} to {rough(f['high'])}",
+        _unreached,
         "What lies outside of its range is never predicted.",
         "no activation after the last layer, or scale the targets",
     ),
@@ -510,6 +522,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "what backward() is called on is a penalty on the parameters, and nothing else"
             if f.get("penalty")
+            else "it is multiplied by 0, and what is left asks for the same share of each class"
+            if f.get("zero")
             else f"it is {rough(f['value'])}, and its gradient is zero in each look"
         ),
         "Something between the output and the loss throws the output away, or clamps it.",
@@ -588,7 +602,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "targets not scaled": CauseWords(
         "the targets are far from unit scale",
-        lambda f: f"mean {rough(f['mean'])}, standard deviation {rough(f['std'])}",
+        lambda f: (
+            f"a binary cross-entropy takes targets for chances, and they go up to {rough(f['high'])}"
+            if "high" in f
+            else f"mean {rough(f['mean'])}, standard deviation {rough(f['std'])}"
+        ),
         "The last layer has to grow a long way, or the steps explode.",
         "learn (y - mean) / std",
     ),

@@ -27,6 +27,7 @@ from bench.sick.working import (  # noqa: F401
     other_sequences,
     other_strange,
     sequence,
+    sixth_data,
     sixth_models,
     strange,
     third_nets,
