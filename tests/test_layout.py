@@ -248,7 +248,10 @@ BLIND = {
         ),
         "what autograd_nodes.saved gives, which asks",
     ),
-    **dict.fromkeys(("watching/gradient_clues.py", "watching/rewritten_weights.py"), "what pools.is_readable lets through, which asks"),
+    **dict.fromkeys(
+        (f"watching/{name}.py" for name in ("gradient_clues", "module_clues", "rewritten_weights")),
+        "what pools.is_readable lets through, which asks",
+    ),
     "comparing/divergence.py": "what a pass gave, as copies that the shelf made",
     **dict.fromkeys(
         (

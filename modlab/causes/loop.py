@@ -74,17 +74,20 @@ def _overwritten(s: Symptoms) -> Facts | None:
 
 
 def _put_back(s: Symptoms) -> Facts | None:
+    if s.loop.rounded >= SEVERAL:
+        return None  # what is rounded goes back by itself
     if s.loop.returned >= (FOLDS if s.learns else 2):
         return {"times": s.loop.returned}
-    if s.loop.put_back < 2 or s.loop.put_back <= s.loop.kept or s.loop.shared or s.loop.rounded >= SEVERAL:
-        return None  # what is rounded goes back by itself
+    if s.loop.put_back < 2 or s.loop.put_back <= s.loop.kept or s.loop.shared:
+        return None
     return {"looks": s.loop.put_back}
 
 
 def _in_evaluation(s: Symptoms) -> Facts | None:
     if s.loop.uncounted and not s.watched.passes and s.loop.in_eval >= SEVERAL and s.record.steps >= SEVERAL:
         return {"looks": s.loop.in_eval, "places": s.loop.uncounted}
-    apart = tuple(one.path for one in s.watched.modules if one.called and one.path in s.loop.uncounted)
+    trained = {one.path for one in s.modules("norm")}
+    apart = tuple(one.path for one in s.watched.modules if one.called and one.path in s.loop.uncounted and one.path not in trained)
     if apart and s.watched.passes and not s.loop.in_eval and s.record.steps >= SEVERAL and not s.learns:
         return {"looks": s.loop.looks, "places": apart, "alone": True}
     norms = [one.path for one in s.watched.modules if one.category == "norm"]

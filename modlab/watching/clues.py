@@ -53,7 +53,7 @@ RECTIFIED = frozenset(("Relu", "Threshold", "Hardtanh", "Clamp", "ClampMin"))
 """Functions that give zero for all that is below it: of dead units, or of what is too far off."""
 
 OF_HOOKS = "BackwardHookFunction"
-"""The function that torch puts around a module with backward hooks: nobody has written it for this model."""
+"""The function that torch puts around a module with backward hooks: it belongs to no model."""
 
 CLOSE = 1e-4
 """Distance from whole numbers that rounding may have made."""

@@ -32,10 +32,10 @@ class ModuleHooks(GlobalHooks):
                 return
             enter(module, args)
 
-        def after(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            if compiling():
+        def after(module: Module, args: tuple[Any, ...], *rest: Any) -> None:
+            if compiling() or len(rest) < 2:  # closed by another thread in the midst of the call: torch omits the keyword arguments
                 return
-            leave(module, args, kwargs, output)
+            leave(module, args, *rest)
 
         super().__init__(before, after, with_kwargs=True)
 

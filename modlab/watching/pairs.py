@@ -155,7 +155,7 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
         known = replace(known, upright=_upright(batch[0]) and (known.upright or known == PairClues()))
     if target.numel() == inputs.numel() and inputs.is_floating_point():  # as of an autoencoder: each number tells itself
         series = inputs.dim() == 3 and inputs.shape[1] > 1
-        there = target.reshape(inputs.shape)
+        there = target.reshape(inputs.shape).to(inputs.dtype)
         if series:
             return PairClues(_alike(inputs, there), max(_alike(inputs[:, 1:], there[:, :-1]), _alike(inputs[..., 1:], there[..., :-1])))
         return replace(known, restored=_alike(inputs, there), moved=_alike(inputs[..., 1:], there[..., :-1]) if inputs.dim() == 3 else 0.0)

@@ -331,7 +331,7 @@ def pastry() -> Training:
     )
 
 
-def mirror_data(count: int) -> tuple[Tensor, Tensor]:
+def postcards_data(count: int) -> tuple[Tensor, Tensor]:
     """A picture and a text of the same thing."""
     thing = torch.randn(count, 6)
     return torch.tanh(thing @ constant(6, 12, seed=1)), torch.tanh(thing @ constant(6, 10, seed=2))
@@ -361,14 +361,14 @@ def clip_loss(logits: Tensor, _: Tensor) -> Tensor:
 
 
 @HALF.net("embedding")
-def mirror() -> Training:
+def postcards() -> Training:
     """Which text belongs to which picture?"""
 
     def quality(net: nn.Module) -> float:
-        logits = net(*mirror_data(100))
+        logits = net(*postcards_data(100))
         return (logits.argmax(1) != torch.arange(100)).float().mean().item()
 
-    return Training(CLIP(), partial(ADAM, lr=0.005), lambda _: (mirror_data(48), torch.arange(48)), clip_loss, quality, steps=200)
+    return Training(CLIP(), partial(ADAM, lr=0.005), lambda _: (postcards_data(48), torch.arange(48)), clip_loss, quality, steps=200)
 
 
 class Studio(nn.Module):
@@ -675,7 +675,7 @@ def a_polynomial_of_five_iterations(training: Training) -> None:
     training.schedulers.append(PolynomialLR(training.optimizer, total_iters=5, power=2.0))
 
 
-@HALF.fault("warmup never ends", mirror)
+@HALF.fault("warmup never ends", postcards)
 def a_linear_warm_up_of_samples(training: Training) -> None:
     warm = LinearLR(training.optimizer, start_factor=1e-5, total_iters=400_000)
     rest = LinearLR(training.optimizer, start_factor=1.0, end_factor=0.5, total_iters=1000)
@@ -927,7 +927,7 @@ def the_state_is_detached_in_each_step(training: Training) -> None:
 # ---- pairs, makers and latents ---------------------------------------------------------------------
 
 
-@HALF.fault("temperature", mirror)
+@HALF.fault("temperature", postcards)
 def divided_by_the_scale(training: Training) -> None:
     """The scale is no parameter here, and a hundred as it was found in the end."""
 
