@@ -11,6 +11,9 @@ from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import WILD, Symptoms
 from modlab.records.watch import PARAMETER
 
+FADED = 0.1
+"""What is left of the weights, below which it is they that take the gradient away, and not the depth."""
+
 USUAL = 30.0
 """Size of inputs and targets up to which they do not make a loss start at thousands."""
 
@@ -92,7 +95,7 @@ def _vanishing(s: Symptoms) -> Facts | None:
     if len(flow) < 4 or s.progress > 0.5 or s.has_burst or not s.is_finite:
         return None
     first, last = flow[0], flow[-1]
-    if not (last[1] > 0 and first[1] < 1e-3 * last[1]):
+    if not (last[1] > 0 and first[1] < 1e-3 * last[1]) or s.shrunk() < FADED:
         return None
     return {"path": first[0], "last": last[0], "ratio": first[1] / last[1]}
 
