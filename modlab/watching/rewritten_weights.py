@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 import torch
 from torch import Tensor
 
+from modlab.compat import without_autograd
 from modlab.watching.pools import is_readable
-from modlab.watching.watch_index import WatchIndex
+from modlab.watching.watch_index import WatchIndex, Weight
 
 PROBES, PART = 3, 32
 """Parameters that are compared, and numbers of each."""
+
+UNKNOWN = -1
+"""The version of a weight that has none."""
 
 PATIENCE = 32
 """Times that weights are written between two steps, up to which they are compared: where they are clamped, it happens in each step."""
@@ -18,7 +25,7 @@ PATIENCE = 32
 class RewrittenWeights:
     """Compares weights that were written between two steps with those that were written there the time before.
 
-    It is asked in each step, and reads numbers only where the versions of the weights say that somebody has written them.
+    It is asked in each step, and reads numbers only where the version of a weight says that somebody has written it.
 
     Args:
         index: the parameters.
@@ -30,31 +37,43 @@ class RewrittenWeights:
     def __init__(self, index: WatchIndex) -> None:
         self._index = index
         self.returned = 0
-        self._left: tuple[int, ...] = ()
+        self._asked: Weight | None = None
+        self._left = UNKNOWN
         self._written: list[Tensor] = []
         self._moved = self._fresh = False
         self._patience = PATIENCE
 
-    def step_ended(self, versions: tuple[int, ...]) -> None:
-        """An optimizer has made a step: the versions that it leaves behind."""
-        self._left = versions
-        if self._fresh:
-            self._fresh, self._moved = False, not _same(self._probes(), self._written)
-
-    def step_begins(self, versions: tuple[int, ...]) -> None:
-        """An optimizer is about to make a step, on weights of these versions."""
-        if not self._left or versions == self._left or not self._patience:
+    def step_ended(self) -> None:
+        """An optimizer has made a step: which version does it leave behind?"""
+        if not self._patience:
             return
-        self._left = ()
+        self._left = self._version()
+        if self._fresh:
+            self._fresh, self._moved = False, not _same(without_autograd(self._probes), self._written)
+
+    def step_begins(self) -> None:
+        """An optimizer is about to make a step."""
+        if self._left == UNKNOWN or self._version() == self._left:
+            return
+        self._left = UNKNOWN
         self._patience -= 1
-        now = self._probes()
+        now = without_autograd(self._probes)
         self.returned += self._moved and _same(now, self._written)
         self._written, self._moved, self._fresh = now, False, True
 
+    def _version(self) -> int:
+        """How often one weight has been written; who writes old weights writes them all."""
+        if self._asked is None:
+            self._asked = next(iter(self._owned()), None)
+        tensor = self._asked.tensor() if self._asked is not None else None
+        return UNKNOWN if tensor is None or tensor.is_inference() else tensor._version
+
+    def _owned(self) -> Iterator[Weight]:
+        return (weight for weight in self._index.weights if weight.trainable and weight.owned)
+
     def _probes(self) -> list[Tensor]:
-        tensors = (weight.tensor() for weight in self._index.weights if weight.trainable and weight.owned)
-        some = (one for one in tensors if one is not None and is_readable(one))
-        return [one.detach().flatten()[:PART].clone() for one, _ in zip(some, range(PROBES), strict=False)]
+        some = (tensor for weight in self._owned() if (tensor := weight.tensor()) is not None and is_readable(tensor))
+        return [one.detach().flatten()[:PART].clone() for one in islice(some, PROBES)]
 
 
 def _same(some: list[Tensor], others: list[Tensor]) -> bool:

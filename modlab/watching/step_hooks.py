@@ -108,7 +108,7 @@ class StepHooks:
         if captured():
             return
         if steps.holds(optimizer):
-            without_autograd(self.rewritten.step_begins, self._weight_versions())
+            self.rewritten.step_begins()
         if not watch.attends:
             return
         if not steps.are_of(optimizer):
@@ -130,7 +130,7 @@ class StepHooks:
             steps.others += 1
             if not inner and steps.holds(optimizer):
                 steps.made_beside(optimizer)
-                without_autograd(self.rewritten.step_ended, self._weight_versions())
+                self.rewritten.step_ended()
                 self._tells()
             if not steps.under_way:
                 if losses.due():
@@ -140,7 +140,7 @@ class StepHooks:
         if losses.due():
             losses.step_ended(optimizer)
         steps.ended()
-        without_autograd(self.rewritten.step_ended, self._weight_versions())
+        self.rewritten.step_ended()
         self._knobs.step_ended(steps.made)
         self._tells()
         wonders = not guard.standing and guard.wonders(steps.made - 1)
