@@ -38,6 +38,9 @@ ALIKE, STUCK = 1e-2, 0.1
 WOVEN = 0.8
 """Progress of a loss up to which the channels of its images may be mixed."""
 
+FELT = 0.9
+"""Part of the loss that a frequent class has at most where the rare ones weigh more, so that they count."""
+
 BIG = 50.0
 """Targets of a regression beyond which their scale is one."""
 
@@ -78,7 +81,7 @@ def _ordered(s: Symptoms) -> Facts | None:
 def _imbalance(s: Symptoms) -> Facts | None:
     loss = s.loss
     most = max(loss.shares, default=0.0)
-    if _weighs_the_rare(s):
+    if _felt(s) < FELT:
         return None
     if loss.classes > 1 and (0.97 if not s.progress < 0.2 else 0.93) < most < 1:
         return {"class": loss.shares.index(most), "share": most}
@@ -89,12 +92,16 @@ def _imbalance(s: Symptoms) -> Facts | None:
     return None
 
 
-def _weighs_the_rare(s: Symptoms) -> bool:
-    """Whether the loss lets the rarest class count more than the most frequent one."""
-    weights, shares = s.loss.weights, s.loss.shares
+def _felt(s: Symptoms) -> float:
+    """The part of the loss that the most frequent class has: as often as it comes, times its weight. NaN where that is not known."""
+    weights, shares, mean = s.loss.weights, s.loss.shares, s.target.mean
     if len(weights) == len(shares) > 1:
-        return weights[shares.index(min(shares))] > weights[shares.index(max(shares))]
-    return len({*weights}) == 1 and ((s.target.mean < 0.5 and weights[0] > 1) or (s.target.mean > 0.5 and weights[0] < 1))
+        parts = [weight * share for weight, share in zip(weights, shares, strict=True)]
+        return parts[shares.index(max(shares))] / sum(parts) if sum(parts) > 0 else math.nan
+    if len({*weights}) != 1 or not 0 < mean < 1:
+        return math.nan
+    positive = weights[0] * mean / (weights[0] * mean + 1 - mean)
+    return positive if mean > 0.5 else 1 - positive
 
 
 def _batch(s: Symptoms) -> InputClues | None:

@@ -113,12 +113,12 @@ def _made_in_vain(s: Symptoms) -> Facts | None:
         return None
     lost = set(s.ungraded) - s.clues.reached
     held = [group for group in s.groups if group.paths]
-    some = [group for group in held if lost.issuperset(group.paths)]
-    if some and len(some) < len(held):
-        return {"path": some[0].paths[0], "places": some[0].paths}
-    matrices = {one.path for one in s.matrices}
-    zero = [group for group in held if matrices.intersection(group.paths) and matrices.intersection(group.paths) <= set(s.flat)]
-    return {"path": zero[0].paths[0], "places": zero[0].paths, "zero": True} if zero and len(zero) < len(held) else None
+    zero = {one.path for one in s.watched.parameters if one.felt and not one.graded}
+    for gone in (lost, zero):
+        some = [group for group in held if gone.issuperset(group.paths)]
+        if some and len(some) < len(held):
+            return {"path": some[0].paths[0], "places": some[0].paths, "zero": gone is zero}
+    return None
 
 
 def _level(s: Symptoms) -> Facts | None:

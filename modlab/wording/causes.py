@@ -44,7 +44,8 @@ def rough(number: Any) -> str:
 
 def _put_back(facts: Facts) -> str:
     if "times" in facts:
-        return f"{format.plural(facts['times'], 'time')} the very same weights were written between two steps, though steps had moved them"
+        times = format.plural(facts["times"], "time")
+        return f"at least {times} the weights compared were bit for bit the same, though steps had moved them"
     return f"after {format.plural(facts['looks'], 'step')} seen, the weights were bit for bit what they had been before it"
 
 
@@ -682,7 +683,7 @@ CAUSES: dict[str, CauseWords] = {
     "weights begin too large": CauseWords(
         "the weights began far too large",
         lambda f: (
-            f"the loss began at {rough(f['start'])}, where a constant answer has {rough(f['baseline'])}: signals grow from layer to layer"
+            f"the loss began at {rough(f['start'])}, from inputs of usual size; a constant answer has {rough(f['baseline'])}"
             if "start" in f
             else f"those of {joined(map(named, f['places']))} were {rough(f['times'])} times what keeps the size of a signal"
         ),

@@ -23,7 +23,7 @@ def kinds(net: nn.Module, batch: Callable[[], tuple[Tensor, Tensor]], criterion:
     return [one.kind for one in w.findings]
 
 
-@pytest.mark.parametrize(("weight", "named"), [(None, True), (24.0, False), (0.2, True)])
+@pytest.mark.parametrize(("weight", "named"), [(None, True), (24.0, False), (1.1, True), (0.2, True)])
 def test_a_rare_class_that_weighs_more_is_no_imbalance(weight, named):
     torch.manual_seed(0)
 
