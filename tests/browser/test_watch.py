@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -219,6 +220,17 @@ def interrupt(lab: JupyterLab, cell: int) -> None:
     lab.settle()
 
 
+def told_of_the_interrupt(outputs: list[dict[str, Any]]) -> bool:
+    """After the view; where PyTorch stood at an instruction that has no line (1 time in 150), IPython prints it instead."""
+    view, *others = outputs
+    assert view["output_type"] == "display_data"
+    if len(others) == 1:
+        return others[0].get("ename") == "KeyboardInterrupt"
+    printed = "".join("".join(one["text"]) for one in others)
+    assert "Unexpected exception formatting exception" in printed, printed
+    return "\nKeyboardInterrupt" in printed
+
+
 DEAF = "import modlab.results.live\nmodlab.results.live.answer_while_the_cell_runs = lambda view: None"
 
 
@@ -231,8 +243,7 @@ def test_the_square_interrupts_and_a_second_run_leaves_nothing(lab: JupyterLab) 
             expect(view(lab, 1).get_by_role("status").filter(has_text="use ■ of the notebook")).to_be_visible()
         assert view(lab, 1).count() == 1
         interrupt(lab, 1)
-        outputs = lab.cells()[1]["outputs"]
-        assert [one.get("ename") for one in outputs] == [None, "KeyboardInterrupt"], [str(one)[:300] for one in outputs]
+        assert told_of_the_interrupt(lab.cells()[1]["outputs"])
         at_rest(lab, 1)
         lab.run_cell(2)
         assert lab.text(2).strip() == "[0, 0, 0, 0] 1"
