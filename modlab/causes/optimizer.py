@@ -17,6 +17,9 @@ SLOW, FAST = 1e-4, 0.3
 """Parts of a weight's norm that a step adds: below the first nothing is learnt in the steps of a usual training, beyond the second a step
 is a leap."""
 
+FALLEN = 0.3
+"""Part of its first value by which a loss falls where no step leaps, though it stays near a constant answer: targets may be noise."""
+
 MUCH = 0.02
 """Part of the weights that is too much to lose in each step."""
 
@@ -124,9 +127,9 @@ def _too_low(s: Symptoms) -> Facts | None:
 def _too_high(s: Symptoms) -> Facts | None:
     if not s.is_finite or s.progress > 0.7 or s.flat or s.group.momentum >= MOST:  # what is no number is told as that
         return None
-    leaps = s.quickest > FAST or s.pace > FAST / 3
+    leaps = (s.quickest > FAST or s.pace > FAST / 3) and not s.fallen > FALLEN
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
-    if not (burst or (leaps and s.is_stuck) or _rose(s) or (s.pace > FAST / 3 and s.progress < (0.5 if s.has_baseline else 0.1))):
+    if not (burst or (leaps and s.is_stuck) or _rose(s) or (leaps and s.pace > FAST / 3 and s.progress < (0.5 if s.has_baseline else 0.1))):
         return None
     return {"pace": s.quickest, "rate": s.group.rate, "first": s.start, "most": s.most}
 

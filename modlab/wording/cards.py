@@ -8,7 +8,7 @@ from modlab import format
 from modlab.records.finding import Evidence, ExperimentRecord, Finding
 from modlab.records.trace import Reason
 from modlab.records.watch import Alert, Check
-from modlab.wording import differences, experiments, mistakes, reasons
+from modlab.wording import causes, differences, experiments, mistakes, reasons
 from modlab.wording.alerts import ROLES
 from modlab.wording.findings import said
 from modlab.wording.names import named
@@ -98,7 +98,7 @@ def means(finding: Finding) -> str:
     """What follows from it; empty where the sentence says it all."""
     if isinstance(finding, ExperimentRecord):
         return experiments.reason(finding)
-    if finding.kind in mistakes.MISTAKES:
+    if causes.is_cause(finding) or finding.kind in mistakes.MISTAKES:
         return mistakes.reason(finding)
     if isinstance(finding, Reason):
         return reasons.MEANS[finding.kind]
@@ -128,6 +128,8 @@ def _sources(finding: Finding) -> Iterator[str]:
         yield "a check that runs the model with the batch" if finding.outcome != "not run" else "nothing: the check was not run"
     elif isinstance(finding, Check) and finding.name:
         yield "a check of the watch's verdict"
+    elif causes.is_cause(finding):
+        yield "what was seen while the model ran on its batches"
     elif finding.kind in mistakes.MISTAKES and not any(one.kind == "pass" for one in finding.evidence):
         yield "what is in the model, which was read but not run"
     elif isinstance(finding, Reason):
