@@ -518,8 +518,8 @@ def anchor_negative_positive(training: Training) -> None:
     training.criterion = lambda output, _: F.triplet_margin_loss(output[0], output[2], output[1])
 
 
-@HALF.fault("collapse", twins, also=LOUD, twin=_triplets)
-def a_rate_at_which_everything_is_one_point(training: Training) -> None:
+@HALF.fault("too much decay", twins, also=("collapse",), twin=_triplets)
+def a_decay_of_three_and_everything_is_one_point(training: Training) -> None:
     """'The loss is stuck at exactly the margin'."""
     _triplets(training)
     training.optimize = partial(ADAM, lr=0.004, weight_decay=3.0)

@@ -232,9 +232,9 @@ def requires_grad_of_a_module_is_set_to_true(training: Training) -> None:
     net: Any = training.model
     for parameter in net.parameters():
         parameter.requires_grad = False
+    _few_channels(training)
     net.conv1.requires_grad = True
     net.conv2.requires_grad = True
-    _few_channels(training)
 
 
 @HALF.fault("too much decay", digits, twin=digits_by_sgd)
@@ -323,15 +323,15 @@ def only_the_new_head_learns_and_that_is_enough(training: Training) -> None:
     training.optimizer = ADAM([one for one in net.parameters() if one.requires_grad], lr=0.003)
 
 
-# ---- churn: a table and one output ------------------------------------------------------------------
+# ---- quits: a table and one output ------------------------------------------------------------------
 
 
-def churn_data(count: int) -> tuple[Tensor, Tensor]:
+def quits_data(count: int) -> tuple[Tensor, Tensor]:
     x = torch.randn(count, 8)
-    return x, (torch.rand(count, 1) < churn_chance(x)).float()
+    return x, (torch.rand(count, 1) < quits_chance(x)).float()
 
 
-class Churn(nn.Module):
+class Quits(nn.Module):
     def __init__(self, inputs: int = 8) -> None:
         super().__init__()
         self.layer_1, self.layer_2, self.layer_out = nn.Linear(inputs, 48), nn.Linear(48, 48), nn.Linear(48, 1)
@@ -343,81 +343,81 @@ class Churn(nn.Module):
         return self.layer_out(x)
 
 
-def churn_chance(x: Tensor) -> Tensor:
+def quits_chance(x: Tensor) -> Tensor:
     return torch.sigmoid(1.5 * (2 * x[:, 0] * x[:, 1] + 1.5 * x[:, 2].abs() - 2.0 + 0.8 * x[:, 3])).unsqueeze(1)
 
 
-def churn_quality(
+def quits_quality(
     chance: Callable[[Tensor], Tensor] = torch.sigmoid, look: Callable[[Tensor], Tensor] = lambda x: x
 ) -> Callable[[nn.Module], float]:
     """How far what the net says is from the chance."""
 
     def quality(net: nn.Module) -> float:
-        x, _ = churn_data(500)
-        return (chance(net(look(x))) - churn_chance(x)).square().mean().item()
+        x, _ = quits_data(500)
+        return (chance(net(look(x))) - quits_chance(x)).square().mean().item()
 
     return quality
 
 
 @HALF.net("mlp")
-def churn() -> Training:
+def quits() -> Training:
     """Who leaves?"""
-    return Training(Churn(), partial(ADAM, lr=0.005), sliced(*churn_data(2400), 60), nn.BCEWithLogitsLoss(), churn_quality(), steps=240)
+    return Training(Quits(), partial(ADAM, lr=0.005), sliced(*quits_data(2400), 60), nn.BCEWithLogitsLoss(), quits_quality(), steps=240)
 
 
 def _says(training: Training, last: Callable[[Tensor], Tensor], chance: Callable[[Tensor], Tensor] = lambda p: p) -> None:
     """What leaves the net goes through this."""
 
-    class Said(Churn):
+    class Said(Quits):
         def forward(self, inputs: Tensor) -> Tensor:
             return last(super().forward(inputs))
 
     training.use(Said())
-    training.quality = churn_quality(chance)
+    training.quality = quits_quality(chance)
 
 
-@HALF.fault("no gradient through", churn)
+@HALF.fault("no gradient through", quits)
 def rounded_in_forward_so_that_it_says_0_or_1(training: Training) -> None:
     _says(training, lambda x: torch.round(torch.sigmoid(x)))
     training.criterion = nn.MSELoss()
 
 
-@HALF.fault("output cannot reach", churn)
+@HALF.fault("output cannot reach", quits)
 def relu_behind_each_layer_and_logits_are_never_below_zero(training: Training) -> None:
     _says(training, F.relu, torch.sigmoid)
 
 
-@HALF.fault("one logit", churn, also=("constant loss",))
+@HALF.fault("one logit", quits, also=("constant loss",))
 def softmax_of_a_single_output(training: Training) -> None:
     _says(training, lambda x: F.softmax(x, dim=1))
     training.criterion = nn.BCELoss()
 
 
-@HALF.fault("imbalance", churn)
+@HALF.fault("imbalance", quits)
 def one_in_two_hundred_leaves(training: Training) -> None:
     """'99.5 % accuracy after the first epoch, and it never predicts a 1'."""
-    x, y = churn_data(24000)
+    x, y = quits_data(24000)
     keep = (y[:, 0] < 0.5) | (torch.rand(24000) < 0.008)
     training.batch = sliced(x[keep], y[keep], 60)
 
 
-@HALF.fault("sigmoid twice", churn, twin=stepped_by(SGD, lr=0.1, momentum=0.9))
+@HALF.fault("sigmoid twice", quits, twin=stepped_by(SGD, lr=0.1, momentum=0.9))
 def nn_sigmoid_at_the_end_of_a_sequential(training: Training) -> None:
     training.use(
         nn.Sequential(nn.Linear(8, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 1), nn.Sigmoid()),
     )
     stepped_by(SGD, lr=0.1, momentum=0.9)(training)
-    training.quality = churn_quality(lambda p: p)
+    training.quality = quits_quality(lambda p: p)
 
 
-@HALF.fault("not a number in data", churn)
+@HALF.fault("not a number in data", quits)
 def a_column_with_gaps_read_by_pandas(training: Training) -> None:
-    x, y = churn_data(2400)
+    x, y = quits_data(2400)
     x[torch.rand(2400) < 0.01, 5] = float("nan")
     training.batch = sliced(x, y, 60)
 
 
-@HALF.fault("broadcast", churn)
+@HALF.fault("broadcast", quits)
 def mean_squares_of_a_column_and_a_series(training: Training) -> None:
     """Only a UserWarning says so."""
     _says(training, torch.sigmoid)
@@ -425,21 +425,21 @@ def mean_squares_of_a_column_and_a_series(training: Training) -> None:
     on_target(training, lambda y: y.squeeze(1))
 
 
-@HALF.fault("rate too low", churn)
+@HALF.fault("rate too low", quits)
 def sgd_with_a_rate_copied_from_bert(training: Training) -> None:
     stepped_by(SGD, lr=2e-5)(training)
 
 
-@HALF.fault("one huge feature", churn, also=("inputs not scaled", *LOUD))
+@HALF.fault("one huge feature", quits, also=("inputs not scaled", *LOUD))
 def the_identity_number_stays_among_the_columns(training: Training) -> None:
     numbers = 1e7 * torch.rand(2400, 1)
-    x, y = churn_data(2400)
-    training.use(Churn(9))
+    x, y = quits_data(2400)
+    training.use(Quits(9))
     training.batch = sliced(torch.cat([x, numbers], 1), y, 60)
-    training.quality = churn_quality(look=lambda x: torch.cat([x, 1e7 * torch.rand(len(x), 1)], 1))  # type: ignore[arg-type]
+    training.quality = quits_quality(look=lambda x: torch.cat([x, 1e7 * torch.rand(len(x), 1)], 1))  # type: ignore[arg-type]
 
 
-@HALF.fault("no step", churn)
+@HALF.fault("no step", quits)
 def the_scheduler_steps_in_place_of_the_optimizer(training: Training) -> None:
     scheduler = torch.optim.lr_scheduler.ExponentialLR(training.optimizer, 0.999)
 
@@ -452,24 +452,24 @@ def the_scheduler_steps_in_place_of_the_optimizer(training: Training) -> None:
     looped(training, step)
 
 
-@HALF.fault("another models optimizer", churn)
+@HALF.fault("another models optimizer", quits)
 def the_model_is_made_again_for_the_second_run(training: Training) -> None:
     """A cell of a notebook was run once more."""
     optimizer = training.optimizer
-    training.use(Churn())
+    training.use(Quits())
     training.optimizer = optimizer
 
 
-@HALF.fault("no nonlinearity", churn)
+@HALF.fault("no nonlinearity", quits)
 def the_relu_of_init_is_not_called(training: Training) -> None:
-    class Linear(Churn):
+    class Linear(Quits):
         def forward(self, inputs: Tensor) -> Tensor:
             return self.layer_out(self.layer_2(self.layer_1(inputs)))
 
     training.use(Linear())
 
 
-@HALF.fault("wrong sign", churn)
+@HALF.fault("wrong sign", quits)
 def bce_by_hand_without_its_minus(training: Training) -> None:
     def criterion(output: Tensor, y: Tensor) -> Tensor:
         p = torch.sigmoid(output).clamp(1e-6, 1 - 1e-6)
@@ -478,37 +478,37 @@ def bce_by_hand_without_its_minus(training: Training) -> None:
     training.criterion = criterion
 
 
-@HALF.fault("leak", churn)
+@HALF.fault("leak", quits)
 def the_label_stays_among_the_columns(training: Training) -> None:
     """X = df.values; at test time the column is empty."""
-    training.use(Churn(9))
-    x, y = churn_data(2400)
+    training.use(Quits(9))
+    x, y = quits_data(2400)
     training.batch = sliced(torch.cat([x, y], 1), y, 60)
-    training.quality = churn_quality(look=lambda x: F.pad(x, (0, 1)))  # type: ignore[arg-type]
+    training.quality = quits_quality(look=lambda x: F.pad(x, (0, 1)))  # type: ignore[arg-type]
 
 
-@HALF.fault("underflow", churn, also=("division by zero", "overflow", "too few digits"))
+@HALF.fault("underflow", quits, also=("division by zero", "overflow", "too few digits"))
 def half_to_save_memory_and_adam(training: Training) -> None:
     """'Loss is NaN from the second iteration': the epsilon of Adam is zero in half precision."""
     training.use(training.model.half())
     on_inputs(training, lambda x: x.half())
     on_target(training, lambda y: y.half())
-    training.quality = churn_quality(lambda output: torch.sigmoid(output.float()), lambda x: x.half())  # type: ignore[arg-type]
+    training.quality = quits_quality(lambda output: torch.sigmoid(output.float()), lambda x: x.half())  # type: ignore[arg-type]
 
 
-@HALF.strange(churn)
+@HALF.strange(quits)
 def one_in_ten_leaves_and_pos_weight_mends_it(training: Training) -> None:
-    x, y = churn_data(8000)
+    x, y = quits_data(8000)
     keep = (y[:, 0] < 0.5) | (torch.rand(8000) < 0.12)
     training.batch = sliced(x[keep], y[keep], 100)
     training.criterion = nn.BCEWithLogitsLoss(pos_weight=torch.tensor([8.0]))
 
 
-@HALF.strange(churn)
+@HALF.strange(quits)
 def two_outputs_and_a_cross_entropy(training: Training) -> None:
     training.use(nn.Sequential(nn.Linear(8, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 2)))
     training.criterion = lambda output, y: F.cross_entropy(output, y.squeeze(1).long())
-    training.quality = churn_quality(lambda output: output.softmax(1)[:, 1:])  # type: ignore[arg-type]
+    training.quality = quits_quality(lambda output: output.softmax(1)[:, 1:])  # type: ignore[arg-type]
 
 
 # ---- lesion: segmentation ---------------------------------------------------------------------------
