@@ -50,6 +50,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "held twice": (("two optimizers",), ""),
     "frozen, in an optimizer": (("frozen",), ""),
     "misspelt requires_grad": (("frozen",), ""),
+    "plain switch": (("frozen",), ""),
     "learning rate 0": (("rate too low",), ""),
     "several learning rates": (("groups swapped",), ""),
     "all zero": (("all weights equal",), ""),

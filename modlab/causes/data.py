@@ -228,16 +228,17 @@ def _shifted(s: Symptoms) -> Facts | None:
 
 
 def _viewed(s: Symptoms) -> bool:
-    """Whether classes of an output of many positions were put last by a view, which mixes them with the positions."""
+    """Whether classes of an output of many positions were put last, or second, by a view, which mixes them with the positions."""
     term = s.loss.term
-    if term.criterion not in ("cross-entropy", "likelihood") or len(term.output) < 3 or len(term.compared) != 2:
+    if term.criterion not in ("cross-entropy", "likelihood") or len(term.output) < 3 or len(term.compared) < 2:
         return False
     names = {one.name for one in term.functions}
-    return (
-        bool(names & {"View", "UnsafeView"})
-        and not names & {"Permute", "Transpose", "T"}
-        and term.output[1] == term.compared[1] != term.output[-1]
-    )
+    if not names & {"View", "UnsafeView"} or names & {"Permute", "Transpose", "T"}:
+        return False
+    classes = term.compared[1]
+    if len(term.compared) == 2:
+        return term.output[1] == classes != term.output[-1]
+    return term.output[-1] == classes != term.output[1] and term.compared[0] == term.output[0]
 
 
 def _axes(s: Symptoms) -> Facts | None:

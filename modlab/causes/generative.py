@@ -67,10 +67,19 @@ def _discriminator(s: Symptoms) -> Facts | None:
         return None
     if any(abs(one.value) < 0.02 and one.term.factor < 0 for one in s.clues.losses):  # the generator's, where it is flat
         return {"path": "", "low": min(abs(one.value) for one in s.clues.losses), "high": max(one.value for one in s.clues.losses)}
+    if _is_flat_minimax(s, [one.ends()[1] for one in some]):
+        return {"path": "", "low": min(abs(one.value) for one in s.clues.losses), "high": max(one.value for one in s.clues.losses)}
     low, high = min(some, key=lambda one: one.ends()[1]), max(some, key=lambda one: one.ends()[1])
     if 0 <= low.ends()[1] < 0.1 and (high.ends()[1] > 3 or high.ends()[1] < 0):
         return {"path": low.name, "low": low.ends()[1], "high": high.ends()[1]}
     return None
+
+
+def _is_flat_minimax(s: Symptoms, values: list[float]) -> bool:
+    """Whether a discriminator is sure, and the other loss is a logarithm of what it leaves: both are 0, and that one has no slope."""
+    others = [one.term for one in s.clues.losses if not one.term.criterion]
+    logs = [one for one in others if "Log" in (one.node, *(two.name for two in one.functions))]
+    return len(values) == len(s.clues.losses) == 2 and all(abs(one) < 0.02 for one in values) and len(others) == len(logs) == 1
 
 
 def _itself(s: Symptoms) -> Facts | None:
@@ -138,8 +147,10 @@ def _level(s: Symptoms) -> Facts | None:
     return {"low": low, "high": high}
 
 
+EARLY = (CauseRow("generator detached", _made_in_vain),)
+"""Before what else has no gradient."""
+
 ROWS = (
-    CauseRow("generator detached", _made_in_vain),
     CauseRow("wrong negatives", _itself, "collapse", "negatives"),
     CauseRow("collapse", _collapse, "wrong negatives", "negatives", weight=1),
     CauseRow("latent ignored", _ignored),

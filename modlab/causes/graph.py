@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.loop import SEVERAL
 from modlab.causes.symptoms import Symptoms
+
+STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
+"""Functions whose gradient is zero."""
 
 LEARNT = 0.8
 """Way from a constant answer down to 0 after which what nothing uses explains nothing."""
@@ -58,6 +62,9 @@ def _through(s: Symptoms) -> Facts | None:
     if lost and cut is not None:
         return {"path": cut.path, "places": lost}
     step = next(iter(s.modules("steplike")), None)
+    last = next((one.name for one in (*s.loss.term.functions, *s.loss.term.ending) if one.name in STEPLIKE), None)
+    if step is None and last is not None and s.flat and len(s.flat) == len(s.matrices):
+        return {"path": s.loss.term.source or "", "places": tuple(s.flat), "function": last}
     if step is not None and (lost or s.flat):
         return {"path": step.path, "places": tuple(lost or s.flat), "function": step.facts["function"]}
     felt = [path for path, row in s.gradients.items() if (row > 0).any()]
@@ -71,6 +78,27 @@ def _detached(s: Symptoms) -> Facts | None:
     if not lost or _are_biases(s, lost) or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
         return None
     return {"path": lost[0], "places": lost, "before": cut[0].path if cut else ""}
+
+
+def _rootless(s: Symptoms) -> Facts | None:
+    """A loss that was made of numbers, and told to require a gradient so that backward() does not complain."""
+    flows = (
+        s.clues.reached or any(one.felt for one in s.watched.parameters) or any((some > 0).any() for some in s.output_gradients.values())
+    )
+    if s.loop.backwards or s.loop.rootless < SEVERAL or flows:
+        return None
+    return {"backwards": s.loop.rootless, "places": tuple(s.ungraded)}
+
+
+def _cut_before_the_targets(s: Symptoms) -> Facts | None:
+    """Layers that only a divergence, or another part of the loss without targets, reaches: what they give is cut off before the rest."""
+    order = {one.path: one.order for one in s.watched.modules if one.called}
+    owners = {one.path: one.module for one in s.matrices}
+    cut = next((one for one in (*s.modules("cut"), *s.modules("steplike")) if one.path in order), None)
+    beside = [one.path for one in s.modules("beside") if cut is not None and order.get(owners.get(one.path) or "", 1e9) < order[cut.path]]
+    if cut is None or not beside or len(s.loop.optimizers) != 1 or not s.has_baseline or not s.progress < 0.5:
+        return None
+    return {"path": cut.path, "places": tuple(beside), "beside": True}
 
 
 def _state_cut(s: Symptoms) -> Facts | None:
@@ -121,10 +149,12 @@ def _is_in_front(s: Symptoms) -> bool:
 
 
 ROWS = (
+    CauseRow("detached", _rootless, "no gradient through", "graph of the loss"),
     CauseRow("hidden layers", _hidden),
     CauseRow("without grad", _without_grad),
     CauseRow("no gradient through", _through, "detached", "why"),
     CauseRow("detached", _state_cut),
+    CauseRow("detached", _cut_before_the_targets, "no gradient through", "why"),
     CauseRow("detached", _detached, "unused layers", "why"),
     CauseRow("unused layers", _unused, "detached", "why", weight=2, calm=True),
     CauseRow("no bias where needed", _left_out, weight=2, calm=True),

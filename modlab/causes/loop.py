@@ -13,6 +13,9 @@ SEVERAL = 5
 FOLDS = 16
 """Times that a training which learns may begin anew on purpose, as a cross-validation does."""
 
+LITTLE = 0.05
+"""Part of what backward() brought: nobody keeps less than that on purpose, where each number is cut off."""
+
 EPSILON = 1e-4
 """Part of a weight's norm that a step adds: below that it hardly moves."""
 
@@ -30,7 +33,7 @@ def _never_enough(s: Symptoms) -> Facts | None:
 
 
 def _no_backward(s: Symptoms) -> Facts | None:
-    if s.loop.backwards or s.record.steps < SEVERAL or s.watched.passes < SEVERAL:
+    if s.loop.backwards or s.loop.rootless or s.record.steps < SEVERAL or s.watched.passes < SEVERAL:
         return None
     seen = any(one.felt or one.moved for one in s.watched.parameters)  # by autograd.grad, say
     return None if seen else {"steps": s.record.steps, "passes": s.watched.passes}
@@ -52,7 +55,8 @@ def _zeroed(s: Symptoms) -> Facts | None:
         return None
     if any(one.moved for one in trained):
         return None
-    flows = zeroed >= SEVERAL or (not s.loop.arrivals and any(_flows(s, one.module) for one in felt))
+    late = bool(s.clues.reached) and not s.loop.backwards and s.loop.rootless >= SEVERAL  # backward() comes after the step
+    flows = zeroed >= SEVERAL or late or (not s.loop.arrivals and any(_flows(s, one.module) for one in felt))
     return {"path": felt[0].path, "parameters": len(felt)} if flows else None
 
 
@@ -109,7 +113,8 @@ def _clipped(s: Symptoms) -> Facts | None:
         return {"bound": norm.bound, "norm": typical, "pace": s.pace}
     if s.loop.left < 1e-2 and s.pace < 10 * EPSILON:
         return {"left": s.loop.left, "pace": s.pace}
-    return {"clamped": s.loop.clamped} if s.loop.hooked and s.loop.clamped >= SEVERAL and s.pace < 1e-3 else None
+    cut_off = s.loop.hooked or s.loop.left < LITTLE
+    return {"clamped": s.loop.clamped} if cut_off and s.loop.clamped >= SEVERAL and s.pace < 1e-3 else None
 
 
 def _scaler(s: Symptoms) -> Facts | None:

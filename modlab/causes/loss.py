@@ -28,6 +28,10 @@ RANGES = {
 LAYOUT = MOVES | {"Select", "Slice"}
 """Functions that only lay numbers out anew, or take some of them."""
 
+CHANCES = ("binary cross-entropy", "binary cross-entropy with logits")
+ONE_SIDED = ("Relu", "Softplus", "Exp", "Abs", "Norm", "LinalgVectorNorm")
+"""Functions that give nothing below 0."""
+
 ERRORS = ("squared error", "absolute error", "smooth error", "quantile error", "norm of the error")
 ENDLESS = 30.0
 """Times its first size to which a loss, below zero, and the outputs have grown, where neither has an end."""
@@ -40,6 +44,12 @@ SURE = 3.0
 
 CLEARLY = math.log(2)
 """By how much the logarithm of the mean count has to lie above what an output can be at least: half of the samples lie below it."""
+
+DECAYS = 0.1
+"""Weight decay beyond which a step may go where the loss does not ask it to."""
+
+NOTHING = 0.05
+"""Loss of a discriminator that is sure of nearly everything."""
 
 ROUNDED = 1e-5
 """What is left of a loss of 0 by rounding."""
@@ -166,11 +176,27 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
         return {"how": "pushes"}
     if len(loss.ranks) == 3 and loss.ranks[0] > SURE and loss.ranks[2] > SPENT and len(loss.terms) == 1:
         return {"how": "ranks", "farther": loss.ranks[0]}
+    if s.plays and _agree(s):
+        return {"how": "agree", "most": max(one.ends()[1] for one in s.record.scalars if one.kind == "loss" and one.count)}
     grown = loss.outputs.std > ENDLESS * loss.first_outputs.std or s.last < -(ENDLESS**2) * max(abs(s.start), 1)
     if s.last < -ENDLESS * max(abs(s.start), 1) and grown and len(s.clues.losses) == 1 and len(s.loop.optimizers) == 1:
         return {"how": "falls", "last": s.last}  # what is to become small has an end
     up, down = s.loop.climbs
-    return {"how": "climbs", "up": up, "looks": up + down} if up >= 5 and up > 4 * down and not s.learns else None
+    pulled = any(one.decay > DECAYS for one in s.groups)  # then it is that which goes up
+    return {"how": "climbs", "up": up, "looks": up + down} if up >= 5 and up > 4 * down and not s.learns and not pulled else None
+
+
+def _agree(s: Symptoms) -> bool:
+    """Whether two losses that judge the same made things come to 0 together: who should deceive the other one helps it."""
+    some = [one.ends()[1] for one in s.record.scalars if one.kind == "loss" and one.count > 4]
+    judged = [one.term for one in s.clues.losses]
+    same = {one.source for one in judged}
+    return (
+        len(some) == len(judged) == 2
+        and all(0 <= one < NOTHING for one in some)
+        and all(one.criterion in CHANCES and one.factor > 0 for one in judged)
+        and len(same) == 1
+    )
 
 
 def _too_small(s: Symptoms) -> Facts | None:
@@ -199,6 +225,8 @@ def _cannot_reach(s: Symptoms) -> Facts | None:
     last = next((one for one in (*term.functions, *term.ending) if one.name in RANGES), None)
     if last is not None and term.criterion == "counts by logarithms":
         return _cannot_reach_counts(s, last.name)
+    if term.criterion in CHANCES:
+        return _cannot_reach_chances(s)
     if last is None or term.criterion not in ERRORS or not target.std >= 0:
         return None
     before = [one.name for one in (*term.functions, *term.ending)]
@@ -209,6 +237,20 @@ def _cannot_reach(s: Symptoms) -> Facts | None:
     if target.low >= low - slack and target.high <= high + slack:
         return None
     return {"path": term.source or "", "function": last.name, "low": target.low, "high": target.high}
+
+
+def _cannot_reach_chances(s: Symptoms) -> Facts | None:
+    """Scores that are never below 0, or never above, say yes, or no, to nothing."""
+    term, target = s.loss.term, s.target
+    names = [one for one in _names(term) if one not in LAYOUT]
+    if term.criterion == "binary cross-entropy":
+        if names[:1] != ["Sigmoid"]:
+            return None
+        names = names[1:]
+    last = next((name for name in names if name != "Neg"), "")
+    if last not in ONE_SIDED or names.index(last) > 1 or not (target.low == 0 and target.high == 1) or s.progress > 0.9:
+        return None
+    return {"path": term.source or "", "function": last, "low": target.low, "high": target.high, "turned": names[0] == "Neg"}
 
 
 def _cannot_reach_counts(s: Symptoms, last: str) -> Facts | None:

@@ -92,7 +92,7 @@ def _too_small(s: Symptoms) -> Facts | None:
 
 def _vanishing(s: Symptoms) -> Facts | None:
     flow = s.flow
-    if len(flow) < 4 or s.progress > 0.5 or s.has_burst or not s.is_finite:
+    if len(flow) < 4 or s.progress > 0.5 or s.has_burst or not s.is_finite or _dead(s) is not None:
         return None
     first, last = flow[0], flow[-1]
     if not (last[1] > 0 and first[1] < 1e-3 * last[1]) or s.shrunk() < FADED:

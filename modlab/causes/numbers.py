@@ -6,6 +6,7 @@ import math
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import SEVERAL
+from modlab.causes.loss import UNSCALED
 from modlab.causes.optimizer import MOST
 from modlab.causes.symptoms import Symptoms
 
@@ -95,6 +96,14 @@ def _one_batch(s: Symptoms) -> Facts | None:
     return {"calm": True, "last": float(s.values[-1])}
 
 
+def _no_epsilon(s: Symptoms) -> Facts | None:
+    """What Adam divides by is kept in float16: the square of a gradient is 0 there, and so is the epsilon."""
+    some = [one for one in s.matrices if one.dtype == "float16"]
+    if s.is_finite or not some or not s.loop.optimizers or not UNSCALED.issuperset(s.loop.optimizers) or s.most > 100 * s.baseline:
+        return None
+    return {"path": some[0].path, "places": tuple(one.path for one in some), "optimizer": s.loop.optimizers[0]}
+
+
 def _underflow(s: Symptoms) -> Facts | None:
     half = "half" in s.loss.risks or any(one.dtype == "float16" for one in s.watched.parameters)
     if not half or s.learns or _is_infinite(s) or not (s.flat or s.pace < 1e-6):
@@ -123,6 +132,7 @@ ROWS = (
     CauseRow("division by zero", _division),
     CauseRow("overflow", _overflow, "not finite by the rate", "smaller rate"),
     CauseRow("underflow", _underflow),
+    CauseRow("underflow", _no_epsilon, "overflow", "digits"),
     CauseRow("too few digits", _digits),
     CauseRow("not a number in data", _one_batch, "division by zero", "batch", weight=1),
     CauseRow("not finite by the rate", _rate, "rate too high", "smaller rate", weight=1),

@@ -137,14 +137,20 @@ def _grows(s: Symptoms) -> bool:
 
 def _unknown(s: Symptoms) -> Facts | None:
     for one in s.tokens:
-        if one.common > 0.8 and not s.learns and len(one.shape) > 1:
-            return {"path": one.name, "token": one.token, "share": one.common}
+        share = one.common / (1 - _padded(s, one.token))
+        if share > 0.8 and not s.learns and len(one.shape) > 1:
+            return {"path": one.name, "token": one.token, "share": min(share, 1.0)}
     for layer in s.modules("embedding rows"):
         rows, seen, total = layer.facts["rows"], layer.facts["seen"], layer.facts["total"]
         alone = all(other.facts["seen"] == seen or other.facts["total"] != total for other in s.modules("embedding rows"))
         if alone and rows <= 1000 and total >= 10 * rows and seen <= rows / 2 and s.progress < 0.3:
             return {"path": layer.path, "token": -1, "share": seen / rows}
     return None
+
+
+def _padded(s: Symptoms, token: int) -> float:
+    """The share of tokens that only fill rows up, where these are not that token."""
+    return next((one.facts["share"] for one in s.modules("embedding") if one.facts["padding"] != token and one.facts["share"] < 0.9), 0.0)
 
 
 def _padding(s: Symptoms) -> Facts | None:

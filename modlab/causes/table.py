@@ -16,6 +16,7 @@ ROWS: tuple[CauseRow, ...] = tuple(
             *loop.ROWS,
             *optimizer.HELD,
             *sequence.EARLY,
+            *generative.EARLY,
             *graph.ROWS,
             *loss.ROWS,
             *sequence.ROWS,

@@ -20,6 +20,8 @@ SURE = 8.0
 """The score of the right class above those of the others."""
 SMALL = 1e-4
 """A loss whose right and wrong answers differ by less counts as too small."""
+CHANCES = 1e-2
+"""How far the logarithm of what chances add up to may be from 0."""
 
 
 REACH: dict[str, tuple[float, float]] = {
@@ -186,12 +188,17 @@ def _judged(bench: Bench, output: Tensor, answers: Answers) -> ExperimentRecord:
         raise NotRunError("no right answer")  # both are worse than what an untrained model says: it is compared otherwise, one later say
     if apart > 1e-6 * max(abs(right), abs(wrong)):
         return record("aim", "failed", "wrong sign", Remedy("wrong sign"), **numbers)
-    if sure < min(right, 0.0) - 10 and not batches.is_cross_entropy(bench.loss):
+    if sure < min(right, 0.0) - 10 and not batches.is_cross_entropy(bench.loss) and not _are_logarithms(output):
         return record("aim", "failed", "no log", Remedy("no log-probabilities"), sure=sure, **numbers)
     if abs(apart) < SMALL and abs(now - right) < SMALL:
         return record("aim", "failed", "loss too small", Remedy("loss too small"), **numbers)
     uneven = None if answers.labels is None else _uneven(loss, answers, wrong, apart)
     return uneven or record("aim", "passed", "right is best", **numbers)
+
+
+def _are_logarithms(output: Tensor) -> bool:
+    """Whether scores are logarithms of chances that add up to 1 already, as a loss without a softmax wants them."""
+    return any(bool((output.double().logsumexp(dim).abs() < CHANCES).all()) for dim in {1 % output.dim(), output.dim() - 1})
 
 
 def _uneven(loss: Callable[[Tensor], float], answers: Answers, wrong: float, apart: float) -> ExperimentRecord | None:

@@ -299,6 +299,7 @@ class LoopClues:
         decayed: looks in which the gradients at the step were those that backward() brought and a part of the weights.
         clamped: looks in which many numbers of the gradients had one size, the largest, at the step.
         returned: how often somebody wrote the same weights again between two steps.
+        rootless: calls of ``backward()`` on a tensor whose graph, if it has one, ends in no parameter of the model.
     """
 
     backwards: int = 0
@@ -323,6 +324,7 @@ class LoopClues:
     decayed: int = 0
     clamped: int = 0
     returned: int = 0
+    rootless: int = 0
 
 
 @frozen

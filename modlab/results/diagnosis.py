@@ -16,7 +16,7 @@ from modlab.errors import GoneError
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
-from modlab.records.finding import DiagnosisRecord, ExperimentRecord, Finding
+from modlab.records.finding import DiagnosisRecord, ExperimentRecord, Finding, Remedy
 from modlab.results.finding import Experiment, FoundMistake
 from modlab.results.rows import RowsResult
 from modlab.views.findings import as_data
@@ -82,8 +82,11 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
 
         run = series.run(subject, *pair, loss)
         why = seen or (series.causes_of(subject, given, *pair, loss) if not (run.findings or learns) else ())
-        if any(one.outcome == "failed" and one.kind in CAUSES for one in run.experiments):
+        failed = {one.kind for one in run.experiments if one.outcome == "failed"}
+        if failed & CAUSES.keys():
             why = [one for one in why if one.facts.get("weight") != LEFT]  # what is left when nothing else is
+        if THROUGH in failed:  # the trace has seen the function
+            why = [_through(one) if one.kind == "detached" else one for one in why]
         experiments = tuple(replace(one, outcome="unclear") if learns and one.kind in SPARED else one for one in run.experiments)
         found, notes = [*why, *run.findings, *found], [*run.notes, *notes]
     record = DiagnosisRecord(
@@ -104,6 +107,14 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
     made._given = tuple(map(ref, given)), pair, loss
     return made
 
+
+def _through(cut: Finding) -> Finding:
+    """The finding of a cut in the graph, of which is known that a function without a gradient makes it."""
+    facts = {name: value for name, value in cut.facts.items() if name not in ("rival", "settle", "before")}
+    return replace(cut, kind=THROUGH, facts=facts, fixes=(Remedy(THROUGH),))
+
+
+THROUGH = "no gradient through"
 
 LEFT = 2
 """Weight of causes that are named where nothing else shows one."""

@@ -15,21 +15,28 @@ from modlab.running.autograd_nodes import children, is_here, name_of, number_of,
 DEEP = 12
 """Functions that are looked at on the way from a loss to a likeness, or to a distance."""
 
-HINGES = ("Relu", "ClampMin", "Softplus")
+HINGES = ("Relu", "Clamp", "ClampMin", "Softplus")
 """Functions that make a difference of distances a loss."""
 
 LENGTHS = ("Norm", "LinalgVectorNorm", "Cdist", "EuclideanDist")
 LIKENESS = ("Mm", "Bmm")
+MANY = 16
+"""Pairs among which there should be some that do not belong together."""
+
 FEW = 4
 """Samples below which a square matrix says nothing."""
 
 
 class Triples(NamedTuple):
-    """Of triples: the distances that the loss pulls together, those that it pushes apart, and the margin."""
+    """Of triples: the distances that the loss pulls together, those that it pushes apart, and the margin.
+
+    `drawn` are those that are made here of pairs, each of which belongs together or not.
+    """
 
     pulled: Tensor
     pushed: Tensor
     margin: float
+    drawn: bool = False
 
 
 def pushes(node: Any, factor: float, made: Mapping[Any, str]) -> tuple[float, ...]:
@@ -108,7 +115,10 @@ def _is_of_signs(factor: Tensor) -> bool:
 
 
 def is_of_positives(node: Any, factor: float) -> bool:
-    """Whether a logistic loss becomes small by one score alone, a product of two things, as large as it may be."""
+    """Whether a logistic loss becomes small by one score alone, a product of two things, as large as it may be; or no pair is pushed."""
+    pair = _pairs(node)
+    if pair is not None:
+        return len(pair.same) >= MANY and bool(pair.same.all())
     name, below = name_of(node), children(node)
     if not below or (name, factor < 0) not in (("LogSigmoid", True), ("Softplus", False)):
         return False
@@ -141,6 +151,11 @@ def ranks(node: Any, factor: float) -> Triples | None:
 
     Triples that a loop has picked by their distances are left alone: of these the wrong one is often nearer at first.
     """
+    pair = _pairs(node) if factor > 0 else None
+    if pair is not None:
+        near, far = pair.distances[pair.same], pair.distances[~pair.same]
+        count = min(len(near), len(far))
+        return Triples(near[:count], far[:count], pair.margin, drawn=True)
     if name_of(node) not in HINGES or factor < 0 or not children(node):
         return None
     difference = _below(children(node)[0], ("Sub",))
@@ -148,13 +163,59 @@ def ranks(node: Any, factor: float) -> Triples | None:
     if len(sides) != 2 or None in sides:
         return None
     pulled, pushed = (_distances(one) for one in sides)
-    given = saved(node, "result") if name_of(node) == "Relu" else saved(node, "self")
-    if pulled is None or pushed is None or pulled.shape != pushed.shape or not isinstance(given, Tensor) or given.numel() != pulled.numel():
+    lack = saved(node, "result") if name_of(node) == "Relu" else saved(node, "self")
+    if pulled is None or pushed is None or pulled.shape != pushed.shape or not isinstance(lack, Tensor) or lack.numel() != pulled.numel():
         return None
-    given = given.detach().reshape(pulled.shape)
+    given = lack.detach().reshape(pulled.shape)
     above = given > 0
     margin = float((given - pulled + pushed)[above].median()) if bool(above.any()) else math.nan
     return Triples(pulled, pushed, margin)
+
+
+class _Pairs(NamedTuple):
+    """The distances of pairs, which of them are pulled together, and the margin for the others."""
+
+    distances: Tensor
+    same: Tensor
+    margin: float
+
+
+def _pairs(node: Any) -> _Pairs | None:
+    """Of a contrastive loss: a label times a distance, and what the label leaves times what a distance lacks of a margin."""
+    sides = [_half(one) for one in children(node)] if name_of(node) == "Add" else []
+    if len(sides) != 2:
+        return None
+    for near, far in (sides, sides[::-1]):
+        if near is None or far is None or near[0].shape != far[0].shape or not bool((near[0] + far[0] == 1).all()):
+            continue
+        below = children(far[1])[0] if name_of(far[1]) == "Pow" and children(far[1]) else far[1]
+        distances = saved(near[1], "self") if name_of(near[1]) == "Pow" else _distances(near[1])
+        lack = saved(below, "result" if name_of(below) == "Relu" else "self") if name_of(below) in HINGES else None
+        if not isinstance(distances, Tensor) or not isinstance(lack, Tensor) or not distances.shape == lack.shape == near[0].shape:
+            continue
+        if not is_here(distances) or not is_here(lack):
+            continue
+        distances, lack = distances.detach(), lack.detach()
+        above = lack > 0
+        return _Pairs(distances, near[0] > 0, float((lack + distances)[above].median()) if bool(above.any()) else math.nan)
+    return None
+
+
+def _half(node: Any) -> tuple[Tensor, Any] | None:
+    """A row of zeros and ones, and what it is multiplied by."""
+    for _ in range(DEEP):
+        if name_of(node) not in ("Mul", "Div"):
+            return None
+        below, numbers = children(node), [number_of(saved(node, side)) for side in ("self", "other")]
+        given = next((one for side in ("self", "other") if isinstance(one := saved(node, side), Tensor) and not one.requires_grad), None)
+        if len(below) != 1:
+            return None
+        if given is not None and given.dim() == 1 and is_here(given) and bool(((given == 0) | (given == 1)).all()):
+            return given.detach().float(), below[0]
+        if all(number != number for number in numbers):
+            return None
+        node = below[0]
+    return None
 
 
 def is_distance(node: Any, made: Mapping[Any, str]) -> bool:

@@ -43,10 +43,13 @@ SOON = 3
 SEVERAL = 3
 """Terms of a loss that are one for each place."""
 
+NODES = 5000
+"""Functions of a graph that are looked at, at most: what lies beyond is not known."""
+
 TENSORS, PLACES, PASSES = 4, 8, 64
 """Inputs of a call, and places where a loss is computed, that are kept apart; and backward passes of one step that are looked at."""
 
-STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
+STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside", "Normal"))
 """Functions whose gradient is zero."""
 
 RECTIFIED = frozenset(("Relu", "Threshold", "Hardtanh", "Clamp", "ClampMin"))
@@ -125,6 +128,7 @@ class ClueCollector:
         self._carried = self._graded = self._in_eval = 0
         self._gradients = GradientClues(index)
         self._carried_now = False
+        self._carried_mark: tuple[int, int] | None = None
         self._read_in_step = (-1, 0)
         self._met = 0  # modules with trained parameters that have given something in this pass
         self._walks: Counter[str] = Counter()  # by the place of a loss, how often its whole graph was looked at
@@ -310,6 +314,7 @@ class ClueCollector:
             if whole and self.reads and self._walks[name] < SOON:
                 self._walks[name] += 1
                 without_autograd(self._walk, tensor)
+                without_autograd(self._look_beside, found)
             if whole and len(found) == 1 and isinstance(self._output, Tensor):
                 without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan, times)
             if self.reads and whole and pool.looks <= DENSE and self.batch and found[0].target is not None:
@@ -345,6 +350,30 @@ class ClueCollector:
             self._note(path, "loose", registered=registered)
         if loose and not found and self._is_within(loose):
             self._note("", "loose", registered=False)
+
+    def _look_beside(self, found: list[loss_graph.Found]) -> None:
+        """Which parameters only those parts of a loss reach that compare nothing with targets, as a divergence does."""
+        if not any(kind in ("cut", "steplike") for _, kind in self._modules):
+            return
+        compares, others = ([one.node for one in found if bool(one.term.criterion) is it] for it in (True, False))
+        if compares and others:
+            near, far = (self._ends(nodes) for nodes in (compares, others))
+            for path in sorted(far - near) if near is not None and far is not None else ():
+                self._note(path, "beside")
+
+    def _ends(self, nodes: list[Any]) -> set[str] | None:
+        """The parameters that the graphs below these functions end in, by ways that have a slope; None where these are too large."""
+        known = {id(tensor): weight.path for _, weight, tensor in self._index.present()}
+        met, found, waiting = set[Any](), set[str](), [*nodes]
+        while waiting and len(met) < NODES:
+            node = waiting.pop()
+            if node in met or name_of(node) in STEPLIKE:
+                continue
+            met.add(node)
+            waiting += children(node)
+            if name_of(node) == "AccumulateGrad" and id(node.variable) in known:
+                found.add(known[id(node.variable)])
+        return None if waiting else found
 
     def _is_within(self, loose: list[Tensor]) -> bool:
         """Whether parameters come into the model's output, and not behind it."""
@@ -413,10 +442,16 @@ class ClueCollector:
     def _ask_carried(self) -> None:
         """Whether there are gradients before ``backward()`` brings new ones."""
         weight = next((tensor for _, weight, tensor in self._index.present() if weight.trainable and weight.owned), None)
-        if weight is not None and not is_far(weight):
-            self._graded += 1
-            self._carried_now = weight.grad is not None and bool(without_autograd(weight.grad.any))
-            self._carried += self._carried_now
+        if weight is None or is_far(weight):
+            return
+        mark = (id(weight.grad), weight.grad._version) if weight.grad is not None else None
+        if mark is not None and mark == self._carried_mark:  # what went backward last was a loss of others
+            self._graded -= 1
+            self._carried -= self._carried_now
+        self._carried_mark = mark
+        self._graded += 1
+        self._carried_now = weight.grad is not None and bool(without_autograd(weight.grad.any))
+        self._carried += self._carried_now
 
     def _pair_up(self, inputs: Tensor, target: Tensor, start: int) -> None:
         if not is_readable(target) or not inputs.dim() or not target.dim():
@@ -469,7 +504,7 @@ class ClueCollector:
             self._relations = without_autograd(self._pairs.relations) if stuck else Relations()
         return self._relations
 
-    def record(self, accepted: dict[str, int], scaled: tuple[int, int], returned: int, *, closed: bool) -> Clues:
+    def record(self, accepted: dict[str, int], scaled: tuple[int, int], returned: int, rootless: int, *, closed: bool) -> Clues:
         """All of it.
 
         Args:
@@ -477,6 +512,7 @@ class ClueCollector:
             accepted: the names of losses of this model, and how often ``backward()`` was called on each.
             scaled: how many steps, and clippings, met gradients that a scaler had multiplied.
             returned: how often the same weights were written between two steps.
+            rootless: how often ``backward()`` began with a tensor whose graph ends in no parameter of the model.
         """
         if closed and self._told is None:
             self._told = self._held = self._take_down(closed=True)
@@ -504,6 +540,7 @@ class ClueCollector:
             gradients.decayed,
             gradients.clamped,
             returned,
+            rootless,
         )
         return Clues(
             losses,

@@ -195,6 +195,7 @@ class Losses:
         self.told: set[str] = set()
         self._bad_looks = 0  # at losses that are no numbers
         self.scaled_steps = self.scaled_clips = 0  # with gradients that a scaler has multiplied
+        self.rootless = 0  # backward passes from a tensor whose graph, if it has one, ends in no parameter of the model
         self._every, self._each, self._taken = 1, EACH, 0
         self._opener = get_ident()
 
@@ -252,7 +253,10 @@ class Losses:
         steps = self._steps
         epoch = steps.made + steps.others
         for place, tensor in enumerate(tensors if isinstance(tensors, (tuple, list)) else (tensors,)):
-            if not isinstance(tensor, Tensor) or tensor.grad_fn is None:
+            if not isinstance(tensor, Tensor):
+                continue
+            if tensor.grad_fn is None:
+                self.rootless += tensor.requires_grad and not self._index.knows(tensor)
                 continue
             value = _value(tensor, None)
             if value is None:
@@ -337,6 +341,7 @@ class Losses:
             site.tries += 1
         elif not site.inner or self._watch.stands_by:
             site.tries += 1
+            self.rootless += 1
             if self._watch.looks:
                 site.probes = []  # others may be trained now
             return

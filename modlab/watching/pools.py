@@ -273,6 +273,7 @@ class LossPool:
         ranks = pair_losses.ranks(found.node, found.term.factor)
         if ranks is not None and len(ranks.pulled) >= LARGE:
             nearer, farther = float((ranks.pulled < ranks.pushed).double().mean()), (ranks.pulled - ranks.pushed).double()
+            nearer = math.nan if ranks.drawn else nearer  # of other pairs each time
             if len(self.farther) < EARLY:
                 self.farther.append(farther)
             early = torch.cat(self.farther)

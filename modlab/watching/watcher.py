@@ -707,6 +707,7 @@ class Watcher:
                 self.losses.accepted(),
                 (self.losses.scaled_steps, self.losses.scaled_clips),
                 self.step_hooks.rewritten.returned,
+                self.losses.rootless,
                 closed=self.closed or self._closing,
             ),
         )

@@ -69,6 +69,11 @@ def _too_high(facts: Facts) -> str:
 def _lost(facts: Facts) -> str:
     if "calls" in facts:
         return f"{{place}} is called {facts['calls']} times in a pass, and the state that it gets has no graph"
+    if "beside" in facts:
+        places = joined(map(named, facts["places"]))
+        return f"{{place}} gets numbers without a graph; of the part of the loss that knows the targets no gradient comes to {places}"
+    if "backwards" in facts:
+        return f"in {facts['backwards']} calls, backward() began with a tensor that has no graph back to a parameter of the model"
     places = facts.get("places", ())
     return f"no gradient reached {joined(map(named, places))}" if places else "no gradient comes through"
 
@@ -117,6 +122,9 @@ def _range(facts: Facts) -> str:
 
 
 def _unreached(facts: Facts) -> str:
+    if "turned" in facts:
+        side, half = ("above", "at most") if facts["turned"] else ("below", "at least")
+        return f"the score comes from {facts['function'].lower()} and is never {side} 0, so each chance is {half} a half"
     gives = f"{facts['function'].lower()} gives {_range(facts)}"
     if "mean" in facts:
         return f"{gives}, and the loss takes that for the logarithm of a rate; the mean of the counts is {rough(facts['mean'])}"
@@ -134,7 +142,9 @@ def _sign(facts: Facts) -> str:
     if facts["how"] == "pushes":
         return "what belongs together is pushed apart, and the others are pulled together"
     if facts["how"] == "ranks":
-        return f"of triples, it pulls together the pair that is farther apart at first, by {rough(facts['farther'])} standard errors"
+        return f"it pulls together the pairs that are farther apart at first, by {rough(facts['farther'])} standard errors"
+    if facts["how"] == "agree":
+        return f"both losses are down to {rough(facts['most'])}: what should deceive the other one helps it"
     if facts["how"] == "climbs":
         return f"in {facts['up']} of {facts['looks']} looks a step went up the slope that backward() had found"
     return "the optimizer was made with maximize=True" if facts["how"] == "maximize" else "the criterion enters the loss with a minus sign"
@@ -834,7 +844,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "underflow": CauseWords(
         "16-bit gradients underflow to zero",
-        "a part of the loss is computed in float16, and gradients are zero",
+        lambda f: (
+            f"weights are float16, and so is what {f['optimizer']} divides by: there its eps is 0, and so is the square of a small gradient"
+            if "optimizer" in f
+            else "a part of the loss is computed in float16, and gradients are zero"
+        ),
         "Below 6e-8 there is nothing in float16.",
         "torch.amp.GradScaler, or bfloat16",
     ),
@@ -919,7 +933,9 @@ CAUSES: dict[str, CauseWords] = {
 
 SETTLES: dict[str, str] = {
     "why": "modlab.trace(model)(inputs).why({path!r})",
+    "graph of the loss": "loss.grad_fn  # without loss.requires_grad_(): None, if it was cut",
     "smaller rate": "run again with a tenth of the learning rate",
+    "digits": "run again with model.float()",
     "larger rate": "run again with ten times the learning rate",
     "less momentum": "run again with momentum=0.9",
     "no decay": "run again with weight_decay=0",
