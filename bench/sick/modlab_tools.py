@@ -128,7 +128,7 @@ def _diagnosed(found: Any) -> Answer:
         is_wrong = one.get("outcome") == "failed" or (one["severity"] == "broken" and "outcome" not in one)
         alarm |= is_wrong
         if one["kind"] in CAUSES:
-            _add(_cause(one), named if is_wrong or "weight" in one["facts"] else hints)
+            _add(_cause(one), named if is_wrong or "tier" in one["facts"] else hints)
         else:
             _count(one, EXPERIMENTS if "outcome" in one else MISTAKES, named if is_wrong else hints)
     return Answer(named, [cause for one in hints for cause in one.causes], alarm, str(data.get("headline", "")))
@@ -153,7 +153,7 @@ def said(w: modlab.Watch) -> Answer:
     hints: list[Named] = []
     alarm = False
     for found in data["verdict"]["findings"]:
-        if found["kind"] in CAUSES and "weight" in found["facts"]:
+        if found["kind"] in CAUSES and "tier" in found["facts"]:
             _add(_cause(found), named)
     for check in data["verdict"]["checks"]:
         is_wrong = check["state"] == "broken"

@@ -84,7 +84,7 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
         why = seen or (series.causes_of(subject, given, *pair, loss) if not (run.findings or learns) else ())
         failed = {one.kind for one in run.experiments if one.outcome == "failed"}
         if failed & CAUSES.keys():
-            why = [one for one in why if one.facts.get("weight") != LEFT]  # what is left when nothing else is
+            why = [one for one in why if one.facts.get("tier") != LEFT]  # what is left when nothing else is
         if THROUGH in failed:  # the trace has seen the function
             why = [_through(one) if one.kind == "detached" else one for one in why]
         experiments = tuple(replace(one, outcome="unclear") if learns and one.kind in SPARED else one for one in run.experiments)

@@ -334,14 +334,14 @@ def require_surest(finding: Finding, found: Iterable[Finding]) -> None:
     Raises:
         ForkError: one was.
     """
-    causes = [one for one in found if "weight" in one.facts]
-    own = int(str(finding.facts.get("weight", -1)))
-    surer = [one for one in causes if int(str(one.facts["weight"])) < own]
+    causes = [one for one in found if "tier" in one.facts]
+    own = int(str(finding.facts.get("tier", -1)))
+    surer = [one for one in causes if int(str(one.facts["tier"])) < own]
     if is_rate(finding):
         before = causes[: next((place for place, one in enumerate(causes) if one.kind == finding.kind), len(causes))]
         surer += [one for one in before if not is_rate(one)]
     if surer:
-        surest = min(surer, key=lambda one: int(str(one.facts["weight"])))
+        surest = min(surer, key=lambda one: int(str(one.facts["tier"])))
         raise ForkError(
             f"A surer cause was found, so this fix is not tried: {wording.said(surest)}.\n"
             "  Mend that first, or try a change of your own: w.fork(step, lambda model, optimizer: …)"

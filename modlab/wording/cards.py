@@ -164,12 +164,12 @@ def _seen(alert: Alert) -> str:
 def figures(finding: Finding) -> list[tuple[str, str]]:
     """The numbers in the sentence, by name."""
     digits = 2 if isinstance(finding, ExperimentRecord) else 3  # further ones differ from machine to machine
-    facts = {name: fact for name, fact in finding.facts.items() if name not in _OF_PLACES and not isinstance(fact, bool)}
+    facts = {name: fact for name, fact in finding.facts.items() if name not in _NO_FIGURES and not isinstance(fact, bool)}
     return [(name, _figure(fact, digits)) for name, fact in facts.items() if isinstance(fact, (int, float))]
 
 
-_OF_PLACES = frozenset(("count", "classes", "hidden", "alike", "more"))
-"""Facts that count what the finding is about."""
+_NO_FIGURES = frozenset(("count", "classes", "hidden", "alike", "more", "tier"))
+"""Facts that count what the finding is about, and where a cause stands in its table."""
 
 
 def _figure(fact: float, digits: int) -> str:

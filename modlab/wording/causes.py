@@ -963,7 +963,7 @@ RATES = frozenset(("rate too high", "not finite by the rate"))
 
 def is_cause(finding: Finding) -> bool:
     """Whether the table of causes has made it, and so its words are here: other findings may have the same name."""
-    return finding.kind in CAUSES and "weight" in finding.facts
+    return finding.kind in CAUSES and "tier" in finding.facts
 
 
 def filled(words: Words, finding: Finding) -> str:

@@ -87,7 +87,7 @@ def causes(loss: Callable[[Tensor, Tensor], Tensor], target: Callable[[Tensor], 
             optimizer.zero_grad()
             loss(model(x), target(x)).backward()
             optimizer.step()
-    return [one.kind for one in w.verdict.findings if "weight" in one.facts]
+    return [one.kind for one in w.verdict.findings if "tier" in one.facts]
 
 
 def counted(x: Tensor) -> Tensor:

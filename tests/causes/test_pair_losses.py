@@ -129,7 +129,7 @@ def causes(net: nn.Module, batch: Callable[[], tuple[Tensor, Tensor]], criterion
             optimizer.zero_grad()
             criterion(net(x), y).backward()
             optimizer.step()
-    return [one.kind for one in w.verdict.findings if "weight" in one.facts]
+    return [one.kind for one in w.verdict.findings if "tier" in one.facts]
 
 
 def focal(output: Tensor, label: Tensor) -> Tensor:

@@ -820,8 +820,8 @@ def test_float32_leaves_out_what_the_loop_casts() -> None:
 
 
 def test_the_fix_of_what_is_left_over_is_not_tried_beside_a_surer_cause() -> None:
-    found = Finding("rate too low", facts={"weight": 2})
-    sure = Finding("no step", facts={"weight": 0, "backwards": 9})
+    found = Finding("rate too low", facts={"tier": 2})
+    sure = Finding("no step", facts={"tier": 0, "backwards": 9})
     fork_results.require_surest(found, [found])
     fork_results.require_surest(sure, [sure, found])
     fork_results.require_surest(Finding("dead units"), [sure])
@@ -830,7 +830,7 @@ def test_the_fix_of_what_is_left_over_is_not_tried_beside_a_surer_cause() -> Non
 
 
 def test_another_rate_is_not_tried_behind_another_cause() -> None:
-    other, rate = Finding("no step", facts={"weight": 1, "backwards": 9}), Finding("not finite by the rate", facts={"weight": 1})
+    other, rate = Finding("no step", facts={"tier": 1, "backwards": 9}), Finding("not finite by the rate", facts={"tier": 1})
     rises = Finding("rises", fixes=(Remedy("smaller steps"),))
     fork_results.require_surest(rate, [rate, other])
     fork_results.require_surest(rises, [rate])

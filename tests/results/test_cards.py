@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 import modlab
 from modlab.results.worded import Worded
@@ -55,6 +57,20 @@ def test_each_kind_has_a_meaning() -> None:
     assert {check.name for check in watches.RUNS["healthy"][0]().verdict.checks} == {*cards.CHECK_REASONS}
     silent = {kind for kind, one in mistakes.MISTAKES.items() if not one.reason}
     assert silent == {"several learning rates"}
+
+
+def test_a_cause_has_a_meaning_and_no_figure_of_ours() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=-1))
+    optimizer, x = torch.optim.SGD(net.parameters(), lr=0.1), torch.randn(32, 4)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(30):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x), x.argmax(1) % 3).backward()
+            optimizer.step()
+    evidence, means = w.verdict.findings[0].explain()._sheet().notes[1:3]
+    assert (evidence.caption, evidence.rows) == ("evidence", ())
+    assert means.prose.startswith("Scores between 0 and 1")
 
 
 def test_what_to_do_stands_with_its_code() -> None:
