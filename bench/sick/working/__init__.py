@@ -27,6 +27,8 @@ from bench.sick.working import (  # noqa: F401
     other_sequences,
     other_strange,
     sequence,
+    seventh_healthy,
+    seventh_nets,
     sixth_data,
     sixth_models,
     strange,
