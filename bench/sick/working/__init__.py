@@ -28,6 +28,7 @@ from bench.sick.working import (  # noqa: F401
     other_strange,
     sequence,
     seventh_healthy,
+    seventh_loops,
     seventh_nets,
     sixth_data,
     sixth_models,
