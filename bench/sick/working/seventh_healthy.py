@@ -260,7 +260,9 @@ def bytes_of_the_camera() -> Training:
         x, label = crosses(300)
         return missed(net(x), label)
 
-    return Training(Bytes(), partial(ADAMW, lr=4e-3, weight_decay=0.05), batch, nn.CrossEntropyLoss(label_smoothing=0.1), quality, steps=300)
+    return Training(
+        Bytes(), partial(ADAMW, lr=4e-3, weight_decay=0.05), batch, nn.CrossEntropyLoss(label_smoothing=0.1), quality, steps=300
+    )
 
 
 class Instance(nn.Module):

@@ -211,7 +211,12 @@ def a_queue_of_keys() -> Training:
         return (viewed(x), viewed(x)), kind
 
     return Training(
-        Momentum(), partial(SGD, lr=0.1, momentum=0.9), batch, lambda out, _: F.cross_entropy(*out), lambda net: apart(net.encoder_q), steps=250
+        Momentum(),
+        partial(SGD, lr=0.1, momentum=0.9),
+        batch,
+        lambda out, _: F.cross_entropy(*out),
+        lambda net: apart(net.encoder_q),
+        steps=250,
     )
 
 
@@ -568,9 +573,7 @@ def learning_to_learn() -> Training:
             total += mean_square(functional_call(net, adapted(net, x, y, False), (x2,)), y2)
         return total / 60
 
-    training = Training(
-        mlp(1, 40, 40, 1, act=nn.Tanh), partial(ADAM, lr=5e-3), lambda _: task()[:2], F.mse_loss, quality, steps=300
-    )
+    training = Training(mlp(1, 40, 40, 1, act=nn.Tanh), partial(ADAM, lr=5e-3), lambda _: task()[:2], F.mse_loss, quality, steps=300)
 
     def step(training: Training, number: int) -> None:
         losses = []
@@ -675,15 +678,22 @@ def entities_of_length_one() -> Training:
         far = net(every)
         return (far < far.gather(1, known[:, 2:])).float().mean().item()
 
-    training = Training(Triples(), partial(ADAM, lr=0.01), lambda _: (facts(128), torch.ones(128)), lambda far, _: far.mean(), quality, steps=250)
+    def batch(_: int) -> Batch:
+        good = facts(128)
+        bad = good.clone()
+        bad[torch.arange(128), 2 * torch.randint(2, (128,))] = torch.randint(60, (128,))
+        return torch.stack([good, bad], 1), -torch.ones(128)
+
+    def criterion(far: Tensor, sign: Tensor) -> Tensor:
+        return F.margin_ranking_loss(far[:, 0], far[:, 1], sign, margin=2.0)
+
+    training = Training(Triples(), partial(ADAM, lr=0.01), batch, criterion, quality, steps=250)
 
     def step(training: Training, number: int) -> None:
         model = training.model
         model.entity.weight.data = F.normalize(model.entity.weight.data, dim=1)
-        good = facts(128)
-        bad = good.clone()
-        bad[torch.arange(128), 2 * torch.randint(2, (128,))] = torch.randint(60, (128,))
-        loss = F.margin_ranking_loss(model(good), model(bad), -torch.ones(128), margin=2.0)
+        triples, sign = training.batch(number)
+        loss = F.margin_ranking_loss(model(triples[:, 0]), model(triples[:, 1]), sign, margin=2.0)
         training.optimizer.zero_grad()
         loss.backward()
         training.optimizer.step()
@@ -784,7 +794,7 @@ def an_actor_and_its_critic() -> Training:
 
     model = Agent()
     training = Training(
-        model, lambda _: torch.optim.Adam(model.actor.parameters(), lr=2e-3), lambda _: (torch.randn(64, 3), torch.ones(64, 1)),
+        model, lambda _: torch.optim.Adam(model.actor.parameters(), lr=2e-3), lambda _: (torch.randn(64, 3), torch.randn(64, 1)),
         F.mse_loss, quality, steps=300,
     )  # fmt: skip
     critic = torch.optim.Adam(model.critic.parameters(), lr=1e-2)
@@ -837,7 +847,9 @@ def energies_by_langevin() -> Training:
     def criterion(energy: Tensor, _: Tensor) -> Tensor:
         return energy.mean()
 
-    training = Training(Energy(), partial(ADAM, lr=2e-3, betas=(0.0, 0.999)), lambda _: (ring(96), torch.zeros(96)), criterion, quality, steps=150)
+    training = Training(
+        Energy(), partial(ADAM, lr=2e-3, betas=(0.0, 0.999)), lambda _: (ring(96), torch.zeros(96)), criterion, quality, steps=150
+    )
     state = {"x": torch.randn(96, 2)}
 
     def step(training: Training, number: int) -> None:
@@ -959,37 +971,6 @@ def features_for_a_plot() -> Training:
         training.optimizer.step()
         model.centers.grad *= 1 / 0.01
         optimizer_cent.step()
-
-    training.step = step
-    return training
-
-
-@HALF.net("mlp")
-def steps_in_sixteen_bits() -> Training:
-    """Weights in bfloat16 for the passes, and a copy in full precision that is stepped and rounded back into them."""
-
-    def quality(net: nn.Module) -> float:
-        x, label = source(400)
-        return missed(net(x.bfloat16()).float(), label)
-
-    model = mlp(20, 64, 6).bfloat16()
-    masters = [one.detach().float().clone().requires_grad_() for one in model.parameters()]
-    training = Training(
-        model, lambda _: torch.optim.AdamW(masters, lr=2e-3), lambda _: ((batch := source(64))[0].bfloat16(), batch[1]),
-        lambda out, label: F.cross_entropy(out.float(), label), quality, steps=200,
-    )  # fmt: skip
-
-    def step(training: Training, number: int) -> None:
-        x, label = training.batch(number)
-        loss = training.criterion(model(x), label)
-        loss.backward()
-        for master, half in zip(masters, model.parameters(), strict=True):
-            master.grad = half.grad.float()
-            half.grad = None
-        training.optimizer.step()
-        with torch.no_grad():
-            for master, half in zip(masters, model.parameters(), strict=True):
-                half.copy_(master)
 
     training.step = step
     return training

@@ -98,7 +98,9 @@ def a_small_llama() -> Training:
     def criterion(logits: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(logits.view(-1, 12), target.reshape(-1))
 
-    training = Training(Llama(), partial(ADAMW, lr=5e-3, weight_decay=0.1, betas=(0.9, 0.95)), lambda _: lines_data(48), criterion, quality, 250)
+    training = Training(
+        Llama(), partial(ADAMW, lr=5e-3, weight_decay=0.1, betas=(0.9, 0.95)), lambda _: lines_data(48), criterion, quality, 250
+    )
     rate = torch.optim.lr_scheduler.LambdaLR(
         training.optimizer, lambda step: (step + 1) / 20 if step < 20 else 0.1 + 0.45 * (1 + math.cos(math.pi * (step - 20) / 230))
     )
@@ -191,7 +193,9 @@ def bags_of_cells() -> Training:
         some = [bag_data() for _ in range(150)]
         return sum(float((net(x) > 0).float() != y) for x, y in some) / 150
 
-    return Training(Instances(), partial(ADAM, lr=2e-3, weight_decay=1e-4), lambda _: bag_data(), F.binary_cross_entropy_with_logits, quality, 400)
+    return Training(
+        Instances(), partial(ADAM, lr=2e-3, weight_decay=1e-4), lambda _: bag_data(), F.binary_cross_entropy_with_logits, quality, 400
+    )
 
 
 class Backward(nn.Module):
@@ -267,7 +271,9 @@ def distance_as_a_bias() -> Training:
         x, _ = data(200)
         return (net(x).argmax(-1) != table[x]).float().mean().item()
 
-    return Training(Alibi(), partial(ADAM, lr=3e-3), lambda _: data(48), lambda o, y: F.cross_entropy(o.flatten(0, 1), y.flatten()), quality, 200)
+    return Training(
+        Alibi(), partial(ADAM, lr=3e-3), lambda _: data(48), lambda o, y: F.cross_entropy(o.flatten(0, 1), y.flatten()), quality, 200
+    )
 
 
 class Ragged(nn.Module):
@@ -275,7 +281,11 @@ class Ragged(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.emb, self.rnn, self.fc = nn.Embedding(30, 16, padding_idx=0), nn.GRU(16, 24, batch_first=True, bidirectional=True), nn.Linear(48, 5)
+        self.emb, self.rnn, self.fc = (
+            nn.Embedding(30, 16, padding_idx=0),
+            nn.GRU(16, 24, batch_first=True, bidirectional=True),
+            nn.Linear(48, 5),
+        )
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         packed = nn.utils.rnn.pack_padded_sequence(self.emb(words), lengths, batch_first=True)
@@ -290,7 +300,7 @@ def ragged_data(count: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
     tags = (words + words.roll(1, 1)) % 5
     tags[:, 0] = words[:, 0] % 5
     real = torch.arange(18) < lengths.unsqueeze(1)
-    return (words * real, lengths), tags * real
+    return (words * real, lengths), torch.where(real, tags, -1)
 
 
 @HALF.net("recurrent")
@@ -301,20 +311,12 @@ def padded_and_masked_by_hand() -> Training:
         (words, lengths), tags = ragged_data(300)
         return (net(words, lengths).argmax(-1) != tags)[words > 0].float().mean().item()
 
-    training = Training(Ragged(), partial(ADAM, lr=0.01), lambda _: ragged_data(48), F.cross_entropy, quality, steps=250)
+    def criterion(scores: Tensor, tags: Tensor) -> Tensor:
+        mask = (tags >= 0).float()
+        losses = F.cross_entropy(scores.permute(0, 2, 1), tags.clamp(min=0), reduction="none")
+        return (losses * mask).sum() / mask.sum()
 
-    def step(training: Training, number: int) -> None:
-        (words, lengths), tags = training.batch(number)
-        mask = (words != 0).float()
-        losses = F.cross_entropy(training.model(words, lengths).permute(0, 2, 1), tags, reduction="none")
-        loss = (losses * mask).sum() / mask.sum()
-        training.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        training.optimizer.step()
-
-    training.criterion = lambda output, tags: F.cross_entropy(output.transpose(1, 2), tags)
-    training.step = step
-    return training
+    return Training(Ragged(), partial(ADAM, lr=0.01), lambda _: ragged_data(48), criterion, quality, steps=250)
 
 
 class Counter(nn.Module):
@@ -546,7 +548,9 @@ def a_picture_by_its_coordinates() -> Training:
     """All 400 pixels of one picture, in each step."""
     u, v = torch.meshgrid(torch.linspace(0, 1, 20), torch.linspace(0, 1, 20), indexing="ij")
     where = torch.stack([u, v], -1).view(-1, 2)
-    color = torch.stack([0.5 + 0.4 * torch.sin(9 * u), 0.5 + 0.4 * torch.cos(7 * v), (u - 0.5).square() + (v - 0.5).square()], -1).view(-1, 3)
+    color = torch.stack([0.5 + 0.4 * torch.sin(9 * u), 0.5 + 0.4 * torch.cos(7 * v), (u - 0.5).square() + (v - 0.5).square()], -1).view(
+        -1, 3
+    )
 
     def quality(net: nn.Module) -> float:
         return mean_square(net(where), color)
@@ -933,7 +937,11 @@ class Recomputed(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.block, self.head = nn.Linear(8, 32), nn.Sequential(nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)), nn.Linear(32, 1)
+        self.stem, self.block, self.head = (
+            nn.Linear(8, 32),
+            nn.Sequential(nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)),
+            nn.Linear(32, 1),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.stem(x)
