@@ -53,7 +53,7 @@ SPREAD = 0.8
 DENSE = 64
 """Numbers that are asked of one sample, as of a picture, which may be all there is."""
 
-GOES = 4.0
+GOES = 3.0
 """Standard errors beyond which outputs go with their targets."""
 
 BIG = 50.0

@@ -148,7 +148,7 @@ def _grows(s: Symptoms) -> bool:
 def _unknown(s: Symptoms) -> Facts | None:
     told = s.clues.relations
     for one in s.tokens:
-        filled = one.ends > FILLED and s.progress > max(told.together, told.counted) / 2  # and nothing is lost by it
+        filled = one.ends > FILLED and told.rows and s.progress > max(told.together, told.counted) / 2  # and nothing is lost by it
         if one.common > 0.8 and not s.learns and len(one.shape) > 1 and not filled:
             return {"path": one.name, "token": one.token, "share": one.common}
     for layer in s.modules("embedding rows"):
@@ -156,7 +156,7 @@ def _unknown(s: Symptoms) -> Facts | None:
         alone = all(other.facts["seen"] == seen or other.facts["total"] != total for other in s.modules("embedding rows"))
         if (
             alone
-            and max((one.common for one in s.tokens), default=0.0) > OFTEN
+            and any(one.common > OFTEN and one.ends <= FILLED for one in s.tokens)
             and rows <= 1000
             and total >= 10 * rows
             and seen <= rows / 2

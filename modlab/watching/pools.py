@@ -334,7 +334,8 @@ class LossPool:
         self.targets.add(some_of(target))
         if target.dim() and len(target) >= LARGE:
             self.within.append(float(target.double().var()))
-        self.goes.add_numbers(output, target)
+        if self.looks > DENSE:  # before that it is hardly trained
+            self.goes.add_numbers(output, target)
         flat = target.double().reshape(len(target), -1)[:, :FEATURES] if target.dim() else target.double().reshape(1, 1)
         if flat.shape[1] == self.sums.shape[0] or not self.rows:
             self.sums = (self.sums if self.rows else 0) + flat.sum(0).numpy()
@@ -369,7 +370,8 @@ class LossPool:
         self.all += target.numel()
         self.diagonal = target.shape == output.shape[1:] and bool((target == torch.arange(len(target))).all())
         if kept.numel():
-            self.goes.add_classes(output, target)
+            if self.looks > DENSE:
+                self.goes.add_classes(output, target)
             counts = torch.bincount(kept.flatten(), minlength=output.shape[dim]).double().numpy()
             self.counts = counts + (np.pad(self.counts, (0, len(counts) - len(self.counts))) if len(self.counts) <= len(counts) else 0)
             self.kinds.update(np.flatnonzero(counts).tolist()[:64])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts, ExponentialLR, MultiStepLR
+from torch.optim.lr_scheduler import ExponentialLR, MultiStepLR
 
 from bench.sick.training import Batch, Training
 from bench.sick.working.fourth_nets import constant
@@ -21,7 +21,7 @@ from bench.sick.working.third_nets import ADAM, ADAMW, SGD, missed
 def mlp(*widths: int, act: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
     """Linear layers, and what is between them."""
     layers: list[nn.Module] = []
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), act()]
     return nn.Sequential(*layers[:-1])
 

@@ -18,7 +18,7 @@ from bench.sick.training import Batch, Training
 from bench.sick.working.fourth_nets import constant
 from bench.sick.working.half import HALF
 from bench.sick.working.seventh_healthy import mean_square, mlp
-from bench.sick.working.third_nets import ADAM, ADAMW, SGD, missed
+from bench.sick.working.third_nets import ADAM, SGD, missed
 
 # ---- views of the same thing -------------------------------------------------------------------------
 
@@ -191,14 +191,16 @@ class Momentum(nn.Module):
     def forward(self, im_q: Tensor, im_k: Tensor) -> tuple[Tensor, Tensor]:
         q = F.normalize(self.encoder_q(im_q), dim=1)
         with torch.no_grad():
-            for slow, fast in zip(self.encoder_k.parameters(), self.encoder_q.parameters(), strict=True):
-                slow.data.mul_(0.98).add_(fast.data, alpha=0.02)
+            if self.training:
+                for slow, fast in zip(self.encoder_k.parameters(), self.encoder_q.parameters(), strict=True):
+                    slow.data.mul_(0.98).add_(fast.data, alpha=0.02)
             k = F.normalize(self.encoder_k(im_k), dim=1)
         l_pos = torch.einsum("nc,nc->n", q, k).unsqueeze(-1)
         l_neg = torch.einsum("nc,ck->nk", q, self.queue.clone().detach())
         logits = torch.cat([l_pos, l_neg], dim=1) / 0.2
-        self.queue[:, self.at : self.at + len(k)] = k.T
-        self.at = (self.at + len(k)) % 256
+        if self.training:
+            self.queue[:, self.at : self.at + len(k)] = k.T
+            self.at = (self.at + len(k)) % 256
         return logits, torch.zeros(len(q), dtype=torch.long)
 
 
