@@ -41,6 +41,21 @@ WOVEN = 0.8
 FELT = 0.9
 """Part of the loss that a frequent class has at most where the rare ones weigh more, so that they count."""
 
+EDGES = (0.1, 10.0)
+"""Deviation of what the first layers take that is about that of unit scale."""
+
+MANY = 8
+"""Questions about each sample of which most are answered with no by their nature."""
+
+SPREAD = 0.8
+"""Deviation of whole numbers, as a part of that of even ones, below which they crowd in the middle, as counts and grades do."""
+
+DENSE = 64
+"""Numbers that are asked of one sample, as of a picture, which may be all there is."""
+
+GOES = 3.0
+"""Standard errors beyond which outputs go with their targets."""
+
 BIG = 50.0
 """Targets of a regression beyond which their scale is one."""
 
@@ -61,11 +76,20 @@ def _constant_targets(s: Symptoms) -> Facts | None:
         return None
     if loss.classes < 2 and sum(one.criterion != "penalty" for one in loss.terms) > 1:  # one condition of several
         return None
+    if s.modules("derived") or _is_one_sample(s):
+        return None  # an equation, of which nothing should be left; or all that a single sample can show
     sampled = loss.term.source is not None and s.category(loss.term.source) not in ("linear", "conv", "")  # the first of many, say
-    if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not sampled:
+    put_first = loss.term.squared and any(one.name == "Cat" for one in loss.term.functions)  # who belongs together, before all others
+    if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not (sampled or put_first):
         rival = "ordered batches" if loss.classes > 2 else "imbalance"
         return {"value": float(loss.shares.index(1.0)), "class": True, "rival": rival, "settle": "labels"}
     return {"value": s.target.mean, "class": False} if s.target.std == 0 and loss.looks > 2 and loss.term.criterion else None
+
+
+def _is_one_sample(s: Symptoms) -> bool:
+    """Whether there is one batch, again and again, and one answer in it."""
+    one = _batch(s)
+    return one is not None and one.repeated >= 0.9 and math.prod(s.loss.term.compared) == 1
 
 
 def _ordered(s: Symptoms) -> Facts | None:
@@ -85,7 +109,9 @@ def _imbalance(s: Symptoms) -> Facts | None:
         return None
     if loss.classes > 1 and (0.97 if not s.progress < 0.2 else 0.93) < most < 1:
         return {"class": loss.shares.index(most), "share": most}
-    target = s.target
+    target, asked = s.target, loss.term.compared
+    if len(asked) == 2 and asked[1] >= MANY and s.progress > STUCK:
+        return None
     rare = 0.06 if s.progress < 0.2 else 0.04
     if loss.term.criterion.startswith("binary") and target.whole and (0 < target.mean < rare or 1 - rare < target.mean < 1):
         return {"class": int(target.mean > 0.5), "share": max(target.mean, 1 - target.mean)}
@@ -112,16 +138,28 @@ def _same_batch(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is None or len(one.shape) < 2 or one.repeated < 0.9 or one.same > 0.5 or s.record.steps < 20:
         return None
+    if _is_all_there_is(s, one):
+        return None
     if one.distinct > (4 * FEW if math.prod(one.shape[1:]) >= SEVERAL and s.progress > 0.9 else FEW):
         return None
     return {"samples": one.distinct}
+
+
+def _is_all_there_is(s: Symptoms, one: InputClues) -> bool:
+    """Whether more samples cannot be had: a table of zeros and ones, a picture, or the nodes of a graph, of which some are asked for."""
+    features, asked = math.prod(one.shape[1:]), s.loss.term.compared
+    logical = one.numbers.whole and (one.numbers.low, one.numbers.high) in ((0, 1), (-1, 1)) and one.distinct == 2 ** min(features, 9)
+    picture = one.distinct == 1 and math.prod(asked) >= DENSE
+    nodes, beside = one.shape[0], [two for two in s.clues.inputs if two is not one]
+    edges = any(two.shape == (nodes, nodes) or (two.dtype == "int64" and len(two.shape) == 2 == two.shape[0] != nodes) for two in beside)
+    return logical or picture or edges or (len(asked) > 0 and asked[0] < nodes == one.distinct)
 
 
 def _few(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is None or len(one.shape) < 2 or one.repeated > 0.5 or one.same > 0.5 or one.common > 0.8 or one.rows < 3 * one.distinct:
         return None
-    if math.prod(one.shape[1:]) < 2:  # points of a curve
+    if math.prod(one.shape[1:]) < 2 or _is_all_there_is(s, one):  # points of a curve, say
         return None
     many = one.dtype.startswith("float") and not one.numbers.whole
     few = 3 * FEW if many else FEW if one.shape[-1] >= 8 else 12  # of short rows of tokens there may be no more
@@ -134,8 +172,11 @@ def _constant_inputs(s: Symptoms) -> Facts | None:
 
 
 def _normalized(s: Symptoms) -> bool:
-    """Whether the first layer with parameters is a normalization, or one takes a part of the batch."""
-    return s.category(s.first_module) == "norm" or bool(s.modules("norm in front"))
+    """Whether the first layer with parameters is a normalization, or one takes a part of the batch; or the model scales it itself."""
+    if s.category(s.first_module) == "norm" or s.modules("norm in front"):
+        return True
+    fronts = [one.facts for one in s.modules("front")]
+    return bool(fronts) and all(EDGES[0] < one["std"] < EDGES[1] and abs(one["mean"]) < FAR for one in fronts)
 
 
 def _huge(s: Symptoms) -> Facts | None:
@@ -186,6 +227,8 @@ def _targets(s: Symptoms) -> Facts | None:
         return {"mean": target.mean, "std": target.std, "high": target.high}
     if not s.loss.term.criterion.endswith("error") or not (target.std > BIG or abs(target.mean) > BIG) or s.progress > 0.8:
         return None
+    if abs(s.loss.first_outputs.mean - target.mean) < target.std / 2 < abs(target.mean) / 2:
+        return None  # the model begins there
     return {"mean": target.mean, "std": target.std}
 
 
@@ -254,9 +297,9 @@ def _axes(s: Symptoms) -> Facts | None:
 
 def _shuffled(s: Symptoms) -> Facts | None:
     told = s.clues.relations
-    if told.rows < PAIRS or max(told.together, told.counted) > SOME:
-        return None
     loss = s.loss
+    if told.rows < PAIRS or max(told.together, told.counted) > SOME or loss.goes > GOES:
+        return None
     if len(loss.term.compared) == 2 and loss.term.compared[0] == loss.term.compared[1] == loss.classes and len(s.clues.inputs) == 2:
         chance = math.log(loss.classes) * sum(abs(one.factor) for one in loss.terms if one.criterion == "cross-entropy")
         stays = abs(s.last - chance) < 0.02 * chance and s.pace > 1e-4 and all(one.same < 0.5 for one in s.clues.inputs)

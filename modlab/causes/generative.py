@@ -7,6 +7,10 @@ import math
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loss import SPENT, SURE
 from modlab.causes.symptoms import Symptoms
+from modlab.records.clues import MOVES, Term
+
+SCALED = {"LogSoftmax", "Mul", "Div"} | MOVES
+"""What stands between likenesses and a loss in which nothing was taken out of them."""
 
 EVEN = 0.35, 0.65
 """Share of the triples of which the pair that is pulled is nearer, if nothing tells it from the other one."""
@@ -101,9 +105,16 @@ def _itself(s: Symptoms) -> Facts | None:
         loss.term.criterion != "cross-entropy"
         or not loss.term.squared
         or any(one.name in ("MaskedFill", "Where", "Sub", "Add") for one in loss.term.functions)
+        or not SCALED.issuperset(_behind_the_product(loss.term))
     ):
         return None
     return {"path": loss.term.source or ""}
+
+
+def _behind_the_product(term: Term) -> list[str]:
+    """What happens to products of two embeddings before they are compared."""
+    names = [one.name for one in term.functions]
+    return names[: next((place for place, name in enumerate(names) if name in ("Mm", "Bmm")), len(names))]
 
 
 def _finds_its_other(s: Symptoms) -> bool:

@@ -130,6 +130,8 @@ def _unused(s: Symptoms) -> Facts | None:
 
 
 def _frozen(s: Symptoms) -> Facts | None:
+    if any(s.changes(one.path) for one in s.watched.parameters if not one.trainable):
+        return None  # a copy that follows
     share = s.clues.frozen / max(s.clues.parameters, 1)
     held = any(not one.trainable and one.owned for one in s.watched.parameters)
     alone = held and s.clues.fresh > 0.5 * s.clues.frozen and (_is_in_front(s) or not s.matrices)

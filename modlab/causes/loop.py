@@ -72,9 +72,16 @@ def _overwritten(s: Symptoms) -> Facts | None:
         return None  # they were there, and were taken away
     if s.progress > 0.9 or s.loop.decayed >= SEVERAL or _clipped(s) is not None:
         return None
-    if not (s.loop.hooked and not s.learns) and (turned < SEVERAL or true > turned / SEVERAL):
+    if not (_many_hooked(s) and not s.learns) and (turned < SEVERAL or true > turned / SEVERAL):
         return None
     return {"path": s.loop.hooked[0] if s.loop.hooked else "", "places": s.loop.hooked, "looks": turned}
+
+
+def _many_hooked(s: Symptoms) -> bool:
+    """Whether hooks change most gradients, or what they leave is nothing; a few rows may be kept as they are on purpose."""
+    trained = [one for one in s.watched.parameters if one.trainable]
+    hooked = s.loop.hooked
+    return len(hooked) >= min(8, len(trained) / 2) or any(one.path in hooked and one.felt and not one.graded for one in trained)
 
 
 def _put_back(s: Symptoms) -> Facts | None:
@@ -94,7 +101,8 @@ def _in_evaluation(s: Symptoms) -> Facts | None:
     apart = tuple(one.path for one in s.watched.modules if one.called and one.path in s.loop.uncounted and one.path not in trained)
     if apart and s.watched.passes and not s.loop.in_eval and s.record.steps >= SEVERAL and not s.learns:
         return {"looks": s.loop.looks, "places": apart, "alone": True}
-    norms = [one.path for one in s.watched.modules if one.category == "norm"]
+    shut = {one.module for one in s.watched.parameters if not one.trainable} - {one.module for one in s.watched.parameters if one.trainable}
+    norms = [one.path for one in s.watched.modules if one.category == "norm" and one.path not in shut]
     minded = norms or ([one.path for one in s.watched.modules if one.category == "dropout"] if not s.fallen > 0.2 else [])
     alone = s.watched.evaluated and not s.watched.passes
     if not minded or s.learns or not (alone or s.loop.in_eval >= max(3, 0.3 * s.loop.looks)):

@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.data import beyond_chances
+from modlab.causes.data import SPREAD, beyond_chances
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import MOVES, Term
 
@@ -271,7 +271,8 @@ def _class_numbers(s: Symptoms) -> Facts | None:
         return None
     single = not term.compared or len(term.compared) == 1 or term.compared[-1] == 1
     each = target.high - target.low == target.distinct - 1 or target.distinct <= 10
-    return {"classes": target.distinct} if single and each else None
+    even = math.sqrt(((target.high - target.low + 1) ** 2 - 1) / 12)
+    return {"classes": target.distinct} if single and each and target.std > SPREAD * even else None
 
 
 def _weights(s: Symptoms) -> Facts | None:

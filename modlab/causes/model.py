@@ -8,11 +8,17 @@ from itertools import pairwise
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.symptoms import WILD, Symptoms
+from modlab.causes.symptoms import STUCK, WILD, Symptoms
 from modlab.records.watch import PARAMETER
 
 FADED = 0.1
 """What is left of the weights, below which it is they that take the gradient away, and not the depth."""
+
+NEARLY_ALL = 0.9
+"""A chance to drop from which on hardly anything is left; below it a wide layer may be served well."""
+
+FALLS = 0.3
+"""Progress with which a layer that gets no gradient is one of which the others have no need."""
 
 USUAL = 30.0
 """Size of inputs and targets up to which they do not make a loss start at thousands."""
@@ -106,6 +112,7 @@ def _nothing_comes(s: Symptoms) -> Facts | None:
         not s.flat
         or not any(one.graded for one in s.watched.parameters)
         or s.learns
+        or s.progress > FALLS
         or s.loop.hooked
         or any("weight_hh" in path for path in s.flat)
     ):
@@ -150,7 +157,7 @@ def _bottleneck(s: Symptoms) -> Facts | None:
         return None
     for one, following in pairwise([*some, *s.modules("linear")[-1:]]):
         taken, given = one.facts.get("taken", 0), one.facts.get("given", 99)
-        if given <= 2 and taken >= 8 and following.facts.get("taken", 0) == given and following is not one and s.progress < 0.9:
+        if given == 1 and taken >= 8 and following.facts.get("taken", 0) == given and following is not one and s.progress < 0.9:
             return {"path": one.path, "in": taken, "out": given}
     for one in s.modules("recurrent"):
         if one.facts["out"] <= 2 and one.facts["in"] >= 8 and s.progress < 0.9:
@@ -159,7 +166,8 @@ def _bottleneck(s: Symptoms) -> Facts | None:
 
 
 def _dropout(s: Symptoms) -> Facts | None:
-    some = [one for one in (*s.modules("dropout"), *s.modules("dropped")) if one.facts["p"] >= 0.8]
+    least = 0.8 if s.progress < STUCK else NEARLY_ALL
+    some = [one for one in (*s.modules("dropout"), *s.modules("dropped")) if one.facts["p"] > least - 1e-6]
     return {"path": some[0].path, "p": some[0].facts["p"]} if some and not s.progress > 0.8 else None
 
 
@@ -184,6 +192,8 @@ def _no_bias(s: Symptoms) -> Facts | None:
     some = s.modules("linear")
     if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or s.progress > 0.95:
         return None
+    if s.category(s.first_module) == "embedding":
+        return None  # which can say anything, of each token
     return {"path": some[0].path, "layers": len(some)}
 
 

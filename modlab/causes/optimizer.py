@@ -20,13 +20,16 @@ is a leap."""
 FALLEN = 0.3
 """Part of its first value by which a loss falls where no step leaps, though it stays near a constant answer: targets may be noise."""
 
+APART = 3000.0
+"""Times that the rate of a new head may be that of what was trained before."""
+
 MUCH = 0.02
 """Part of the weights that is too much to lose in each step."""
 
 
 def _another_models(s: Symptoms) -> Facts | None:
     holds = [one for one in s.groups if one.paths]
-    if not s.groups or holds or not any(one.trainable for one in s.watched.parameters):
+    if not s.groups or holds or not any(one.trainable for one in s.watched.parameters) or any(s.changes(one.path) for one in s.matrices):
         return None
     return {"optimizer": s.groups[0].optimizer}
 
@@ -49,10 +52,10 @@ def _two(s: Symptoms) -> Facts | None:
 
 def _swapped(s: Symptoms) -> Facts | None:
     some = [one for one in s.groups if one.rate > 0 and one.numbers]
-    if len(some) < 2:
+    if len({one.optimizer for one in some}) != 1 or len(some) < 2:
         return None
     slow, fast = min(some, key=lambda one: one.rate), max(some, key=lambda one: one.rate)
-    if fast.rate < 100 * slow.rate or s.progress > 0.8 or slow.numbers < fast.numbers / 4:
+    if fast.rate < APART * slow.rate or s.progress > 0.8 or slow.numbers < fast.numbers / 4:
         return None
     return {
         "path": slow.paths[0] if slow.paths else "",
@@ -67,14 +70,14 @@ def _runs_out(s: Symptoms) -> Facts | None:
     if len(rate) < 4 or s.progress > 0.7:
         return None
     most, middle = float(rate.max()), s.rate_at(s.record.steps // 2)
-    if not (most > 0 and rate[-1] < 0.02 * most and middle < 0.2 * most):
+    if not (most > 0 and max(float(rate[-1]), middle) < 0.02 * most):
         return None
     return {"most": most, "last": float(rate[-1])}
 
 
 def _never_warm(s: Symptoms) -> Facts | None:
     rate, group = s.rate[np.isfinite(s.rate)], s.group
-    if len(rate) < 3 or s.learns or not rate[-1] > rate[0]:
+    if len(rate) < 3 or s.learns or not rate[-1] > rate[0] or rate[-1] < 0.9 * rate.max():
         return None
     if group.initial > 0 and group.rate <= 0.1 * group.initial:
         return {"rate": group.rate, "aim": group.initial, "steps": s.record.steps}

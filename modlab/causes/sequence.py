@@ -13,6 +13,15 @@ FALLS = 0.4
 TOLD = 0.12
 """Part of the targets that something has to tell."""
 
+ASKED = 0.95
+"""Share of the targets that have to be the token before, or after, for it to be what is asked for."""
+
+OFTEN = 0.5
+"""Share of the most frequent token without which few tokens may be all that a column has."""
+
+FILLED = 0.99
+"""Share of a token that fills up the ends of rows, and is no word, from which on that is what it is there for."""
+
 SOME, NONE = 0.1, 0.02
 """Weight of positions, beside that of weights without a preference, that is looked at, and that is not."""
 
@@ -47,15 +56,16 @@ def _future(s: Symptoms) -> Facts | None:
 def _turned(s: Symptoms) -> Facts | None:
     if s.pairs.open and s.loss.ignored > 0:
         return {"path": "", "how": "open"}
+    backwards = s.pairs.back > ASKED  # the token before is asked for
     for one in s.modules("attention"):
         facts = one.facts
-        if facts.get("past", 0.0) > 0.9 and facts.get("future", 1.0) < 0.1:
+        if facts.get("past", 0.0) > 0.9 and not backwards and facts.get("future", 1.0) < 0.1:
             return {"path": one.path, "how": "past"}
         if facts.get("padded", 0.0) > 0.3 and facts.get("shut", 0) >= 2 and facts["common"] > 0.5 and facts["hidden"] < 0.05:
             return {"path": one.path, "how": "padding"}
     for one in s.modules("weights"):
         facts = one.facts
-        if facts.get("earlier", 1.0) < NONE and facts.get("later", 0.0) > SOME:
+        if facts.get("earlier", 1.0) < NONE and facts.get("later", 0.0) > SOME and not backwards:
             return {"path": one.path, "how": "past"}
     for one in (*s.modules("weights"), *s.modules("shares")):
         facts = one.facts
@@ -136,14 +146,23 @@ def _grows(s: Symptoms) -> bool:
 
 
 def _unknown(s: Symptoms) -> Facts | None:
+    told = s.clues.relations
     for one in s.tokens:
+        filled = one.ends > FILLED and told.rows and s.progress > max(told.together, told.counted) / 2  # and nothing is lost by it
         share = one.common / (1 - _padded(s, one.token))
-        if share > 0.8 and not s.learns and len(one.shape) > 1:
+        if share > 0.8 and not s.learns and len(one.shape) > 1 and not filled:
             return {"path": one.name, "token": one.token, "share": min(share, 1.0)}
     for layer in s.modules("embedding rows"):
         rows, seen, total = layer.facts["rows"], layer.facts["seen"], layer.facts["total"]
         alone = all(other.facts["seen"] == seen or other.facts["total"] != total for other in s.modules("embedding rows"))
-        if alone and rows <= 1000 and total >= 10 * rows and seen <= rows / 2 and s.progress < 0.3:
+        if (
+            alone
+            and any(one.common > OFTEN and one.ends <= FILLED for one in s.tokens)
+            and rows <= 1000
+            and total >= 10 * rows
+            and seen <= rows / 2
+            and s.progress < 0.3
+        ):
             return {"path": layer.path, "token": -1, "share": seen / rows}
     return None
 

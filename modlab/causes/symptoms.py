@@ -200,6 +200,12 @@ class Symptoms:
         """Norms of the parameters."""
         return self._norms(PARAMETER)
 
+    def changes(self, path: str) -> bool:
+        """Whether the norm of a parameter became another one."""
+        some = self.weights.get(path, np.zeros(0))
+        some = some[np.isfinite(some)]
+        return len(some) > 1 and float(some.min()) < float(some.max())
+
     @cached_property
     def updates(self) -> dict[str, Floats]:
         """Norms of what a step adds."""

@@ -124,6 +124,7 @@ class LossClues:
             which share of them it is nearer in the last; and what is left of the margin.
         diagonal: of a cross-entropy, whether each sample's class is its own number.
         floor: the loss, times `factor`, of an answer that is right in each sample.
+        goes: by how many standard errors outputs go with their targets, of what was seen before each step; 0 where that is not known.
     """
 
     name: str = ""
@@ -151,6 +152,7 @@ class LossClues:
     ranks: tuple[float, ...] = ()
     diagonal: bool = False
     floor: float = 0.0
+    goes: float = 0.0
 
     @property
     def term(self) -> Term:
@@ -176,6 +178,7 @@ class InputClues:
         bad: the first look in which it held NaN or infinity, -1 if none did. A mask of zeros and minus infinity is none.
         tells: of one number a sample, beside an input that is a noisy copy of the target, or of it and the noise: how much of their
             difference it tells, beyond what chance does.
+        ends: which share of that token fills up the ends of rows, with nothing else behind it.
         woven: of images of a few channels, by how much a number is more like the one that is so many channels further than the next one;
             the least of all looks, less what chance does.
     """
@@ -197,6 +200,7 @@ class InputClues:
     bad: int = -1
     tells: float = UNKNOWN
     woven: float = UNKNOWN
+    ends: float = 0.0
 
 
 @frozen
@@ -213,6 +217,7 @@ class PairClues:
         open: whether the targets are the tokens that were left, and those that are ignored stand at one token, within rows.
         upright: whether tokens are filled up along the samples, and not along the positions.
         restored: the share of a target's numbers that are those of the input, where these are no series.
+        back: the share of targets that are the input before them.
         through: whether nothing stands between an input and the output in the same place that is narrower, or knows no places.
     """
 
@@ -229,6 +234,7 @@ class PairClues:
     upright: bool = False
     through: bool = False
     restored: float = 0.0
+    back: float = 0.0
 
 
 @frozen
@@ -333,7 +339,8 @@ class ModuleClues:
 
     Attributes:
         path: of it; `kind`: "dropout", "norm", "embedding", "attention", "weights" (of attention), "shares" (of another softmax),
-            "recurrent", "cell", "linear", "constant", "ungraded", "cut", "flat", "own function" (that gave its input).
+            "recurrent", "cell", "linear", "constant", "ungraded", "cut", "flat", "own function" (that gave its input), "front" (of numbers
+            that nothing trained has given); of the loss itself "derived" (by an input of the model, or another leaf).
         facts: numbers and names; "looks" in which it was seen, and "calls" in the last of these.
     """
 

@@ -29,7 +29,7 @@ from modlab.watching import attention_clues, module_clues
 from modlab.watching.gradient_clues import GradientClues
 from modlab.watching.loose_weights import places
 from modlab.watching.pairs import Pairs, pair_clues
-from modlab.watching.pools import DENSE, InputPool, LossPool, is_readable
+from modlab.watching.pools import DENSE, InputPool, LossPool, is_readable, some_of
 from modlab.watching.readback import is_far
 from modlab.watching.steps import Steps
 from modlab.watching.watch_index import Member, WatchIndex
@@ -242,6 +242,8 @@ class ClueCollector:
             return
         if module_clues.is_norm(module) and not taken.requires_grad:
             self._note(path, "norm in front")
+        if not taken.requires_grad and taken.numel() > 1 and not stores.contents(module).get("_modules"):
+            self._note(path, "front", **_sizes_of(taken.detach()))
         if not taken.any():
             self._note(path, "zero input", after=self.made_by(taken) or "", other=path in self._fed, rectified=_is_rectified(taken))
         elif path not in self._fed:
@@ -344,6 +346,8 @@ class ClueCollector:
         ends = [node.variable for node, _ in met if name_of(node) == "AccumulateGrad"]
         self._reached.update(known[id(one)] for one in ends if id(one) in known)
         loose = [one for one in ends if id(one) not in held | known.keys()]
+        if any(not isinstance(one, nn.Parameter) for one in loose):  # of which the loss, or a part of it, may be the slope
+            self._note("", "derived")
         root = self._index.root
         found = [*places(root, loose)] if root is not None and loose else []
         for path, registered in found:
@@ -613,6 +617,12 @@ class ClueCollector:
 
 
 # ---- tensors
+
+
+def _sizes_of(taken: Tensor) -> dict[str, float]:
+    """The mean of some numbers, and their deviation."""
+    some = some_of(taken).double()
+    return {"mean": float(some.mean()), "std": float(some.std())}
 
 
 def _one_for_each_place(found: list[loss_graph.Found]) -> Tensor | None:

@@ -176,7 +176,8 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
         there = target.reshape(tokens.shape)
         if _open(tokens, there):
             return PairClues(open=True)
-        return PairClues(_alike(tokens, there), _alike(there[:, :-1], tokens[:, 1:]), padded=_padded(tokens, there))
+        moved, back = _alike(there[:, :-1], tokens[:, 1:]), _alike(there[:, 1:], tokens[:, :-1])
+        return PairClues(_alike(tokens, there), moved, padded=_padded(tokens, there), back=back)
     if target.numel() == tokens[:, 1:].numel():  # of one position less: those from the second on
         there = target.reshape(tokens[:, 1:].shape)
         same = _alike(there, tokens[:, 1:])

@@ -35,6 +35,9 @@ LARGE = 8
 WIDE = 8
 """Numbers of a sample from which on its size is one."""
 
+TOKENS = 4096
+"""Tokens of a batch that are counted."""
+
 ROWS = 256
 """Samples of a batch that are told from each other."""
 
@@ -104,6 +107,7 @@ class InputPool:
         self.rows: set[float] = set()
         self.seen = 0
         self.tokens: Counter[int] = Counter()
+        self.filling: Counter[int] = Counter()  # those that fill up the ends of rows
         self._last: tuple[int, float] | None = None
         self.typical, self.woven = math.nan, math.inf
         self.twins: set[str] | None = None  # other inputs that were the same in each look
@@ -136,7 +140,8 @@ class InputPool:
             self.rows.update(sums.tolist())
             self.seen += len(sums)
         if not some.is_floating_point():
-            self.tokens.update(some.flatten()[:4096].tolist())
+            self.tokens.update(some.flatten()[:TOKENS].tolist())
+            self.filling.update(_ends_of_rows(some).tolist())
         total = float(sums.sum())
         if self._last is not None and self._last[0] == step - 1:
             self.compared += 1
@@ -188,6 +193,7 @@ class InputPool:
             self.bad,
             self._tells(),
             self.woven if math.isfinite(self.woven) else math.nan,
+            min(self.filling[token] / count, 1.0) if count else 0.0,
         )
 
 
@@ -204,6 +210,36 @@ def _is_bad(some: Tensor) -> bool:
     """Whether NaN or infinity is in it, though it does not mask with zeros and minus infinity."""
     finite = some.isfinite()
     return not bool(finite.all()) and bool((some[~finite] != -math.inf).any() or some[finite].any())
+
+
+class Agreement:
+    """Whether outputs go with the targets of their own samples, and not as well with those of others; asked before each step."""
+
+    def __init__(self) -> None:
+        self.total = self.squares = 0.0
+
+    @property
+    def score(self) -> float:
+        """By how many standard errors of what it would be by chance."""
+        return self.total / math.sqrt(self.squares) if self.squares else 0.0
+
+    def add_numbers(self, output: Tensor, target: Tensor) -> None:
+        """Take in numbers, of which each sample has one."""
+        if target.dim() and output.numel() == target.numel() == len(target) >= LARGE:
+            one, other = output.double().flatten(), target.double().flatten()
+            self._add((one - one.mean()) * (other - other.mean()), other.std() * one.std())
+
+    def add_classes(self, output: Tensor, target: Tensor) -> None:
+        """Take in logarithms of chances, and the class of each sample."""
+        if output.dim() == 2 and len(output) == target.numel() >= LARGE and 0 <= int(target.min()) <= int(target.max()) < output.shape[1]:
+            some, shares = output.double(), torch.bincount(target.flatten(), minlength=output.shape[1]).double() / target.numel()
+            mine = some.gather(1, target.reshape(-1, 1))[:, 0] - some @ shares
+            self._add(mine, mine.std())
+
+    def _add(self, each: Tensor, size: Tensor) -> None:
+        if bool(size > 0) and bool(each.isfinite().all()):
+            self.total += float((each / size).sum())
+            self.squares += float((each / size).square().sum())
 
 
 class LossPool:
@@ -233,6 +269,7 @@ class LossPool:
         self.bend, self.margin = 1.0, math.nan
         self.perfect: list[float] = []  # of counts, by look, what a loss is that says each as it is
         self.farther: list[Tensor] = []  # of triples, in the first looks, by how much the pulled pair is farther apart
+        self.goes = Agreement()
 
     def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, *, numbers: bool, whole: bool) -> None:
         """Take in a look at a loss that a scaler has multiplied; a whole one knows which modules gave what."""
@@ -298,6 +335,8 @@ class LossPool:
         self.targets.add(some_of(target))
         if target.dim() and len(target) >= LARGE:
             self.within.append(float(target.double().var()))
+        if self.looks > DENSE:  # before that it is hardly trained
+            self.goes.add_numbers(output, target)
         flat = target.double().reshape(len(target), -1)[:, :FEATURES] if target.dim() else target.double().reshape(1, 1)
         if flat.shape[1] == self.sums.shape[0] or not self.rows:
             self.sums = (self.sums if self.rows else 0) + flat.sum(0).numpy()
@@ -332,6 +371,8 @@ class LossPool:
         self.all += target.numel()
         self.diagonal = target.shape == output.shape[1:] and bool((target == torch.arange(len(target))).all())
         if kept.numel():
+            if self.looks > DENSE:
+                self.goes.add_classes(output, target)
             counts = torch.bincount(kept.flatten(), minlength=output.shape[dim]).double().numpy()
             self.counts = counts + (np.pad(self.counts, (0, len(counts) - len(self.counts))) if len(self.counts) <= len(counts) else 0)
             self.kinds.update(np.flatnonzero(counts).tolist()[:64])
@@ -389,6 +430,7 @@ class LossPool:
             self.ranks,
             self.diagonal,
             self._floor(),
+            self.goes.score,
         )
 
     def _within(self, shares: Array) -> float:
@@ -480,6 +522,14 @@ def _told_apart(some: Tensor) -> Tensor:
         return some.double().reshape(1)
     rows = some.reshape(len(some), -1)[:ROWS].double()
     return rows @ torch.arange(1, rows.shape[1] + 1, dtype=torch.float64).mul_(1.61803398875).sin_()
+
+
+def _ends_of_rows(some: Tensor) -> Tensor:
+    """What stands at the ends of rows of tokens, as often as it is repeated there."""
+    if some.dim() != 2 or some.shape[1] < 2:
+        return some[:0].flatten()
+    some = some[: -(-TOKENS // some.shape[1])]
+    return some[(some == some[:, -1:]).flip(1).cumprod(1).flip(1).bool()]
 
 
 def kinds(values: Tensor) -> Tensor:

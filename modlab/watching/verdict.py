@@ -109,14 +109,20 @@ def _spared(record: WatchRecord) -> frozenset[str]:
 
     They are met in no graph of a loss, so that nothing that was meant to reach them is cut off.
     """
-    symptoms, known = Symptoms(record), record.watched
+    known = record.watched
     lost = {one.path: one for one in known.parameters if _expected(one)}
-    falls = symptoms.fallen if math.isnan(symptoms.progress) else symptoms.progress
+    falls = _progress(record)
     if not lost or not known.clues.walks or not all(known.clues.walks) or not known.clues.reached.isdisjoint(lost) or not falls > FALLEN:
         return frozenset()
     called = {one.path for one in known.modules if one.called and one.path}
     small = all(one.dimensions < 2 and one.module not in called for one in lost.values())
     return frozenset(lost) if falls > LEARNT or small else frozenset()
+
+
+def _progress(record: WatchRecord) -> float:
+    """How far the loss has come, or by how much it fell where that is not known."""
+    symptoms = Symptoms(record)
+    return symptoms.fallen if math.isnan(symptoms.progress) else symptoms.progress
 
 
 def _data(record: WatchRecord) -> Check:
@@ -228,7 +234,8 @@ def _graded(record: WatchRecord) -> Check:
         # of a bias or a scale, unlike a matrix, it may be zero for a good reason: a shift that the loss does not see
         first = next((weight for weight in flat if weight.dimensions > 1), flat[0])
         facts: dict[str, Fact] = {"paths": tuple(weight.path for weight in flat), "looks": min(weight.felt for weight in flat)}
-        return _check(name, "broken" if first.dimensions > 1 else "careful", "parameters with a zero gradient", facts, path=first.path)
+        bad = first.dimensions > 1 and not _progress(record) > FALLEN
+        return _check(name, "broken" if bad else "careful", "parameters with a zero gradient", facts, path=first.path)
     return _check(name, "passed", "gradients", {"felt": len(felt), "trained": len(trained), **_besides(trained)})
 
 
