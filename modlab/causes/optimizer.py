@@ -8,7 +8,7 @@ import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import SEVERAL
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import STUCK, Symptoms
 
 MOST = 0.997
 """Momentum from which on it is that, and not the rate."""
@@ -16,6 +16,9 @@ MOST = 0.997
 SLOW, FAST = 1e-4, 0.3
 """Parts of a weight's norm that a step adds: below the first nothing is learnt in the steps of a usual training, beyond the second a step
 is a leap."""
+
+LITTLE = 0.3
+"""Progress that is little for weights that leap."""
 
 FALLEN = 0.3
 """Part of its first value by which a loss falls where no step leaps, though it stays near a constant answer: targets may be noise."""
@@ -132,14 +135,21 @@ def _too_high(s: Symptoms) -> Facts | None:
         return None
     leaps = (s.quickest > FAST or s.pace > FAST / 3) and not s.fallen > FALLEN
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
-    if not (burst or (leaps and s.is_stuck) or _rose(s) or (leaps and s.pace > FAST / 3 and s.progress < (0.5 if s.has_baseline else 0.1))):
+    if not (burst or _rose(s) or (leaps and _gets_nowhere(s))):
         return None
     return {"pace": s.quickest, "rate": s.group.rate, "first": s.start, "most": s.most}
 
 
+def _gets_nowhere(s: Symptoms) -> bool:
+    """Whether the loss is stuck, or hardly comes on while weights leap, by more than the noise of its batches."""
+    little = s.pace > FAST / 3 and s.progress < (LITTLE if s.has_baseline else 0.1)
+    return s.hope < STUCK and (s.is_stuck or little)
+
+
 def _rose(s: Symptoms) -> bool:
-    """Whether the loss has been many times its first value, and was above it again and again."""
-    return s.most > 10 * max(s.start, s.baseline) and s.progress < 0.5
+    """Whether the loss has been many times its first value, and more often than by a hard batch, and is still high."""
+    times = s.most / max(s.start, s.baseline) if max(s.start, s.baseline) > 0 else 0.0
+    return times > 10 and s.progress < 0.5 and (times > 100 or s.hope < LITTLE)
 
 
 HELD = (

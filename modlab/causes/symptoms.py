@@ -138,10 +138,19 @@ class Symptoms:
     @cached_property
     def progress(self) -> float:
         """The way from the baseline to a perfect answer that the loss has gone; NaN where that is no way for it."""
+        return self._way_to(self.last)
+
+    @cached_property
+    def hope(self) -> float:
+        """The same of the second half of its values, less two standard errors: one batch may be a hard one."""
+        half = self.values[len(self.values) // 2 :]
+        return self._way_to(float(half.mean() - 2 * half.std() / math.sqrt(len(half)))) if len(half) else math.nan
+
+    def _way_to(self, value: float) -> float:
         way = self.baseline - self.floor
-        if not (self.baseline > 0 and way > 0) or not math.isfinite(self.last) or self.least < self.floor:
+        if not (self.baseline > 0 and way > 0) or not math.isfinite(value) or self.least < self.floor:
             return math.nan
-        return 1 - (self.last - self.floor) / way
+        return 1 - (value - self.floor) / way
 
     @cached_property
     def fallen(self) -> float:
