@@ -146,7 +146,7 @@ def _same_batch(s: Symptoms) -> Facts | None:
 
 
 def _is_all_there_is(s: Symptoms, one: InputClues) -> bool:
-    """Whether more samples cannot be had: a table of zeros and ones, a picture, or the nodes of a graph, of which some are asked for."""
+    """Whether there are no more samples to get: a table of zeros and ones, a picture, or nodes of a graph, some of which are asked for."""
     features, asked = math.prod(one.shape[1:]), s.loss.term.compared
     logical = one.numbers.whole and (one.numbers.low, one.numbers.high) in ((0, 1), (-1, 1)) and one.distinct == 2 ** min(features, 9)
     picture = one.distinct == 1 and math.prod(asked) >= DENSE
