@@ -300,7 +300,10 @@ def corridor() -> Training:
         state = corridor_states(96)
         return state, corridor_best(state)
 
-    return Training(Policy(), partial(ADAM, lr=0.01), batch, F.nll_loss, corridor_quality, steps=300, step=corridor_step)
+    def criterion(chances: Tensor, best: Tensor) -> Tensor:
+        return F.nll_loss(chances.log(), best)
+
+    return Training(Policy(), partial(ADAM, lr=0.01), batch, criterion, corridor_quality, steps=300, step=corridor_step)
 
 
 @HALF.fault("wrong sign", corridor)
