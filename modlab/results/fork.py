@@ -8,9 +8,10 @@ import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from torch import Tensor
 from torch.nn import Module
 
-from modlab import wording
+from modlab import format, wording
 from modlab.comparing.modes import quiet
 from modlab.compat import own_class
 from modlab.diagnosing import batches
@@ -204,8 +205,12 @@ def _set(player: Player, name: str, value: Any) -> None:
 
 def _set_group(group: dict[str, Any], name: str, value: Any) -> None:
     held = group[name]
-    if hasattr(held, "fill_") and isinstance(value, numbers.Real):
-        held.fill_(value)
+    is_number = isinstance(held, (numbers.Real, Tensor)) and not isinstance(held, bool)
+    if is_number and not isinstance(value, (numbers.Real, Tensor)):
+        said = f"w.fork(change=…) got {format.cut(repr(value), 40)} as {name}, but takes a number."
+        raise QuestionError(f"{said}\n  Write: w.fork(step, {{{name!r}: {float(held)}}})")
+    if isinstance(held, Tensor) and isinstance(value, numbers.Real):
+        held.fill_(float(value))
     else:
         group[name] = value
 

@@ -608,6 +608,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no step": ({"step": "x"}, modlab_errors.QuestionError, "takes the number of a step"),
     "no change": ({"change": 3}, modlab_errors.QuestionError, "takes a function, or settings by name"),
     "no setting": ({"change": {"lrr": 1}}, modlab_errors.QuestionError, "Nearest: 'lr'"),
+    "a text as a number": ({"change": {"lr": "x"}}, modlab_errors.QuestionError, "takes a number"),
     "no steps": ({"steps": 0}, modlab_errors.QuestionError, "how many steps"),
     "other arguments": ({"change": lambda a, b, c: None}, modlab_errors.QuestionError, "takes a, b, c"),
     "it raises": ({"change": lambda model: 1 / 0}, modlab_errors.ForkError, "ZeroDivisionError: division by zero"),
