@@ -21,7 +21,7 @@ class CauseRow:
         test: the evidence as facts (``path``, where there is one place), or None where this does not speak.
         rival: the cause that looks most like it, where one line settles which it is; `settle`: a key of `wording.causes.SETTLES`.
         severity: of the finding.
-        weight: where it stands: 0 for what the code certainly does, 1 for what the numbers show, 2 for what is left when nothing else is.
+        tier: where it stands: 0 for what the code certainly does, 1 for what the numbers show, 2 for what is left when nothing else is.
         calm: whether it explains no loss that has burst; there it comes last.
         left: whether it is what is left where nothing surer has been found, and is not said beside that.
     """
@@ -31,6 +31,6 @@ class CauseRow:
     rival: str = ""
     settle: str = ""
     severity: Severity = "broken"
-    weight: int = 0
+    tier: int = 0
     calm: bool = False
     left: bool = False

@@ -163,9 +163,9 @@ EARLY = (CauseRow("generator detached", _made_in_vain),)
 
 ROWS = (
     CauseRow("wrong negatives", _itself, "collapse", "negatives"),
-    CauseRow("collapse", _collapse, "wrong negatives", "negatives", weight=1),
+    CauseRow("collapse", _collapse, "wrong negatives", "negatives", tier=1),
     CauseRow("latent ignored", _ignored),
-    CauseRow("temperature", _temperature, weight=1),
-    CauseRow("discriminator wins", _discriminator, weight=1),
-    CauseRow("noise level hidden", _level, weight=2),
+    CauseRow("temperature", _temperature, tier=1),
+    CauseRow("discriminator wins", _discriminator, tier=1),
+    CauseRow("noise level hidden", _level, tier=2),
 )

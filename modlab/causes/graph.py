@@ -158,7 +158,7 @@ ROWS = (
     CauseRow("detached", _state_cut),
     CauseRow("detached", _cut_before_the_targets, "no gradient through", "why"),
     CauseRow("detached", _detached, "unused layers", "why"),
-    CauseRow("unused layers", _unused, "detached", "why", weight=2, calm=True),
-    CauseRow("no bias where needed", _left_out, weight=2, calm=True),
-    CauseRow("frozen", _frozen, weight=1, calm=True),
+    CauseRow("unused layers", _unused, "detached", "why", tier=2, calm=True),
+    CauseRow("no bias where needed", _left_out, tier=2, calm=True),
+    CauseRow("frozen", _frozen, tier=1, calm=True),
 )

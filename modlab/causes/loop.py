@@ -152,6 +152,6 @@ ROWS = (
     CauseRow("weights put back", _put_back),
     CauseRow("no zero grad", _no_zero_grad),
     CauseRow("eval while training", _in_evaluation),
-    CauseRow("clipped to nothing", _clipped, weight=1),
-    CauseRow("accumulated too loud", _too_loud, "rate too high", "divide", weight=1),
+    CauseRow("clipped to nothing", _clipped, tier=1),
+    CauseRow("accumulated too loud", _too_loud, "rate too high", "divide", tier=1),
 )

@@ -134,6 +134,6 @@ ROWS = (
     CauseRow("underflow", _underflow),
     CauseRow("underflow", _no_epsilon, "overflow", "digits"),
     CauseRow("too few digits", _digits),
-    CauseRow("not a number in data", _one_batch, "division by zero", "batch", weight=1),
-    CauseRow("not finite by the rate", _rate, "rate too high", "smaller rate", weight=1),
+    CauseRow("not a number in data", _one_batch, "division by zero", "batch", tier=1),
+    CauseRow("not finite by the rate", _rate, "rate too high", "smaller rate", tier=1),
 )

@@ -160,11 +160,11 @@ HELD = (
 
 ROWS = (
     CauseRow("two optimizers", _two),
-    CauseRow("groups swapped", _swapped, "rate too low", "one rate", weight=1),
-    CauseRow("warmup never ends", _never_warm, "rate too low", "rates", weight=1),
-    CauseRow("rate runs out", _runs_out, "rate too low", "rates", weight=1),
-    CauseRow("too much momentum", _momentum, "rate too high", "less momentum", weight=1),
-    CauseRow("too much decay", _decay, "rate too high", "no decay", weight=1),
-    CauseRow("rate too high", _too_high, "not finite by the rate", "smaller rate", weight=2),
-    CauseRow("rate too low", _too_low, "weights begin too small", "larger rate", weight=2),
+    CauseRow("groups swapped", _swapped, "rate too low", "one rate", tier=1),
+    CauseRow("warmup never ends", _never_warm, "rate too low", "rates", tier=1),
+    CauseRow("rate runs out", _runs_out, "rate too low", "rates", tier=1),
+    CauseRow("too much momentum", _momentum, "rate too high", "less momentum", tier=1),
+    CauseRow("too much decay", _decay, "rate too high", "no decay", tier=1),
+    CauseRow("rate too high", _too_high, "not finite by the rate", "smaller rate", tier=2),
+    CauseRow("rate too low", _too_low, "weights begin too small", "larger rate", tier=2),
 )

@@ -245,7 +245,7 @@ ROWS = (
     CauseRow("padding idx of a token", _real_token),
     CauseRow("batch first mixed up", _mixed_up),
     CauseRow("state not kept", _anew),
-    CauseRow("exploding recurrence", _exploding, "rate too high", "smaller rate", weight=1),
+    CauseRow("exploding recurrence", _exploding, "rate too high", "smaller rate", tier=1),
     CauseRow("tokens unknown", _unknown, "padding counts", "tokens"),
-    CauseRow("no positions", _orderless, weight=2),
+    CauseRow("no positions", _orderless, tier=2),
 )

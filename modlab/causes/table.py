@@ -26,7 +26,7 @@ ROWS: tuple[CauseRow, ...] = tuple(
             *generative.ROWS,
             *optimizer.ROWS,
         ),
-        key=lambda row: row.weight,
+        key=lambda row: row.tier,
     )
 )
 
@@ -50,7 +50,7 @@ def _ranked(symptoms: Symptoms) -> tuple[CauseRow, ...]:
 
 
 def _is_surer(finding: Finding, row: CauseRow) -> bool:
-    return int(finding.facts["tier"]) < row.weight  # type: ignore[arg-type]
+    return int(finding.facts["tier"]) < row.tier  # type: ignore[arg-type]
 
 
 def causes(record: WatchRecord, failed: Callable[[Exception], None] | None = None) -> tuple[Finding, ...]:
@@ -67,7 +67,7 @@ def causes(record: WatchRecord, failed: Callable[[Exception], None] | None = Non
             continue
         facts = _asked(row, symptoms, failed)
         if facts is not None:
-            told = {"tier": row.weight, **{name: value for name, value in facts.items() if name != "path"}}
+            told = {"tier": row.tier, **{name: value for name, value in facts.items() if name != "path"}}
             if row.rival:
                 told = {"rival": row.rival, "settle": row.settle, **told}
             if all(row.cause != one.kind for one in found):

@@ -117,7 +117,7 @@ def _through(cut: Finding) -> Finding:
 THROUGH = "no gradient through"
 
 LEFT = 2
-"""Weight of causes that are named where nothing else shows one."""
+"""Tier of causes that are named where nothing else shows one."""
 
 SPARED = ("unused layers", "state moves")
 """What gets no gradient, or is kept from one pass to the next, is no fault of a model that was seen to learn: so it was meant."""
