@@ -125,6 +125,12 @@ def _progress(record: WatchRecord) -> float:
     return symptoms.fallen if math.isnan(symptoms.progress) else symptoms.progress
 
 
+def _falls_well(record: WatchRecord) -> bool:
+    """Whether the loss has come on, and in order: a matrix without a gradient is then one that it can do without."""
+    values = Symptoms(record).values.astype(np.float64)
+    return _progress(record) > FALLEN and _order(values) < -ORDERED
+
+
 def _data(record: WatchRecord) -> Check:
     name, known = "data arrives", record.watched
     bad, facts = _alert(record, "nan", "inf"), {"steps": record.steps}
@@ -234,7 +240,7 @@ def _graded(record: WatchRecord) -> Check:
         # of a bias or a scale, unlike a matrix, it may be zero for a good reason: a shift that the loss does not see
         first = next((weight for weight in flat if weight.dimensions > 1), flat[0])
         facts: dict[str, Fact] = {"paths": tuple(weight.path for weight in flat), "looks": min(weight.felt for weight in flat)}
-        bad = first.dimensions > 1 and not _progress(record) > FALLEN
+        bad = first.dimensions > 1 and not _falls_well(record)
         return _check(name, "broken" if bad else "careful", "parameters with a zero gradient", facts, path=first.path)
     return _check(name, "passed", "gradients", {"felt": len(felt), "trained": len(trained), **_besides(trained)})
 
