@@ -69,9 +69,8 @@ def _discriminator(s: Symptoms) -> Facts | None:
         return None
     if not any(one.term.criterion.startswith("binary") for one in s.clues.losses):  # a critic's loss has no such ends
         return None
-    if any(abs(one.value) < 0.02 and one.term.factor < 0 for one in s.clues.losses):  # the generator's, where it is flat
-        return {"path": "", "low": min(abs(one.value) for one in s.clues.losses), "high": max(one.value for one in s.clues.losses)}
-    if _is_flat_minimax(s, [one.ends()[1] for one in some]):
+    flat = any(abs(one.value) < 0.02 and one.term.factor < 0 for one in s.clues.losses)  # the generator's
+    if flat or _is_flat_minimax(s, [one.ends()[1] for one in some]):
         return {"path": "", "low": min(abs(one.value) for one in s.clues.losses), "high": max(one.value for one in s.clues.losses)}
     low, high = min(some, key=lambda one: one.ends()[1]), max(some, key=lambda one: one.ends()[1])
     if 0 <= low.ends()[1] < 0.1 and (high.ends()[1] > 3 or high.ends()[1] < 0):

@@ -97,7 +97,7 @@ def _one_batch(s: Symptoms) -> Facts | None:
 
 
 def _no_epsilon(s: Symptoms) -> Facts | None:
-    """What Adam divides by is kept in float16: the square of a gradient is 0 there, and so is the epsilon."""
+    """What Adam divides by is kept in float16: the square of a gradient is 0 there, and so is the usual epsilon."""
     some = [one for one in s.matrices if one.dtype == "float16"]
     if s.is_finite or not some or not s.loop.optimizers or not UNSCALED.issuperset(s.loop.optimizers) or s.most > 100 * s.baseline:
         return None

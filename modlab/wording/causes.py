@@ -845,7 +845,7 @@ CAUSES: dict[str, CauseWords] = {
     "underflow": CauseWords(
         "16-bit gradients underflow to zero",
         lambda f: (
-            f"weights are float16, and so is what {f['optimizer']} divides by: there its eps is 0, and so is the square of a small gradient"
+            f"what {f['optimizer']} divides by is float16, as the weights are: an eps of 1e-8 is 0 there, and so is a tiny gradient squared"
             if "optimizer" in f
             else "a part of the loss is computed in float16, and gradients are zero"
         ),
