@@ -88,8 +88,7 @@ def assert_learns(
     _require_numbers(steps, below)
     if not optimizers:
         raise BatchError(f"modlab.testing.assert_learns() got no optimizer to make the steps with.\n  Write: {CALL}")
-    source = _each(batch, loss, steps)
-    work = _Training(model, optimizers, source, loss, steps)
+    work = _Training(model, optimizers, _each(batch, loss, steps), loss, steps, one_batch=not _is_many(batch))
     if keep:
         watched = work.run()
     else:
@@ -103,14 +102,22 @@ class _Training:
     """The loop that everybody writes, under a watch that shows nothing while it runs."""
 
     def __init__(
-        self, model: Module, optimizers: tuple[Any, ...], source: Iterator[Batch], loss: Callable[[Any, Any], Tensor], steps: int
+        self,
+        model: Module,
+        optimizers: tuple[Any, ...],
+        source: Iterator[Batch],
+        loss: Callable[[Any, Any], Tensor],
+        steps: int,
+        *,
+        one_batch: bool,
     ) -> None:
         self.model, self.optimizers, self.source, self.loss, self.steps = model, optimizers, source, loss, steps
+        self.one_batch = one_batch
         self.trouble = ""
 
     def run(self) -> Watch:
         end_others(self.model)
-        watcher = Watcher(self.model, [*steppers(self.optimizers)], 1.0)
+        watcher = Watcher(self.model, [*steppers(self.optimizers)], 1.0, one_batch=self.one_batch)
         watched = Watch(watcher)
         watcher.begin()
         with watched:
@@ -153,8 +160,7 @@ def _each(batch: Any, loss: Any, steps: int) -> Iterator[Batch]:
     Raises:
         BatchError: of the call, when it is made; of a batch, at its step.
     """
-    many = not isinstance(batch, Tensor) and (callable(batch) or (hasattr(batch, "__iter__") and not _is_pair(batch)))
-    if not many or isinstance(batch, (str, dict)):
+    if not _is_many(batch):
         if batch is None:
             raise BatchError(f"modlab.testing.assert_learns() got no batch= to train on.\n  Write: {CALL}")
         pair = batches.require(batch, loss, CALL)
@@ -162,6 +168,11 @@ def _each(batch: Any, loss: Any, steps: int) -> Iterator[Batch]:
         return iter([pair] * steps)
     batches.require((None, None), loss, CALL)
     return map(_pair, map(batch, range(steps)) if callable(batch) else _again(batch, steps))
+
+
+def _is_many(batch: Any) -> bool:
+    """Whether it gives batches, and is none itself."""
+    return callable(batch) or (hasattr(batch, "__iter__") and not isinstance(batch, (Tensor, str, dict)) and not _is_pair(batch))
 
 
 def _is_pair(batch: Any) -> bool:

@@ -145,6 +145,16 @@ def test_the_message_has_place_step_and_fix_and_leaves_out_what_is_well():
     assert re.search(r"step \d+", said) and "Fix: " in said and "BROKEN" in said and not re.search(r"^ok ", said, re.M)
 
 
+def test_that_there_is_one_batch_is_no_finding_of_a_batch_that_was_given():
+    inputs, target = (part[:16] for part in batch())
+    said = []
+    for source in ((inputs, target), lambda _: (inputs, target)):
+        model = net()
+        w = assert_learns(model, sgd(model), batch=source, loss=LOSS)
+        said.append("same batch" in [one.kind for one in w.verdict.findings])
+    assert said == [False, True]
+
+
 def test_nothing_is_printed(capsys):
     model = net()
     assert_learns(model, sgd(model), batch=batch(), loss=LOSS, steps=30)

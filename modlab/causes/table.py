@@ -30,6 +30,11 @@ ROWS: tuple[CauseRow, ...] = tuple(
     )
 )
 
+OF_MANY = frozenset(
+    ("same batch", "few samples", "ordered batches", "targets shuffled", "targets shifted", "wrong axes", "too much noise", "imbalance")
+)
+"""Causes that a training on one batch cannot show."""
+
 MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""
 
@@ -63,6 +68,8 @@ def causes(record: WatchRecord, failed: Callable[[Exception], None] | None = Non
     symptoms = Symptoms(record)
     found: list[Finding] = []
     for row in _ranked(symptoms):
+        if record.watched.one_batch and row.cause in OF_MANY:
+            continue
         if row.left and any(_is_surer(one, row) for one in found):
             continue
         facts = _asked(row, symptoms, failed)

@@ -26,11 +26,6 @@ ENOUGH = 8
 LEARNT = 0.1
 """Of the loss of a constant answer: a model that begins below it is trained already."""
 
-OF_MANY = frozenset(
-    ("same batch", "few samples", "ordered batches", "targets shuffled", "targets shifted", "wrong axes", "too much noise", "imbalance")
-)
-"""Causes that one batch cannot show."""
-
 
 def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Finding, ...]:
     """The causes that the training of a copy shows, the likeliest first; none where the model cannot be copied or trained.
@@ -50,12 +45,12 @@ def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Findi
     begin = Symptoms(record)
     if begin.has_baseline and begin.start < LEARNT * begin.baseline:
         return ()  # it is trained: what shows in first steps cannot be seen any more
-    return tuple(one for one in causes(record) if one.kind not in OF_MANY)
+    return causes(record)
 
 
 def _trained(bench: Bench, optimizers: Sequence[Optimizer]) -> WatchRecord | None:
     model, steppers = _copies(bench, optimizers)
-    watcher = Watcher(model, [*steppers], 1.0)
+    watcher = Watcher(model, [*steppers], 1.0, one_batch=True)
     watcher.begin()
     try:
         _train(bench, model, steppers)

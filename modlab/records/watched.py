@@ -98,6 +98,7 @@ class Watched:
         unregistered: weights that PyTorch does not see, and that have a gradient.
         is_stage: whether a pipeline calls it, whose last stage alone has the loss.
         closed: whether the watch has ended.
+        one_batch: whether it trains on one batch on purpose.
         clues: of the loop, the batches, the loss and the optimizers.
     """
 
@@ -120,4 +121,5 @@ class Watched:
     unregistered: tuple[Finding, ...] = ()
     is_stage: bool = False
     closed: bool = False
+    one_batch: bool = False
     clues: Clues = Clues()

@@ -105,6 +105,7 @@ class Watcher:
         shadows: whether a compiled model is run once more to see its activations, see `Shadow`.
         only: patterns of what is looked at, see `Selection`; none: all.
         keep: whether states and a tape are kept, see `Keeper`.
+        one_batch: whether the training has one batch on purpose.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Watcher:
         shadows: bool = False,
         only: Iterable[str] = (),
         keep: bool = False,
+        one_batch: bool = False,
     ) -> None:
         self._model = ref(model)
         self.roots = {id(model)}  # and what a compiler made of it
@@ -128,6 +130,7 @@ class Watcher:
         self.uncounted: dict[str, str] = {}  # modules whose units are not counted, and why
         self.scalars = Scalars(self.say)
         self.controls = Controls()
+        self._one_batch = one_batch
         self.schedule = Schedule(budget)
         self.steps = Steps(self.index, optimizers)
         self.knobs = Knobs(self, lambda: self.steps.optimizers, self.say, lambda: not self.index.distribution.communicates)
@@ -703,6 +706,7 @@ class Watcher:
             stepped=self.stepped,
             is_stage=self.tap.is_stage,
             closed=self.closed,
+            one_batch=self._one_batch,
             clues=self.clues.record(
                 self.losses.accepted(),
                 (self.losses.scaled_steps, self.losses.scaled_clips),
