@@ -166,6 +166,17 @@ def _without_effect(record: WatchRecord) -> Iterator[Finding]:
         facts: dict[str, Fact] = {"gradient": sizes.gradient, "beside": sizes.beside, "other": sizes.other, "norm": norm}
         fixes = (Remedy("drop the bias"),) if norm and one.name == "bias" else ()
         yield Finding("cancelled", one.path, facts, "note", None, evidence, fixes)
+    for one in unseen_shifts(record.watched):
+        if one.felt >= LOOKS:
+            evidence = (Evidence("series", one.path, PARAMETER_GRADIENT),)
+            yield Finding("zero gradient", one.path, {"looks": one.felt, "norm": _norm_after(record.watched, one)}, "note", None, evidence)
+
+
+def unseen_shifts(watched: Watched) -> list[WatchedParameter]:
+    """Biases with a gradient of exactly zero beside a weight whose gradient is not: the loss does not see such a shift, as of a critic."""
+    graded = {one.module for one in watched.parameters if one.graded and "bias" not in one.name and one.module is not None}
+    biases = (one for one in watched.parameters if one.trainable and one.felt and "bias" in one.name and not one.part)
+    return [one for one in biases if not one.graded and one.module in graded]
 
 
 def _norm_after(watched: Watched, parameter: WatchedParameter) -> str:

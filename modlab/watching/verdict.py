@@ -16,7 +16,7 @@ from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Check, Sca
 from modlab.records.watched import Watched, WatchedModule, WatchedParameter
 from modlab.running.guarded import note
 from modlab.watching.alerts import HALF, SAMPLES
-from modlab.watching.findings import NARROW, TINY, find, not_finite, unseen_loss
+from modlab.watching.findings import NARROW, TINY, find, not_finite, unseen_loss, unseen_shifts
 
 UNMEASURED, UNGRADED = "no step measured", "no gradient of the optimizer's"
 TRAIN = Remedy(code="model.train()")
@@ -235,7 +235,8 @@ def _graded(record: WatchRecord) -> Check:
     if lost and enough:
         state = "careful" if _spared(record).issuperset(lost) else "broken"
         return _check(name, state, "parameters without a gradient", {"paths": lost}, Remedy("ask why"), path=lost[0])
-    flat = _measured(record, [weight for weight in felt if not weight.graded])
+    unseen = unseen_shifts(known)
+    flat = _measured(record, [weight for weight in felt if not weight.graded and weight not in unseen])
     if flat and enough:
         # of a bias or a scale, unlike a matrix, it may be zero for a good reason: a shift that the loss does not see
         first = next((weight for weight in flat if weight.dimensions > 1), flat[0])

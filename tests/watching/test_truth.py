@@ -316,6 +316,12 @@ SICK = (some_nan, zero_gradient, no_tokens, dead_channels, few_dead, too_fast, v
 SEEN: dict[str, Watch] = {}
 
 
+def two_heaps() -> Watch:
+    """A critic without limits: of what it says of two heaps only the difference counts."""
+    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+    return trained(net, sgd(net), sums, lambda score, _: score[: len(score) // 2].mean() - score[len(score) // 2 :].mean(), 60)
+
+
 def seen(make: Callable[[], Watch]) -> Watch:
     """The watch of a training, which is made once."""
     name = make.__name__
@@ -450,6 +456,13 @@ def test_a_gradient_of_zero_is_no_matter_of_the_rate() -> None:
     (told,) = [check for check in w.verdict.checks if check.kind == "parameters with a zero gradient"]
     assert (told.path, told.state) == ("idle", "careful")  # for the loss falls without it
     assert "that of idle is zero in all 60 looks" in w.headline and "greater learning rate" not in str(w)
+
+
+def test_a_shift_that_the_loss_does_not_see_is_a_note() -> None:
+    w = seen(two_heaps)
+    assert states(w)["every trained parameter gets a gradient"] == "passed" and w.verdict.exit_code == 0
+    (told,) = [one for one in w.verdict.findings if one.kind == "zero gradient"]
+    assert told.path == "2.bias" and "2.bias was exactly zero in all 60 looks: the loss does not depend on it" in str(w)
 
 
 def test_experts_without_tokens() -> None:

@@ -13,8 +13,9 @@ from modlab.views import sharding
 from modlab.views.watch import words
 
 FALLS = "the loss falls"
-WELL = 0.1
+WELL = 0.2
 """Share of its first value to which the loss of a net has fallen that learns well."""
+_OF_UNITS = ("dead", "starving")
 _NAN = ("nan", "inf")
 _NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"))
 
@@ -52,14 +53,14 @@ def _nothing(record: WatchRecord) -> tuple[str, str]:
 
 def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     """The bold half, what to say about it, and whether that already covers the loss."""
-    alerts = sorted((alert for alert in record.alerts if _heads(alert, record)), key=words.rank)
+    alerts = _alerts(record)
     worst, broken = alerts[0] if alerts else None, record.verdict.broken
     if worst and (broken is None or worst.kind in _NAN or _explains(worst, broken)):
         return *_of_alert(worst, alerts, record), False
     if broken:
         place = words.place(broken.path) if broken.path else ""
         return f"{wording.broken(broken, place)}:", _rest(broken), broken.name == FALLS
-    found = [one for one in wording.told(record.verdict.findings) if not (_is_few_dead(one) and _learns_well(record))]
+    found = [one for one in wording.told(record.verdict.findings) if not (_is_few_dead(one) and _misses_none(record))]
     if found and not (worst and words.mark(worst) == "broken" and found[0].severity != "broken"):
         return *_of_finding(found), False
     careful = next((check for check in record.verdict.checks if check.state == "careful"), None)
@@ -74,16 +75,21 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     return _well(record)
 
 
-def _heads(alert: Alert, record: WatchRecord) -> bool:
-    """Whether an alert may head the view: not if it was refuted, nor a few dead units of a net that learns well without them."""
-    if alert.over and wording.ALERTS[alert.kind].refuted:
-        return False
-    return not (alert.kind == "dead" and words.mark(alert) != "broken" and _learns_well(record))
+def _alerts(record: WatchRecord) -> list[Alert]:
+    """Those that may be told, the worst first; none if all are of a few units that nothing misses."""
+    missed_none = _misses_none(record)
+    told = [alert for alert in record.alerts if not (alert.over and wording.ALERTS[alert.kind].refuted)]
+    light = {id(alert) for alert in told if missed_none and alert.kind in _OF_UNITS and words.mark(alert) != "broken"}
+    return sorted(told, key=lambda alert: (id(alert) in light, words.rank(alert))) if len(light) < len(told) else []
 
 
-def _learns_well(record: WatchRecord) -> bool:
-    check = next((one for one in record.verdict.checks if one.name == FALLS and one.state == "passed"), None)
-    return check is not None and float(check.facts["last"]) < WELL * float(check.facts["first"])  # type: ignore[arg-type]
+def _misses_none(record: WatchRecord) -> bool:
+    """Whether nothing shows that a few units are missed: the loss falls well, or several play against each other, and none is the loss."""
+    check = next((one for one in record.verdict.checks if one.name == FALLS), None)
+    if check is None or check.kind == "loss not told":
+        return check is not None and len(check.facts["names"]) > 1  # type: ignore[arg-type]
+    first, last = (float(check.facts.get(name, np.nan)) for name in ("first", "last"))  # type: ignore[arg-type]
+    return check.state == "passed" and last < WELL * first
 
 
 def _is_few_dead(finding: Finding) -> bool:
