@@ -25,7 +25,8 @@ USUAL = 30.0
 
 
 def _equal(s: Symptoms) -> Facts | None:
-    some = [one for one in s.modules("equal units") if one.facts["looks"] >= 3 and (one.facts["of"] == "layer" or one.facts["zero"])]
+    equal = (one for one in s.modules("equal units") if one.path not in s.ungraded)  # without a gradient they could not part
+    some = [one for one in equal if one.facts["looks"] >= 3 and (one.facts["of"] == "layer" or one.facts["zero"])]
     if not some or s.progress > 0.8:
         return None
     first = some[0].facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -62,6 +62,11 @@ def _because(name: str, state: str, finding: Finding) -> Check:
 
 def verdict(record: WatchRecord) -> Verdict:
     """The verdict of a record, from what stands in it alone."""
+    return judged(record).verdict
+
+
+def _of_training(record: WatchRecord) -> Verdict:
+    """The checks and the findings."""
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     untold = unseen_loss(record, found or record.scalars)
@@ -81,7 +86,7 @@ def verdict(record: WatchRecord) -> Verdict:
     symptoms = Symptoms(record)
     if symptoms.fallen > LEARNT or symptoms.progress > LEARNT:  # without them, it would learn no better
         beside = (replace(one, severity="careful") if one.kind == "dead units" and _is_wide(one) else one for one in beside)
-    return Verdict(checks, (*why, *beside), _holding(record, "broken"), _holding(record, "careful"))
+    return Verdict(checks, (*why, *beside))
 
 
 def _is_wide(finding: Finding) -> bool:
@@ -89,19 +94,19 @@ def _is_wide(finding: Finding) -> bool:
     return int(finding.facts["units"]) > NARROW  # type: ignore[arg-type]
 
 
-def _holding(record: WatchRecord, severity: Severity) -> tuple[str, ...]:
+def _holding(alerts: Sequence[Alert], severity: Severity) -> tuple[str, ...]:
     """The kinds of alerts that still hold; of dead units a finding tells how many."""
-    kinds = [alert.kind for alert in record.alerts if alert.severity == severity and not alert.over and alert.kind != "dead"]
+    kinds = [alert.kind for alert in alerts if alert.severity == severity and not alert.over and alert.kind != "dead"]
     return tuple(dict.fromkeys(kinds))
 
 
 def judged(record: WatchRecord) -> WatchRecord:
-    """The record with its verdict."""
-    reached = verdict(record)
+    """The record with its verdict, and its alerts as bad as that shows them to be."""
+    reached = _of_training(record)
     few = {("dead", one.path) for one in reached.findings if one.kind == "dead units" and one.severity == "careful"}
     few |= {("no gradient", path) for path in _spared(record)}
     alerts = tuple(replace(alert, severity="careful") if (alert.kind, alert.path) in few else alert for alert in record.alerts)
-    return replace(record, alerts=alerts, verdict=reached)
+    return replace(record, alerts=alerts, verdict=replace(reached, alerts=_holding(alerts, "broken"), cares=_holding(alerts, "careful")))
 
 
 def _spared(record: WatchRecord) -> frozenset[str]:

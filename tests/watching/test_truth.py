@@ -316,6 +316,13 @@ SICK = (some_nan, zero_gradient, no_tokens, dead_channels, few_dead, too_fast, v
 SEEN: dict[str, Watch] = {}
 
 
+def left_over() -> Watch:
+    """A table that no pass uses any more."""
+    model = mlp()
+    model.register_parameter("table", nn.Parameter(torch.ones(4, 4)))
+    return trained(model, adam(model), signs, F.cross_entropy, 200)
+
+
 def two_heaps() -> Watch:
     """A critic without limits: of what it says of two heaps only the difference counts."""
     net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
@@ -476,6 +483,13 @@ def test_a_dead_channel_is_one_of_the_convolutions() -> None:
     (units,) = w.record.units
     assert (units.path, units.fired.shape[1]) == ("0", 4)
     assert (kinds(w)["dead units"].path, kinds(w)["dead units"].facts["which"]) == ("0", (2,))
+
+
+def test_what_is_spared_by_the_verdict_breaks_no_alert() -> None:
+    w = seen(left_over)
+    assert [(alert.path, alert.severity) for alert in w.alerts] == [("table", "careful")]
+    assert (w.verdict.alerts, w.verdict.cares, w.verdict.exit_code) == ((), ("no gradient",), 2)
+    assert "all weights equal" not in kinds(w)  # its rows cannot part
 
 
 def test_a_few_dead_units_of_many_break_nothing() -> None:
