@@ -574,7 +574,7 @@ def grayscale_at_random_and_a_schedule_in_three_parts(training: Training) -> Non
     on_inputs(training, lambda x: x.flip(-1).flip(-1) + 0.2 * torch.randn(len(x), 1, 1, 1))
 
 
-# ---- tides: a series, and a function that trains ---------------------------------------------------------
+# ---- estuary: a series, and a function that trains ---------------------------------------------------------
 
 
 def tides_data(count: int, hours: int = 20) -> tuple[Tensor, Tensor]:
@@ -620,14 +620,14 @@ def train_one_epoch(training: Training, number: int) -> None:
 
 
 @HALF.net("recurrent")
-def tides() -> Training:
+def estuary() -> Training:
     """How high will it be?"""
     training = Training(Tides(), partial(ADAM, lr=0.01), lambda _: tides_data(48), nn.MSELoss(), tides_quality(), steps=200)
     training.step = train_one_epoch
     return training
 
 
-@HALF.fault("too much momentum", tides)
+@HALF.fault("too much momentum", estuary)
 def the_two_betas_of_adam_are_exchanged_and_one_is_rounded_up(training: Training) -> None:
     on_options(training, betas=(0.9995, 0.9))
 
@@ -653,7 +653,7 @@ def _rolling(training: Training, friction: float = 0.15, lr: float = 0.03) -> No
     training.steps = 300
 
 
-@HALF.fault("too much momentum", tides, twin=partial(_rolling, lr=0.1), also=("rate too high",))
+@HALF.fault("too much momentum", estuary, twin=partial(_rolling, lr=0.1), also=("rate too high",))
 def a_ball_that_rolls_nearly_without_friction(training: Training) -> None:
     _rolling(training, 0.0, 0.1)
 
@@ -675,7 +675,7 @@ def _accumulates(training: Training, divide: bool = True) -> None:
     training.step = step
 
 
-@HALF.fault("bottleneck", tides)
+@HALF.fault("bottleneck", estuary)
 def hidden_size_is_the_number_of_features(training: Training) -> None:
     """hidden_size=input_size, as in the answer that was copied."""
     training.use(Tides(1))
@@ -694,20 +694,20 @@ class Hourly(Tides):
         return torch.cat([head(out[:, -1]) for head in self.heads], 1)
 
 
-@HALF.fault("shared by mistake", tides, twin=lambda training: training.use(Hourly()))
+@HALF.fault("shared by mistake", estuary, twin=lambda training: training.use(Hourly()))
 def a_list_of_heads_times_three(training: Training) -> None:
     """[nn.Linear(24, 1)] * 3."""
     training.use(Hourly(lambda: [nn.Linear(24, 1)] * 3))
 
 
-@HALF.fault("targets not scaled", tides)
+@HALF.fault("targets not scaled", estuary)
 def levels_of_the_answer_in_millimetres_and_of_the_question_in_metres(training: Training) -> None:
     batch = training.batch
     training.batch = lambda number: (lambda x, y: (x, 1000 * y + 4000))(*batch(number))
     training.quality = lambda net: tides_quality()(lambda x: (net(x) - 4000) / 1000)
 
 
-@HALF.fault("state not kept", tides, also=("batch first mixed up", "unused layers"))
+@HALF.fault("state not kept", estuary, also=("batch first mixed up", "unused layers"))
 def the_cell_is_called_on_each_hour_and_its_state_is_not_handed_on(training: Training) -> None:
     class Stepwise(Tides):
         def forward(self, x: Tensor) -> Tensor:
@@ -718,7 +718,7 @@ def the_cell_is_called_on_each_hour_and_its_state_is_not_handed_on(training: Tra
     training.use(Stepwise())
 
 
-@HALF.fault("targets shifted", tides)
+@HALF.fault("targets shifted", estuary)
 def rolling_the_frame_by_one_row_too_many(training: Training) -> None:
     """shift(-horizon) was done after the windows were drawn at random."""
     batch = training.batch
@@ -730,7 +730,7 @@ def rolling_the_frame_by_one_row_too_many(training: Training) -> None:
     training.batch = rolled
 
 
-@HALF.fault("wrong sign", tides)
+@HALF.fault("wrong sign", estuary)
 def the_score_is_an_r2_and_a_loss_should_be_minimized(training: Training) -> None:
     def r2(pred: Tensor, y: Tensor) -> Tensor:
         return 1 - (y - pred).square().sum() / (y - y.mean()).square().sum()
@@ -738,29 +738,29 @@ def the_score_is_an_r2_and_a_loss_should_be_minimized(training: Training) -> Non
     training.criterion = r2
 
 
-@HALF.fault("rate too low", tides)
+@HALF.fault("rate too low", estuary)
 def the_rate_is_scaled_by_batch_over_256_and_by_the_number_of_workers(training: Training) -> None:
     stepped_by(SGD, lr=0.1 * 48 / 256 / 64, momentum=0.9)(training)
 
 
-@HALF.fault("clipped to nothing", tides, twin=stepped_by(SGD, lr=0.3, momentum=0.9))
+@HALF.fault("clipped to nothing", estuary, twin=stepped_by(SGD, lr=0.3, momentum=0.9))
 def gradients_are_normalized_to_the_rate_and_not_to_one(training: Training) -> None:
     """max_norm=args.lr: the two arguments stand beside each other."""
     stepped_by(SGD, lr=0.3, momentum=0.9)(training)
     training.clip = 1e-3
 
 
-@HALF.strange(tides)
+@HALF.strange(estuary)
 def minus_r2_with_a_constant(training: Training) -> None:
     training.criterion = lambda pred, y: (y - pred).square().sum() / (y - y.mean()).square().sum() - 1
 
 
-@HALF.strange(tides)
+@HALF.strange(estuary)
 def a_ball_with_friction(training: Training) -> None:
     _rolling(training)
 
 
-@HALF.strange(tides)
+@HALF.strange(estuary)
 def eight_small_batches_a_step(training: Training) -> None:
     _accumulates(training)
 
