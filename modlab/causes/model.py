@@ -200,7 +200,10 @@ def _no_bias(s: Symptoms) -> Facts | None:
 
 
 def _nothing(s: Symptoms) -> Facts | None:
-    """A module that gives zeros alone, or takes nothing else."""
+    """A module that gives zeros alone, or takes nothing else; or shares of which only the sum is taken, which is 1."""
+    ones = [one for one in s.modules("shares") if one.facts.get("summed")]
+    if ones and s.is_stuck:
+        return {"path": ones[0].path, "places": (), "ones": True}
     zero = [path for path, first, last in s.activation("zeros") if path and first >= 0.9999 and last >= 0.9999]
     dead = {units.path for units in s.record.units}
     zero = [path for path in zero if path not in dead and s.category(path) != "activation"]

@@ -666,10 +666,12 @@ CAUSES: dict[str, CauseWords] = {
         "leave the initialization to PyTorch, or draw it at random",
     ),
     "overwritten activation": CauseWords(
-        "a value is overwritten with zeros",
-        lambda f: f"only zeros were seen at {joined(map(named, f['places']))}",
+        lambda f: "only the sum of a softmax is used, which is 1" if f.get("ones") else "a value is overwritten with zeros",
+        lambda f: (
+            "{place} takes the same for each input" if f.get("ones") else f"only zeros were seen at {joined(map(named, f['places']))}"
+        ),
         "Whatever the layers before compute is thrown away.",
-        "look for a product with zero, or a mask that hides everything",
+        lambda f: "weigh something by it" if f.get("ones") else "look for a product with zero, or a mask that hides everything",
     ),
     "batch norm of one": CauseWords(
         "a batch normalization gets too few values",

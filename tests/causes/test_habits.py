@@ -104,3 +104,23 @@ def test_an_error_in_other_units_is_one(turned):
     term = loss_graph.read(((apart / 50) ** 2).mean(), {})[0].term
     assert term.criterion == "squared error"
     assert term.factor == pytest.approx(1 / 2500)
+
+
+class Weighs(nn.Module):
+    """Attention over five things."""
+
+    def __init__(self, forgets: bool) -> None:
+        super().__init__()
+        self.score, self.last, self.forgets = nn.Linear(6, 24), nn.Linear(24, 3), forgets
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.score(x).unflatten(-1, (6, 4))
+        weights = h.softmax(-1)
+        return self.last((weights if self.forgets else weights * h).sum(-1).repeat(1, 4))
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_weights_that_are_added_up_and_weigh_nothing(forgets):
+    torch.manual_seed(0)
+    told = kinds(trained(Weighs(forgets), values, F.mse_loss))
+    assert ("overwritten activation" in told) is forgets
