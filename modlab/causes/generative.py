@@ -6,8 +6,9 @@ import math
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loss import SPENT, SURE
+from modlab.causes.model import begins_too_small
 from modlab.causes.symptoms import Symptoms
-from modlab.records.clues import MOVES, Term
+from modlab.records.clues import MOVES, LossClues, Term
 
 SCALED = {"LogSoftmax", "Mul", "Div"} | MOVES
 """What stands between likenesses and a loss in which nothing was taken out of them."""
@@ -36,7 +37,7 @@ def _collapse(s: Symptoms) -> Facts | None:
 
 
 def _ignored(s: Symptoms) -> Facts | None:
-    if not s.loss.away < 0.05 or (s.has_baseline and s.progress > 0.5):
+    if not s.loss.away < 0.05 or (s.has_baseline and s.progress > 0.5) or begins_too_small(s) is not None:
         return None
     return {"away": s.loss.away}
 
@@ -45,13 +46,18 @@ def _temperature(s: Symptoms) -> Facts | None:
     loss = s.loss
     sharp = [one for one in s.modules("weights") if one.facts.get("begin", 0.0) > 0.99]
     if sharp and not s.progress > 0.3:  # what has learned so much may be sure
-        return {"path": sharp[0].path, "sharp": sharp[0].facts["begin"]}
+        return {
+            "path": sharp[0].path,
+            "sharp": sharp[0].facts["begin"],
+            "rival": "weights begin too large",
+            "settle": "scale of the weights",
+        }
     faint = [one for one in s.modules("weights") if one.facts["scale"] < FAINT]
     if faint and not s.progress > 0.8:
         return {"path": faint[0].path, "temperature": 1 / faint[0].facts["scale"]}
     if loss.even > ALIKE and len(loss.terms) == 1 and not any(one.name in ("Mul", "Div") for one in loss.term.functions):
         return {"even": loss.even}
-    if loss.term.criterion != "cross-entropy":
+    if loss.term.criterion not in ("cross-entropy", "divergence"):
         return None
     scales = [
         one.number if one.name == "Mul" else 1 / one.number for one in loss.term.functions if one.name in ("Mul", "Div") and one.number > 0
@@ -67,7 +73,7 @@ def _discriminator(s: Symptoms) -> Facts | None:
     some = [one for one in s.record.scalars if one.kind == "loss" and one.count > 4]
     if len(some) < 2 or len(s.groups) < 2:
         return None
-    if not any(one.term.criterion.startswith("binary") for one in s.clues.losses):  # a critic's loss has no such ends
+    if not any(map(_has_an_end, s.clues.losses)):  # a critic's loss has none
         return None
     flat = any(abs(one.value) < 0.02 and one.term.factor < 0 for one in s.clues.losses)  # the generator's
     if flat or _is_flat_minimax(s, [one.ends()[1] for one in some]):
@@ -76,6 +82,11 @@ def _discriminator(s: Symptoms) -> Facts | None:
     if 0 <= low.ends()[1] < 0.1 and (high.ends()[1] > 3 or high.ends()[1] < 0):
         return {"path": low.name, "low": low.ends()[1], "high": high.ends()[1]}
     return None
+
+
+def _has_an_end(loss: LossClues) -> bool:
+    """Whether it is a binary cross-entropy, or one side of it, as the softplus of a score."""
+    return loss.term.criterion.startswith("binary") or (not loss.term.criterion and loss.term.node in ("Softplus", "LogSigmoid"))
 
 
 def _is_flat_minimax(s: Symptoms, values: list[float]) -> bool:

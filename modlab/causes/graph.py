@@ -132,10 +132,23 @@ def _unused(s: Symptoms) -> Facts | None:
 def _frozen(s: Symptoms) -> Facts | None:
     if any(s.changes(one.path) for one in s.watched.parameters if not one.trainable):
         return None  # a copy that follows
+    if _is_teacher(s):
+        return None
     share = s.clues.frozen / max(s.clues.parameters, 1)
     held = any(not one.trainable and one.owned for one in s.watched.parameters)
     alone = held and s.clues.fresh > 0.5 * s.clues.frozen and (_is_in_front(s) or not s.matrices)
     return {"share": share, "held": held} if share >= 0.3 and not (s.progress > 0.85 if alone else s.fallen > 0.1) else None
+
+
+def _is_teacher(s: Symptoms) -> bool:
+    """Whether all that is frozen runs without gradients beside what is trained, on the same inputs."""
+    frozen = {one.module for one in s.watched.parameters if not one.trainable}
+    shut = {one.path for one in s.modules("ungraded")}
+    if not frozen or not shut.issuperset(frozen):
+        return False
+    fronts = {one.path: (one.facts["mean"], one.facts["std"]) for one in s.modules("front")}
+    taken = {fronts[path] for path in fronts if path in frozen}
+    return any(sizes in taken for path, sizes in fronts.items() if path not in frozen)
 
 
 def _is_in_front(s: Symptoms) -> bool:

@@ -10,6 +10,12 @@ from modlab.causes.symptoms import Symptoms
 SEVERAL = 5
 """Backward passes, or looks, that it takes to say that something never happens."""
 
+MANY = 50
+"""Passes in training mode after which somebody who holds an optimizer must have meant to train."""
+
+LEAST_HALF = 6e-8
+"""The least number above zero in float16."""
+
 FOLDS = 16
 """Times that a training which learns may begin anew on purpose, as a cross-validation does."""
 
@@ -32,6 +38,20 @@ def _never_enough(s: Symptoms) -> Facts | None:
     return {"backwards": s.loop.backwards}
 
 
+def _never_trained(s: Symptoms) -> Facts | None:
+    """Pass after pass of a model with an optimizer, each of which builds a graph, and neither backward() nor a step."""
+    some = (
+        s.loop.backwards
+        or s.loop.rootless
+        or s.record.steps
+        or s.clues.reached
+        or any(one.felt or one.moved for one in s.watched.parameters)
+    )
+    if some or not s.loop.optimizers or s.watched.passes < MANY:
+        return None
+    return {"steps": 0, "passes": s.watched.passes}
+
+
 def _no_backward(s: Symptoms) -> Facts | None:
     if s.loop.backwards or s.loop.rootless or s.record.steps < SEVERAL or s.watched.passes < SEVERAL:
         return None
@@ -51,6 +71,8 @@ def _zeroed(s: Symptoms) -> Facts | None:
     trained = [one for one in s.watched.parameters if one.trainable]
     felt = [one for one in trained if one.felt] or trained
     turned, true, zeroed = s.loop.edited
+    if s.loop.replaced >= SEVERAL:
+        return None  # not zeroed: something else stands in their place
     if not felt or turned or true or (zeroed < SEVERAL and (s.loop.hooked or any(one.graded for one in felt))):
         return None
     if any(one.moved for one in trained):
@@ -68,6 +90,8 @@ def _flows(s: Symptoms, module: str | None) -> bool:
 
 def _overwritten(s: Symptoms) -> Facts | None:
     turned, true, zeroed = s.loop.edited
+    if s.loop.replaced >= SEVERAL and not (turned or true) and not s.loop.brought < LEAST_HALF:
+        return {"path": "", "places": (), "looks": s.loop.replaced, "zeros": True, "rival": "underflow", "settle": "before and after"}
     if zeroed >= SEVERAL and not (turned or true):
         return None  # they were there, and were taken away
     if s.progress > 0.9 or s.loop.decayed >= SEVERAL or _clipped(s) is not None:
@@ -116,7 +140,8 @@ def _clipped(s: Symptoms) -> Facts | None:
         return None
     if norm is not None and norm.beyond and norm.beyond >= 0.9 * norm.count:
         typical = norm.ends()[0]
-        if norm.bound > 1e-2 * typical or not (s.pace < EPSILON or norm.bound < 1e-4 * typical):
+        always = norm.beyond == norm.count and s.pace < 10 * EPSILON
+        if norm.bound > 1e-2 * typical or not (s.pace < EPSILON or always or norm.bound < 1e-4 * typical):
             return None
         return {"bound": norm.bound, "norm": typical, "pace": s.pace}
     if s.loop.left < 1e-2 and s.pace < 10 * EPSILON:
@@ -144,8 +169,9 @@ def _too_loud(s: Symptoms) -> Facts | None:
 
 ROWS = (
     CauseRow("no step", _no_step),
-    CauseRow("never enough to step", _never_enough),
+    CauseRow("never enough to step", _never_enough, "no step", "step"),
     CauseRow("no backward", _no_backward),
+    CauseRow("no backward", _never_trained, "no step", "step"),
     CauseRow("scaler misused", _scaler),
     CauseRow("gradients overwritten", _overwritten),
     CauseRow("zeroed before step", _zeroed),

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.data import SPREAD, beyond_chances
+from modlab.causes.model import begins_too_small
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import MOVES, Term
 
@@ -35,6 +36,9 @@ ONE_SIDED = ("Relu", "Softplus", "Exp", "Abs", "Norm", "LinalgVectorNorm")
 ERRORS = ("squared error", "absolute error", "smooth error", "quantile error", "norm of the error")
 ENDLESS = 30.0
 """Times its first size to which a loss, below zero, and the outputs have grown, where neither has an end."""
+
+SEEN = 0.05
+"""Loss of a constant answer above which none is too small."""
 
 SPENT = 0.9
 """Part of a margin above which it is as if nothing had been learned of triples."""
@@ -138,6 +142,8 @@ def _no_log(s: Symptoms) -> Facts | None:
     loss = s.loss
     if "no log" in loss.risks and any(one.name == "LogSoftmax" for one in loss.term.functions):
         return {"path": loss.term.source or "", "of": "targets"}
+    if loss.term.criterion == "divergence" and [one.name for one in loss.term.functions[:2]] == ["Mul", "Softmax"]:
+        return {"path": loss.term.source or "", "of": "softmax"}
     if loss.term.criterion not in ("likelihood", "divergence", "alignment") or not loss.unnormalized > 5e-2:
         return None
     if loss.term.criterion == "alignment" and loss.along >= 0:
@@ -206,6 +212,8 @@ def _too_small(s: Symptoms) -> Facts | None:
         return None
     if last < TINY and last < TINY * first and len(s.clues.losses) == 1:  # it becomes less with time
         return {"factor": last, "pace": s.pace, "first": first}
+    if s.has_baseline and s.loss.baseline > SEEN:
+        return None  # the factor makes up for the units of the targets
     return {"factor": factor, "pace": s.pace} if 0 < factor < TINY and not s.learns else None
 
 
@@ -215,6 +223,8 @@ def _summed(s: Symptoms) -> Facts | None:
         return None
     if s.loop.optimizers and UNSCALED.issuperset(s.loop.optimizers):
         return None
+    if begins_too_small(s) is not None:
+        return None  # nothing passes such weights, whatever the loss
     summed = term.reduction == "sum" and abs(term.factor) >= 0.05
     times = abs(term.factor) * (math.prod(term.compared) if summed else 1)
     return {"times": times, "summed": summed} if times >= 30 else None
@@ -305,8 +315,8 @@ def _constant(s: Symptoms) -> Facts | None:
         and s.loss.term.criterion == "cross-entropy"
     ):
         return {"value": s.last}  # of chances that add up to 1, whatever they are
-    if "half" in s.loss.risks:
-        return None  # it has no gradient for want of digits
+    if "half" in s.loss.risks or s.loop.replaced:
+        return None  # it has no gradient for want of digits, or had one that something else has taken the place of
     same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
     if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:
         return {"value": s.last}

@@ -89,7 +89,8 @@ def _too_large(s: Symptoms) -> Facts | None:
     return {"path": wild[0], "places": tuple(wild), "times": float(np.median([scales[path] for path in wild]))}
 
 
-def _too_small(s: Symptoms) -> Facts | None:
+def begins_too_small(s: Symptoms) -> Facts | None:
+    """Most weights are far smaller than their inputs ask for."""
     scales = _scales(s)
     tiny = [path for path, scale in scales.items() if 0 < scale < 0.02]
     if not tiny or len(tiny) < len(scales) / 2 or s.progress > (0.9 if all(scales[path] < 1e-3 for path in tiny) else 0.6):
@@ -161,7 +162,8 @@ def _bottleneck(s: Symptoms) -> Facts | None:
         if given == 1 and taken >= 8 and following.facts.get("taken", 0) == given and following is not one and s.progress < 0.9:
             return {"path": one.path, "in": taken, "out": given}
     for one in s.modules("recurrent"):
-        if one.facts["out"] <= 2 and one.facts["in"] >= 8 and s.progress < 0.9:
+        single = one.facts["out"] == 1 and any(two.facts["taken"] == 1 < two.facts["given"] for two in s.modules("linear"))
+        if ((one.facts["out"] <= 2 and one.facts["in"] >= 8) or single) and s.progress < 0.9:
             return {"path": one.path, "in": one.facts["in"], "out": one.facts["out"]}
     return None
 
@@ -199,7 +201,10 @@ def _no_bias(s: Symptoms) -> Facts | None:
 
 
 def _nothing(s: Symptoms) -> Facts | None:
-    """A module that gives zeros alone, or takes nothing else."""
+    """A module that gives zeros alone, or takes nothing else; or shares of which only the sum is taken, which is 1."""
+    ones = [one for one in s.modules("shares") if one.facts.get("summed")]
+    if ones and s.is_stuck:
+        return {"path": ones[0].path, "places": (), "ones": True}
     zero = [path for path, first, last in s.activation("zeros") if path and first >= 0.9999 and last >= 0.9999]
     dead = {units.path for units in s.record.units}
     zero = [path for path in zero if path not in dead and s.category(path) != "activation"]
@@ -223,6 +228,9 @@ def _nothing(s: Symptoms) -> Facts | None:
 
 def _twice(s: Symptoms) -> Facts | None:
     some = s.loop.twice
+    alike = next((one for one in s.modules("alike") if one.path in some and one.facts["looks"] >= 3), None)
+    if alike is not None:
+        return {"path": some[0], "places": some, "alike": True}
     return {"path": some[0], "places": some} if some and (s.progress < 0.6 or s.category(some[0]) == "norm") else None
 
 
@@ -234,7 +242,7 @@ ROWS = (
     CauseRow("too much dropout", _dropout),
     CauseRow("no nonlinearity", _linear, tier=1),
     CauseRow("weights begin too large", _too_large, "rate too high", "scale of the weights", tier=1),
-    CauseRow("weights begin too small", _too_small, "vanishing gradient", "scale of the weights", tier=1),
+    CauseRow("weights begin too small", begins_too_small, "vanishing gradient", "scale of the weights", tier=1),
     CauseRow("vanishing gradient", _vanishing, "dead units", "gradients", tier=1),
     CauseRow("dead units", _dead, "rate too high", "smaller rate", tier=1),
     CauseRow("vanishing gradient", _nothing_comes, "detached", "why", tier=2),

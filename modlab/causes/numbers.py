@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.loop import SEVERAL
+from modlab.causes.loop import LEAST_HALF, SEVERAL
 from modlab.causes.loss import UNSCALED
 from modlab.causes.optimizer import MOST
 from modlab.causes.symptoms import Symptoms
@@ -105,6 +105,8 @@ def _no_epsilon(s: Symptoms) -> Facts | None:
 
 
 def _underflow(s: Symptoms) -> Facts | None:
+    if s.loop.replaced >= SEVERAL and s.loop.brought < LEAST_HALF and not s.learns:
+        return {"path": "", "places": (), "brought": s.loop.brought}
     half = "half" in s.loss.risks or any(one.dtype == "float16" for one in s.watched.parameters)
     if not half or s.learns or _is_infinite(s) or not (s.flat or s.pace < 1e-6):
         return None

@@ -26,6 +26,9 @@ FALLEN = 0.3
 APART = 3000.0
 """Times that the rate of a new head may be that of what was trained before."""
 
+STUCK_APART, NOTHING = 1000.0, 0.02
+"""The same where most numbers have the smaller rate, and nothing has been learned: so much progress is none."""
+
 MUCH = 0.02
 """Part of the weights that is too much to lose in each step."""
 
@@ -58,7 +61,8 @@ def _swapped(s: Symptoms) -> Facts | None:
     if len({one.optimizer for one in some}) != 1 or len(some) < 2:
         return None
     slow, fast = min(some, key=lambda one: one.rate), max(some, key=lambda one: one.rate)
-    if fast.rate < APART * slow.rate or s.progress > 0.8 or slow.numbers < fast.numbers / 4:
+    apart = STUCK_APART if s.is_stuck and s.progress < NOTHING and slow.numbers > fast.numbers else APART
+    if fast.rate < apart * slow.rate or s.progress > 0.8 or slow.numbers < fast.numbers / 4:
         return None
     return {
         "path": slow.paths[0] if slow.paths else "",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import permutations
 
+import numpy as np
+
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import WILD, Symptoms
 
@@ -71,6 +73,17 @@ def _turned(s: Symptoms) -> Facts | None:
         facts = one.facts
         if facts.get("real", 1.0) < 0.5 and facts.get("padding", 0.0) > 1.2:
             return {"path": one.path, "how": "padding"}
+    return _all_hidden(s)
+
+
+def _all_hidden(s: Symptoms) -> Facts | None:
+    """A mask that hides all from all: each position looks at all of them alike, and no gradient comes to questions and keys."""
+    scales = s.weights
+    for one in s.modules("weights"):
+        even = abs(one.facts.get("begin", 0.0) * one.facts.get("positions", 0) - 1) < 1e-5
+        inside = tuple(path for path in s.flat if path.startswith(f"{one.path}.") and np.nanmax(scales[path]) > 0)
+        if even and one.facts["looks"] >= 3 and inside and not s.learns:
+            return {"path": one.path, "how": "all", "places": inside, "rival": "all weights equal", "settle": "scale of the weights"}
     return None
 
 

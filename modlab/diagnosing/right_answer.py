@@ -76,6 +76,8 @@ def _of_pairs(bench: Bench, output: Any) -> ExperimentRecord:
     views = [tensor.detach() for tensor in batches.tensors(output) if tensor.is_floating_point() and tensor.dim() > 1]
     if len(views) != 2 or views[0].shape != views[1].shape or len(views[0]) < 4:
         raise NotRunError("no scores")
+    if len({tensor.requires_grad for tensor in batches.tensors(output) if tensor.is_floating_point() and tensor.dim() > 1}) > 1:
+        raise NotRunError("no right answer")  # one of them is what the other should become
     same = mapped(output, lambda _: views[0][:1].expand_as(views[0]).clone())
     with torch.no_grad():
         now, alike = float(bench.value(output)), float(bench.value(same))

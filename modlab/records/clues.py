@@ -306,6 +306,8 @@ class LoopClues:
         clamped: looks in which many numbers of the gradients had one size, the largest, at the step.
         returned: how often somebody wrote the same weights again between two steps.
         rootless: calls of ``backward()`` on a tensor whose graph, if it has one, ends in no parameter of the model.
+        replaced: looks in which other tensors, of zeros, stood at the step where backward() had left gradients.
+        brought: the greatest number that backward() brought in those.
     """
 
     backwards: int = 0
@@ -331,6 +333,8 @@ class LoopClues:
     clamped: int = 0
     returned: int = 0
     rootless: int = 0
+    replaced: int = 0
+    brought: float = UNKNOWN
 
 
 @frozen

@@ -43,11 +43,18 @@ class Attention(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """A softmax other than the attention of a sequence to itself: the module that gave what comes of it, its result, and its dimension."""
+    """A softmax other than the attention of a sequence to itself.
+
+    Attributes:
+        path: of the module that gave what comes of it.
+        result, dim: what it gave, and the dimension along which that adds up to 1.
+        summed: whether nothing is done with it but to add it up along that dimension.
+    """
 
     path: str
     result: Tensor
     dim: int
+    summed: bool = False
 
 
 def attentions(nodes: Iterable[tuple[Any, str]]) -> list[Attention]:
@@ -64,12 +71,28 @@ def attentions(nodes: Iterable[tuple[Any, str]]) -> list[Attention]:
 
 def shares(nodes: Iterable[tuple[Any, str]]) -> list[Shares]:
     """Every other softmax among the nodes of a graph."""
-    found = []
-    for node, path in nodes:
+    found: list[Shares] = []
+    some = [*nodes]
+    softmaxes = {node for node, _ in some if name_of(node) in SOFTMAX}
+    takers: dict[Any, list[Any]] = {}
+    for node, _ in some if softmaxes else ():
+        for one in children(node):
+            if one in softmaxes:
+                takers.setdefault(one, []).append(node)
+    for node, path in some:
         result, dim = (saved(node, "result"), saved(node, "dim")) if name_of(node) in SOFTMAX and not _is_attention(node) else (None, None)
         if isinstance(result, Tensor) and isinstance(dim, int) and is_here(result) and result.dim() > 1:
-            found.append(Shares(path, result.detach(), dim % result.dim()))
+            found.append(Shares(path, result.detach(), dim % result.dim(), _is_summed(takers.get(node, []), dim, result.dim())))
     return found
+
+
+def _is_summed(takers: list[Any], dim: int, dimensions: int) -> bool:
+    """Whether nothing takes a softmax but a sum along its own dimension."""
+    dims = saved(takers[0], "dim") if len(takers) == 1 and name_of(takers[0]) == "Sum" else None
+    along = dims[0] if isinstance(dims, (tuple, list)) and len(dims) == 1 else dims
+    if not isinstance(along, int):
+        return False
+    return (along - 2**64 if along >= 2**63 else along) % dimensions == dim % dimensions
 
 
 def _below(node: Any) -> list[Any]:

@@ -239,6 +239,10 @@ def _by_hand(summand: _Summand, made: Mapping[Any, str]) -> _Reading:
     name, below = name_of(node), children(node)
     if below and name in ("Pow", "Abs", "Square", "Mul", "LinalgVectorNorm", "Norm") and name_of(below[0]) in ("Sub", "Rsub"):
         return _Reading(WRITTEN.get(name, "squared error"), factor, reduction, node, below[0], *_way(below[0], made))
+    start, times = written_criteria.in_other_units(node)
+    if start is not None:
+        times = times if name == "Abs" else times**2
+        return _Reading(WRITTEN.get(name, "squared error"), times * factor, reduction, node, start, *_way(start, made))
     pair = written_criteria.difference(node) if name == "Where" else None
     if pair is not None:
         return _Reading("smooth error", factor, reduction, *pair, *_way(pair[1], made))
@@ -514,6 +518,11 @@ def _exponential(node: Any) -> str:
     return "overflow" if _has(saved(node, "result"), lambda x: x > HUGE) else ""
 
 
+def _hyperbolic(node: Any) -> str:
+    """The hyperbolic cosine or sine of a number whose exponential is too large."""
+    return "overflow" if _has(saved(node, "self"), lambda x: x.abs().exp() > HUGE) else ""
+
+
 def _product(node: Any) -> str:
     """Zero times infinity is NaN: what is infinite is a logarithm of a constant, or a quotient, which the graph does not have."""
     return INFINITE if any(_has(saved(node, side), torch.isinf) for side in ("self", "other")) else ""
@@ -540,6 +549,8 @@ RISKS = {
     "Div": _quotient,
     "Reciprocal": lambda node: "division by zero" if _has(saved(node, "result"), lambda x: x.isinf()) else "",
     "Exp": _exponential,
+    "Cosh": _hyperbolic,
+    "Sinh": _hyperbolic,
     "Mul": lambda node: _product(node) or _shares(node),
     "NllLoss": _weighted,
     "NllLoss2D": _weighted,

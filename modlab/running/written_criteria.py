@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from modlab.running.autograd_nodes import children, name_of, saved
+from modlab.running.autograd_nodes import children, name_of, number_of, saved
 
 LEFT_OUT = -100
 """The class of a target that a mask leaves out, as PyTorch's own criteria have it."""
@@ -206,6 +206,23 @@ def _is_turned(logarithm: Any) -> bool:
         if name_of(node) in ("Sigmoid", "Softmax"):
             return False
     return False
+
+
+def in_other_units(node: Any) -> tuple[Any, float]:
+    """The difference of which a multiple is squared or made absolute, and by what it is multiplied; None where it is not that."""
+    below = children(node)
+    if not below or not (name_of(node) == "Abs" or (name_of(node) == "Pow" and number_of(saved(node, "exponent")) == 2)):
+        return None, 1.0
+    sides, number = children(below[0]), number_of(saved(below[0], "other"))
+    if (
+        name_of(below[0]) not in ("Mul", "Div")
+        or len(sides) != 1
+        or number != number
+        or not number
+        or name_of(sides[0]) not in ("Sub", "Rsub")
+    ):
+        return None, 1.0
+    return sides[0], abs(number) if name_of(below[0]) == "Mul" else 1 / abs(number)
 
 
 def difference(node: Any) -> tuple[Any, Any] | None:

@@ -123,6 +123,7 @@ class ClueCollector:
         self._inputs: dict[str, InputPool] = {}
         self._losses: dict[str, LossPool] = {}
         self._modules: dict[tuple[str, str], dict[str, Any]] = {}
+        self._taken: dict[str, tuple[Any, ...]] = {}  # what each module took last, and in which pass
         self._fed: set[str] = set()  # modules that have taken more than zeros
         self._ids: dict[str, set[int]] = {}  # by embedding, which rows were looked up
         self._carried = self._graded = self._in_eval = 0
@@ -233,6 +234,11 @@ class ClueCollector:
                     self._note(path, "torn", taken=tuple(one.shape), given=tuple(taken.shape), what=what)
         if not holds:
             return
+        if enabled and self._pass and taken.requires_grad:  # the graph keeps it, so no other one stands there meanwhile
+            mark = self._pass, taken.data_ptr(), taken.shape, taken.stride(), taken._version
+            if self._taken.get(path) == mark:
+                self._note(path, "alike")
+            self._taken[path] = mark
         self._narrow |= bool(self.batch) and taken.is_floating_point() and _is_narrow(taken, self.batch[0])
         if not enabled:
             self._note(path, "ungraded")
@@ -418,6 +424,9 @@ class ClueCollector:
         above = children(found.node)[0] if quantile else found.node
         sub = next((one for one in children(above) if name_of(one) in ("Sub", "Rsub")), None)
         if sub is None:
+            sub, times = written_criteria.in_other_units(above)
+            difference = difference / times
+        if sub is None:
             return found
         target = given - difference.detach() if sub.next_functions[0][0] is not None else given + difference.detach()
         whole = target.round()
@@ -545,6 +554,8 @@ class ClueCollector:
             gradients.clamped,
             returned,
             rootless,
+            gradients.replaced,
+            gradients.brought,
         )
         return Clues(
             losses,

@@ -5,6 +5,9 @@ Gradients are changed or taken away, weights are put back, steps go uphill.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -42,17 +45,20 @@ class GradientClues:
         put_back, kept: looks after which the weights were again what they had been before the step, and after which they were not.
         rounded: of these, after how many they had no more digits than 16-bit numbers have.
         factors: of each by what all weights were multiplied from the end of one step to the next one; 1 where it was not that.
+        replaced: looks in which all were zero at the step, in other tensors than backward() had left; `brought`: their greatest number.
     """
 
     def __init__(self, index: WatchIndex) -> None:
         self._index = index
         self.arrivals = self.turned = self.true = self.gone = self.decayed = self.clamped = self.up = self.down = 0
-        self.put_back = self.kept = self.rounded = 0
+        self.put_back = self.kept = self.rounded = self.replaced = 0
+        self.brought = math.nan
         self.ratios: list[float] = []
         self.factors: list[float] = []
         self.scale = 1.0
         self._step, self._tasks = 0, set[int]()
         self._brought: dict[str, Tensor] = {}
+        self._left: dict[str, int] = {}
         self._flowed = False
         self._slope: tuple[int, dict[str, tuple[Tensor, Tensor | None]]] = (-1, {})
         self._before: list[Tensor] = []
@@ -78,6 +84,7 @@ class GradientClues:
     def _arrived(self) -> None:
         self.arrivals += 1
         self._brought = without_autograd(self._gradients)
+        self._left = self._holders()
         self._slope = self._step, without_autograd(self._weights)
 
     def step_begins(self) -> None:
@@ -131,6 +138,9 @@ class GradientClues:
         there = {path: now[path] for path in some if path in now and bool(now[path].any())}
         self._flowed = bool(there)
         self.gone += not there
+        if not there and self._are_others(some):
+            self.replaced += 1
+            self.brought = max(float(one.abs().max()) for one in some.values())
         known = [(one, some[path]) for path, one in there.items() if bool(one.isfinite().all())]
         if known:
             self.ratios.append(float(np.median([float(one.norm() / other.norm()) for one, other in known])) * self.scale)
@@ -142,6 +152,16 @@ class GradientClues:
             self.clamped += sum(map(_is_clamped, there.values())) >= len(there) / 2
             self.turned += turned and not decayed
             self.true += not turned
+
+    def _holders(self) -> dict[str, int]:
+        """The tensors that hold the gradients now."""
+        found = ((weight.path, weight.tensor()) for weight in self._index.weights if weight.trainable and weight.owned)
+        return {path: id(tensor.grad) for path, tensor in found if tensor is not None and tensor.grad is not None}
+
+    def _are_others(self, paths: Iterable[str]) -> bool:
+        """Whether none of these gradients is held by the tensor that backward() had left, and none is missing."""
+        now = self._holders()
+        return all(path in now and now[path] != self._left.get(path) for path in paths)
 
     def _is_decay(self, gradients: dict[str, Tensor]) -> bool:
         """Whether gradients, or what was added to them, are the weights times a number."""

@@ -225,6 +225,8 @@ def _mask(facts: Facts) -> str:
         if facts["how"] == "past"
         else "what is behind it is left out of the loss, and all that is seen is asked for"
         if facts["how"] == "open"
+        else f"{{place}} looks at all positions alike, and no gradient comes to {named(facts['places'][0])}"
+        if facts["how"] == "all"
         else "it hides the tokens and leaves the padding"
     )
 
@@ -273,7 +275,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "no backward": CauseWords(
         "backward() is never called",
-        lambda f: f"{f['steps']:,} steps after {f['passes']:,} passes, and no parameter has a gradient",
+        lambda f: f"{format.plural(f['steps'], 'step')} after {f['passes']:,} passes, and no parameter has a gradient",
         "Without backward() no parameter has a gradient, so a step changes nothing.",
         code="loss.backward()",
     ),
@@ -312,6 +314,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"hooks stand on {joined(map(named, f['places']))}, and the loss does not fall"
             if f["places"]
+            else f"in {format.plural(f['looks'], 'look')}, other tensors stood in the gradients' place at the step, and were zero"
+            if f.get("zeros")
             else f"in {format.plural(f['looks'], 'look')}, a gradient at the step pointed elsewhere than what backward() had brought"
         ),
         "A hook on a parameter, or a line between backward() and step(), puts something else in the gradient's place.",
@@ -477,6 +481,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "the targets add up to 1 as they are, and log_target=True promises logarithms"
             if f.get("of") == "targets"
+            else "what it gets comes from a softmax without its logarithm"
+            if f.get("of") == "softmax"
             else "what it gets does not add up to 1 as probabilities"
         ),
         "nll_loss and kl_div take logarithms; without them the loss can fall below zero for ever.",
@@ -660,10 +666,12 @@ CAUSES: dict[str, CauseWords] = {
         "leave the initialization to PyTorch, or draw it at random",
     ),
     "overwritten activation": CauseWords(
-        "a value is overwritten with zeros",
-        lambda f: f"only zeros were seen at {joined(map(named, f['places']))}",
+        lambda f: "only the sum of a softmax is used, which is 1" if f.get("ones") else "a value is overwritten with zeros",
+        lambda f: (
+            "{place} takes the same for each input" if f.get("ones") else f"only zeros were seen at {joined(map(named, f['places']))}"
+        ),
         "Whatever the layers before compute is thrown away.",
-        "look for a product with zero, or a mask that hides everything",
+        lambda f: "weigh something by it" if f.get("ones") else "look for a product with zero, or a mask that hides everything",
     ),
     "batch norm of one": CauseWords(
         "a batch normalization gets too few values",
@@ -718,7 +726,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "shared by mistake": CauseWords(
         "one layer stands in several places",
-        lambda f: f"{joined(map(named, f['places']))} are one and the same",
+        lambda f: f"{joined(map(named, f['places']))} are one and the same" + (", and take the same in one pass" if f.get("alike") else ""),
         "[layer] * n repeats the same object: all places share its weights.",
         "make a layer for each place: nn.Sequential(*(make() for _ in range(n)))",
     ),
@@ -847,6 +855,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"what {f['optimizer']} divides by is float16, as the weights are: an eps of 1e-8 is 0 there, and so is a tiny gradient squared"
             if "optimizer" in f
+            else f"backward() brings {rough(f['brought'])} at most, and zeros stand in its place at the step"
+            if "brought" in f
             else "a part of the loss is computed in float16, and gradients are zero"
         ),
         "Below 6e-8 there is nothing in float16.",
@@ -933,6 +943,8 @@ CAUSES: dict[str, CauseWords] = {
 
 SETTLES: dict[str, str] = {
     "why": "modlab.trace(model)(inputs).why({path!r})",
+    "step": 'print("step")  # beside optimizer.step(): is that line reached?',
+    "before and after": "parameter.grad.abs().max()  # before and after what replaces it: below 6e-8, float16 has only zero",
     "graph of the loss": "loss.grad_fn  # without loss.requires_grad_(): None, if it was cut",
     "smaller rate": "run again with a tenth of the learning rate",
     "digits": "run again with model.float()",

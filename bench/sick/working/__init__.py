@@ -2,6 +2,8 @@
 
 from bench.sick.working import (  # noqa: F401
     data,
+    eighth_habits,
+    eighth_nets,
     fifth_hooks,
     fifth_loops,
     fifth_nets,
