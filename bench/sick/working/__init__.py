@@ -2,6 +2,10 @@
 
 from bench.sick.working import (  # noqa: F401
     data,
+    eighth_healthy,
+    eighth_models,
+    eighth_odd,
+    eighth_series,
     fifth_hooks,
     fifth_loops,
     fifth_nets,
