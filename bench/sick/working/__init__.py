@@ -2,6 +2,7 @@
 
 from bench.sick.working import (  # noqa: F401
     data,
+    eighth_again,
     eighth_healthy,
     eighth_models,
     eighth_odd,
