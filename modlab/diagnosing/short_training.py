@@ -26,6 +26,9 @@ ENOUGH = 8
 LEARNT = 0.1
 """Of the loss of a constant answer: a model that begins below it is trained already."""
 
+KNOWS = 0.8
+"""Of it: below that a model has learned something, and small steps may be all that is left."""
+
 OF_MANY = frozenset(
     ("same batch", "few samples", "ordered batches", "targets shuffled", "targets shifted", "wrong axes", "too much noise", "imbalance")
 )
@@ -50,7 +53,8 @@ def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Findi
     begin = Symptoms(record)
     if begin.has_baseline and begin.start < LEARNT * begin.baseline:
         return ()  # it is trained: what shows in first steps cannot be seen any more
-    return tuple(one for one in causes(record) if one.kind not in OF_MANY)
+    aside = OF_MANY | {"rate too low"} if begin.has_baseline and begin.start < KNOWS * begin.baseline else OF_MANY
+    return tuple(one for one in causes(record) if one.kind not in aside)
 
 
 def _trained(bench: Bench, optimizers: Sequence[Optimizer]) -> WatchRecord | None:
