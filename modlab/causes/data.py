@@ -35,6 +35,9 @@ TINY = 1e-3
 ALIKE, STUCK = 1e-2, 0.1
 """Deviation of inputs, as a part of their mean, below which they hardly differ; and the progress of a loss that learns nothing of them."""
 
+EACH_HAS_ALL = 0.9
+"""Part of what targets differ by that they differ by within a batch, from which on their order in it does not count."""
+
 WOVEN = 0.8
 """Progress of a loss up to which the channels of its images may be mixed."""
 
@@ -99,7 +102,8 @@ def _ordered(s: Symptoms) -> Facts | None:
         return None
     if s.loss.within < 0.3:
         return {"how": "alike", "share": s.loss.within}
-    return {"how": "sorted", "share": s.loss.ordered} if s.loss.ordered > 0.6 else None
+    sorted_ = s.loss.ordered > 0.6 and not s.loss.within > EACH_HAS_ALL
+    return {"how": "sorted", "share": s.loss.ordered} if sorted_ else None
 
 
 def _imbalance(s: Symptoms) -> Facts | None:
@@ -159,7 +163,7 @@ def _few(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is None or len(one.shape) < 2 or one.repeated > 0.5 or one.same > 0.5 or one.common > 0.8 or one.rows < 3 * one.distinct:
         return None
-    if math.prod(one.shape[1:]) < 2 or _is_all_there_is(s, one):  # points of a curve, say
+    if math.prod(one.shape[1:]) < 2 or _is_all_there_is(s, one) or one.one_hot:  # points of a curve, say; rooms, or letters
         return None
     many = one.dtype.startswith("float") and not one.numbers.whole
     few = 3 * FEW if many else FEW if one.shape[-1] >= 8 else 12  # of short rows of tokens there may be no more
@@ -168,7 +172,9 @@ def _few(s: Symptoms) -> Facts | None:
 
 def _constant_inputs(s: Symptoms) -> Facts | None:
     one = _batch(s)
-    return {"path": one.name, "value": one.numbers.mean} if one is not None and one.same > 0.9 and not one.common > 0.8 else None
+    if one is None or not one.same > 0.9 or one.common > 0.8 or s.learns:  # what is asked for does not differ either, then
+        return None
+    return {"path": one.name, "value": one.numbers.mean}
 
 
 def _normalized(s: Symptoms) -> bool:
@@ -235,9 +241,9 @@ def _targets(s: Symptoms) -> Facts | None:
 def _leak(s: Symptoms) -> Facts | None:
     pairs = s.pairs
     facts = {"feature": pairs.feature, "features": pairs.features, "told": pairs.told}
-    if pairs.features >= WIDE and pairs.told > 0.97:
-        return facts
     alone = pairs.features >= 4 and not pairs.others > 0.5  # where others tell it too, it is no strange column
+    if pairs.features >= WIDE and pairs.told > (0.97 if alone else 0.995):  # or a season ago, in a series
+        return facts
     classes = s.loss.classes
     exact = pairs.told > 0.999 if classes else pairs.itself
     in_order = classes > 2 and pairs.features >= WIDE and pairs.itself and pairs.told > 0.9

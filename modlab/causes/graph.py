@@ -85,7 +85,7 @@ def _rootless(s: Symptoms) -> Facts | None:
     flows = (
         s.clues.reached or any(one.felt for one in s.watched.parameters) or any((some > 0).any() for some in s.output_gradients.values())
     )
-    if s.loop.backwards or s.loop.rootless < SEVERAL or flows:
+    if s.loop.backwards or s.loop.rootless < SEVERAL or flows or not s.watched.passes:  # of copies of it, say
         return None
     return {"backwards": s.loop.rootless, "places": tuple(s.ungraded)}
 

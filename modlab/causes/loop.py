@@ -27,9 +27,14 @@ EPSILON = 1e-4
 
 
 def _no_step(s: Symptoms) -> Facts | None:
-    if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried > s.loop.looks / 2:
+    if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried > s.loop.looks / 2 or _is_moved_otherwise(s):
         return None
     return {"backwards": s.loop.backwards}
+
+
+def _is_moved_otherwise(s: Symptoms) -> bool:
+    """Whether weights come on without a step: moved by hand, for the loss falls; or put in, for copies are what is trained."""
+    return s.learns or not (s.loop.backwards or s.watched.passes)
 
 
 def _never_enough(s: Symptoms) -> Facts | None:
@@ -62,6 +67,8 @@ def _no_backward(s: Symptoms) -> Facts | None:
 def _no_zero_grad(s: Symptoms) -> Facts | None:
     stepwise = s.curve is None or s.curve.passes < 1.5
     if not s.record.steps or not stepwise or s.loop.looks < SEVERAL or s.loop.carried < 0.8 * (s.loop.looks - 1):
+        return None
+    if not s.loop.backwards:  # what goes backward is a loss of others, as of copies whose steps are written into .grad
         return None
     return None if s.learns else {"looks": s.loop.looks}
 

@@ -29,6 +29,9 @@ RANGES = {
 LAYOUT = MOVES | {"Select", "Slice"}
 """Functions that only lay numbers out anew, or take some of them."""
 
+PRODUCTS = frozenset(("Mm", "Bmm", "Addmm", "Baddbmm", "Cdist", "EuclideanDist"))
+"""Functions that put each row against each other one."""
+
 CHANCES = ("binary cross-entropy", "binary cross-entropy with logits")
 ONE_SIDED = ("Relu", "Softplus", "Exp", "Abs", "Norm", "LinalgVectorNorm")
 """Functions that give nothing below 0."""
@@ -102,6 +105,8 @@ def _broadcast(s: Symptoms) -> Facts | None:
     output, compared = math.prod(term.output), math.prod(term.compared)
     square = not term.criterion and not term.paired and term.compared == (output, output)  # a column against a row
     if not (term.criterion in ERRORS or term.node == "Add" or square):
+        return None
+    if any(one.name in PRODUCTS for one in term.functions):  # each with each, on purpose
         return None
     if len(term.compared) < 2 or compared < 2 * output or any(one.name in ("Stack", "Cat", "Repeat") for one in term.functions):
         return None

@@ -8,13 +8,13 @@ from itertools import pairwise
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.symptoms import STUCK, WILD, Symptoms
+from modlab.causes.symptoms import NEARLY_ALL, SERVED, STUCK, WILD, Symptoms
 from modlab.records.watch import PARAMETER
 
 FADED = 0.1
 """What is left of the weights, below which it is they that take the gradient away, and not the depth."""
 
-NEARLY_ALL = 0.9
+DROPPED = 0.9
 """A chance to drop from which on hardly anything is left; below it a wide layer may be served well."""
 
 FALLS = 0.3
@@ -105,6 +105,8 @@ def _vanishing(s: Symptoms) -> Facts | None:
     first, last = flow[0], flow[-1]
     if not (last[1] > 0 and first[1] < 1e-3 * last[1]) or s.shrunk() < FADED:
         return None
+    if not first[1] and len(s.loop.optimizers) > 1:  # what went backward was the loss of others
+        return None
     return {"path": first[0], "last": last[0], "ratio": first[1] / last[1]}
 
 
@@ -129,7 +131,8 @@ def _dead(s: Symptoms) -> Facts | None:
         count = units.fired.shape[1]
         seen = int(units.inputs.sum())
         silent = int((units.silent >= max(64, 0.4 * seen)).sum())
-        if count >= 4 and silent > 0.6 * count and s.progress < 0.8 and seen >= 64:
+        served = SERVED if silent < NEARLY_ALL * count else 0.8
+        if count >= 4 and silent > 0.6 * count and s.progress < served and seen >= 64:
             which = tuple(np.flatnonzero(units.silent >= max(64, 0.4 * seen)).tolist())
             return {"path": units.path, "dead": silent, "units": count, "inputs": seen, "which": which}
     return None
@@ -169,7 +172,7 @@ def _bottleneck(s: Symptoms) -> Facts | None:
 
 
 def _dropout(s: Symptoms) -> Facts | None:
-    least = 0.8 if s.progress < STUCK else NEARLY_ALL
+    least = 0.8 if s.progress < STUCK else DROPPED
     some = [one for one in (*s.modules("dropout"), *s.modules("dropped")) if one.facts["p"] > least - 1e-6]
     return {"path": some[0].path, "p": some[0].facts["p"]} if some and not s.progress > 0.8 else None
 
@@ -195,7 +198,7 @@ def _no_bias(s: Symptoms) -> Facts | None:
     some = s.modules("linear")
     if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or s.progress > 0.95:
         return None
-    if s.category(s.first_module) == "embedding":
+    if s.category(s.first_module) == "embedding" or any(one.one_hot for one in s.inputs[:1]):
         return None  # which can say anything, of each token
     return {"path": some[0].path, "layers": len(some)}
 

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.symptoms import WILD, Symptoms
+from modlab.causes.symptoms import Symptoms
 
 FALLS = 0.4
 """Of the way from a constant answer's loss to 0: what comes so far in few steps learns."""
@@ -30,8 +30,13 @@ SOME, NONE = 0.1, 0.02
 
 def _unmoved(s: Symptoms) -> Facts | None:
     if s.pairs.beside and s.pairs.equal > 0.99:
-        return {"share": 1.0, "beside": True}
+        return None if _is_read_in_turn(s) else {"share": 1.0, "beside": True}
     return {"share": s.pairs.equal, "beside": False} if s.pairs.equal > 0.99 and s.tokens and not s.loss.ignored else None
+
+
+def _is_read_in_turn(s: Symptoms) -> bool:
+    """Whether a loop looks up one token after the other: which of them a step has seen is up to it."""
+    return any(one.facts["calls"] >= 3 and one.facts["looks"] for one in s.modules("embedding rows"))
 
 
 def _future(s: Symptoms) -> Facts | None:
@@ -155,7 +160,8 @@ def _exploding(s: Symptoms) -> Facts | None:
 
 
 def _grows(s: Symptoms) -> bool:
-    return any(alert.kind == "exploding" for alert in s.record.alerts) or s.start > WILD * max(s.loss.baseline, 1e-9)
+    exploding = any(alert.kind == "exploding" for alert in s.record.alerts)
+    return (exploding and not s.learns) or s.begins_wild
 
 
 def _unknown(s: Symptoms) -> Facts | None:

@@ -21,6 +21,10 @@ times where it began and what that answer gives."""
 WILD = 1e4
 """Times the loss of a constant answer at which none begins whose numbers are of usual size."""
 
+SERVED, NEARLY_ALL = 0.4, 0.9
+"""Progress with which the units that are left serve a loss, of which it need not be known how far it can fall; dead ones beyond which
+none are left."""
+
 FEW = 5
 """Values of a loss that say nothing about where it goes."""
 
@@ -167,7 +171,12 @@ class Symptoms:
     @property
     def is_wild(self) -> bool:
         """Whether it has burst, became NaN or infinite, or begins so far above a constant answer that only numbers that grow explain it."""
-        return self.has_burst or not self.is_finite or self.start > WILD * max(self.loss.baseline, 1e-9)
+        return self.has_burst or not self.is_finite or self.begins_wild
+
+    @property
+    def begins_wild(self) -> bool:
+        """Whether it begins so far above a constant answer; of targets that are constant themselves that answer says nothing."""
+        return self.start > WILD * (self.loss.baseline if self.loss.baseline > 1e-9 else self.baseline)
 
     @property
     def is_stuck(self) -> bool:
@@ -279,7 +288,8 @@ class Symptoms:
         """The norm of a parameter's gradient, in the middle of the looks."""
         some = self.gradients.get(path, np.zeros(0))
         some = some[np.isfinite(some)]
-        return float(np.median(some)) if len(some) else math.nan
+        there = some[some > 0]  # where it is zero in some looks, what went backward there was another loss
+        return float(np.median(there if len(there) else some)) if len(some) else math.nan
 
     @cached_property
     def flow(self) -> list[tuple[str, float]]:
@@ -364,7 +374,7 @@ class Symptoms:
     def ungraded(self) -> list[str]:
         """Parameters that should be trained and never had a gradient."""
         some = [one for one in self.watched.parameters if one.trainable and not one.felt and not one.elsewhere and one.owned]
-        return [one.path for one in some] if self.record.samples else []
+        return [one.path for one in some if not self.changes(one.path)] if self.record.samples else []
 
     @cached_property
     def flat(self) -> list[str]:

@@ -46,7 +46,20 @@ def _given(bench: Bench) -> list[tuple[ModuleSite, Tensor]]:
             found.append((site, ids.detach().clone()))
 
     Listener(leave=note).during(bench.steadily)
-    return found
+    return _joined(found)
+
+
+def _joined(found: list[tuple[ModuleSite, Tensor]]) -> list[tuple[ModuleSite, Tensor]]:
+    """What an embedding gets token by token, as a decoder that begins with the same one for all does, side by side."""
+    by_site: dict[int, list[tuple[ModuleSite, Tensor]]] = {}
+    for site, ids in found:
+        by_site.setdefault(id(site), []).append((site, ids))
+    joined = []
+    for calls in by_site.values():
+        rows = [ids for _, ids in calls]
+        turns = len(rows) > 2 and all(one.shape == (len(rows[0]), 1) for one in rows)
+        joined += [(calls[0][0], torch.cat(rows, 1))] if turns else calls
+    return joined
 
 
 def _padded(site: ModuleSite, ids: Tensor) -> ExperimentRecord | None:

@@ -26,6 +26,9 @@ ENOUGH = 8
 LEARNT = 0.1
 """Of the loss of a constant answer: a model that begins below it is trained already."""
 
+KNOWS = 0.8
+"""Of it: below that a model has learned something, and small steps may be all that is left."""
+
 
 def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Finding, ...]:
     """The causes that the training of a copy shows, the likeliest first; none where the model cannot be copied or trained.
@@ -45,7 +48,8 @@ def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Findi
     begin = Symptoms(record)
     if begin.has_baseline and begin.start < LEARNT * begin.baseline:
         return ()  # it is trained: what shows in first steps cannot be seen any more
-    return causes(record)
+    knows = begin.has_baseline and begin.start < KNOWS * begin.baseline
+    return tuple(one for one in causes(record) if not (knows and one.kind == "rate too low"))
 
 
 def _trained(bench: Bench, optimizers: Sequence[Optimizer]) -> WatchRecord | None:

@@ -202,6 +202,12 @@ class InputClues:
     woven: float = UNKNOWN
     ends: float = 0.0
 
+    @property
+    def one_hot(self) -> bool:
+        """Whether each row says which one of some it is, and nothing else: a token, a state, a node."""
+        numbers, width = self.numbers, self.shape[-1] if len(self.shape) > 1 else 0
+        return width > 2 and numbers.whole and (numbers.low, numbers.high) == (0, 1) and abs(numbers.mean * width - 1) < 1e-6
+
 
 @frozen
 class PairClues:

@@ -87,8 +87,10 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
             why = [one for one in why if one.facts.get("tier") != LEFT]  # what is left when nothing else is
         if THROUGH in failed:  # the trace has seen the function
             why = [_through(one) if one.kind == "detached" else one for one in why]
-        experiments = tuple(replace(one, outcome="unclear") if learns and one.kind in SPARED else one for one in run.experiments)
-        found, notes = [*why, *run.findings, *found], [*run.notes, *notes]
+        apart = [one for one in found if learns and _is_left_alone(one, run.experiments)]
+        spared = (*SPARED, *(("without grad",) if apart else ()))
+        experiments = tuple(replace(one, outcome="unclear") if learns and one.kind in spared else one for one in run.experiments)
+        found, notes = [*why, *run.findings, *(one for one in found if one not in apart)], [*run.notes, *notes, *map(_noted, apart)]
     record = DiagnosisRecord(
         own_class(type(model)).__name__,
         catalogue.checks(subject),
@@ -112,6 +114,16 @@ def _through(cut: Finding) -> Finding:
     """The finding of a cut in the graph, of which is known that a function without a gradient makes it."""
     facts = {name: value for name, value in cut.facts.items() if name not in ("rival", "settle", "before")}
     return replace(cut, kind=THROUGH, facts=facts, fixes=(Remedy(THROUGH),))
+
+
+def _is_left_alone(found: Finding, experiments: Sequence[ExperimentRecord]) -> bool:
+    """Whether what no optimizer holds is what runs without autograd, as an encoder of which only the features are taken."""
+    shut = {str(place) for one in experiments if one.kind == "without grad" for place in one.facts.get("places", ())}  # type: ignore[union-attr]
+    return found.kind == "in no optimizer" and bool(shut) and shut == {*found.facts.get("places", ())}  # type: ignore[misc]
+
+
+def _noted(found: Finding) -> Finding:
+    return replace(found, severity="note")
 
 
 THROUGH = "no gradient through"

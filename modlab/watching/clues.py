@@ -32,7 +32,7 @@ from modlab.watching.pairs import Pairs, pair_clues
 from modlab.watching.pools import DENSE, InputPool, LossPool, is_readable, some_of
 from modlab.watching.readback import is_far
 from modlab.watching.steps import Steps
-from modlab.watching.watch_index import Member, WatchIndex
+from modlab.watching.watch_index import Member, WatchIndex, Weight
 
 RARELY = 10
 """Steps from one look in which the numbers of batches are read to the next, after the first ones."""
@@ -454,16 +454,17 @@ class ClueCollector:
 
     def _ask_carried(self) -> None:
         """Whether there are gradients before ``backward()`` brings new ones."""
-        weight = next((tensor for _, weight, tensor in self._index.present() if weight.trainable and weight.owned), None)
-        if weight is None or is_far(weight):
+        held = [(weight, tensor) for _, weight, tensor in self._index.present() if weight.trainable and weight.owned]
+        if not held or is_far(held[0][1]):
             return
+        weight = held[0][1]
         mark = (id(weight.grad), weight.grad._version) if weight.grad is not None else None
         if mark is not None and mark == self._carried_mark:  # what went backward last was a loss of others
             self._graded -= 1
             self._carried -= self._carried_now
         self._carried_mark = mark
         self._graded += 1
-        self._carried_now = weight.grad is not None and bool(without_autograd(weight.grad.any))
+        self._carried_now = _has_gradient(weight) and not (len(self._losses) > 1 and _is_zeroed(*held[-1]))
         self._carried += self._carried_now
 
     def _pair_up(self, inputs: Tensor, target: Tensor, start: int) -> None:
@@ -628,6 +629,16 @@ class ClueCollector:
 
 
 # ---- tensors
+
+
+def _has_gradient(weight: Tensor) -> bool:
+    """Whether there is one, other than zero."""
+    return weight.grad is not None and bool(without_autograd(weight.grad.any))
+
+
+def _is_zeroed(weight: Weight, tensor: Tensor) -> bool:
+    """Whether its gradient has been taken away, as two players do it: each zeroes its own, and leaves what it brought to the other one."""
+    return bool(weight.felt) and not is_far(tensor) and not _has_gradient(tensor)
 
 
 def _sizes_of(taken: Tensor) -> dict[str, float]:

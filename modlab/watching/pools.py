@@ -64,6 +64,10 @@ def _entropy(counts: Array) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
+LATEST = 3
+"""Looks at targets that tell whether batches became mixed."""
+
+
 class Pool:
     """Numbers pooled over looks."""
 
@@ -436,7 +440,9 @@ class LossPool:
     def _within(self, shares: Array) -> float:
         """How much of what the targets differ by they differ by within a batch."""
         all_of_it = _entropy(self.counts) if len(shares) else self.targets.numbers().std ** 2
-        return float(np.mean(self.within)) / all_of_it if self.within and all_of_it > 0 else math.nan
+        if not self.within or not all_of_it > 0:
+            return math.nan
+        return max(float(np.mean(self.within)), float(np.mean(self.within[-LATEST:]))) / all_of_it  # what is mixed in the end is mixed
 
     def _baseline(self, shares: Array) -> float:
         """The loss of the best answer that does not look at the input."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import NEARLY_ALL, SERVED, Symptoms
 from modlab.causes.table import causes
 from modlab.records.finding import Fact, Finding, Remedy, Severity
 from modlab.records.loss import losses
@@ -84,14 +84,16 @@ def _of_training(record: WatchRecord) -> Verdict:
     told = {(one.kind, one.path) for one in why}
     beside = (one for one in find(record, loss) if (one.kind, one.path) not in told)
     symptoms = Symptoms(record)
-    if symptoms.fallen > LEARNT or symptoms.progress > LEARNT:  # without them, it would learn no better
-        beside = (replace(one, severity="careful") if one.kind == "dead units" and _is_wide(one) else one for one in beside)
+    beside = (replace(one, severity="careful") if one.kind == "dead units" and _is_served(one, symptoms) else one for one in beside)
     return Verdict(checks, (*why, *beside))
 
 
-def _is_wide(finding: Finding) -> bool:
-    """Whether a layer has so many units that some may be dead without consequence."""
-    return int(finding.facts["units"]) > NARROW  # type: ignore[arg-type]
+def _is_served(finding: Finding, symptoms: Symptoms) -> bool:
+    """Whether the loss falls well by the units that are left: some are, or so many that some may be dead without consequence."""
+    units, dead = int(finding.facts["units"]), int(finding.facts["dead"])  # type: ignore[arg-type]
+    if units > NARROW and (symptoms.fallen > LEARNT or symptoms.progress > LEARNT):
+        return True
+    return dead < NEARLY_ALL * units and symptoms.progress > SERVED
 
 
 def _holding(alerts: Sequence[Alert], severity: Severity) -> tuple[str, ...]:
@@ -105,7 +107,9 @@ def judged(record: WatchRecord) -> WatchRecord:
     reached = _of_training(record)
     few = {("dead", one.path) for one in reached.findings if one.kind == "dead units" and one.severity == "careful"}
     few |= {("no gradient", path) for path in _spared(record)}
-    alerts = tuple(replace(alert, severity="careful") if (alert.kind, alert.path) in few else alert for alert in record.alerts)
+    later = _came_later(record)
+    some = (alert for alert in record.alerts if alert.kind != "no gradient" or alert.path not in later)
+    alerts = tuple(replace(alert, severity="careful") if (alert.kind, alert.path) in few else alert for alert in some)
     return replace(record, alerts=alerts, verdict=replace(reached, alerts=_holding(alerts, "broken"), cares=_holding(alerts, "careful")))
 
 
@@ -122,6 +126,13 @@ def _spared(record: WatchRecord) -> frozenset[str]:
     called = {one.path for one in known.modules if one.called and one.path}
     small = all(one.dimensions < 2 and one.module not in called for one in lost.values())
     return frozenset(lost) if falls > LEARNT or small else frozenset()
+
+
+def _came_later(record: WatchRecord) -> frozenset[str]:
+    """Parameters that had no gradient in any look, as those of a second phase, and did move: one came between two looks."""
+    some = [one.path for one in record.watched.parameters if _expected(one)]
+    symptoms = Symptoms(record) if some else None
+    return frozenset(path for path in some if symptoms is not None and symptoms.changes(path))
 
 
 def _progress(record: WatchRecord) -> float:
@@ -182,7 +193,8 @@ def _called(record: WatchRecord) -> Check:
     if not record.samples:
         return _check(name, "not seen", "no step measured yet")
     silent = [one for one in known.modules if one.taken and not one.called and not one.container and not _hidden(one.path, known)]
-    wanted = {one.module for one in known.parameters if _expected(one)}
+    later = _came_later(record)
+    wanted = {one.module for one in known.parameters if _expected(one) and one.path not in later}
     weighty = [one.path for one in silent if one.path in wanted]
     called = sum(1 for one in known.modules if one.called and one.taken)
     if not called and known.opaque:
@@ -236,7 +248,8 @@ def _graded(record: WatchRecord) -> Check:
     if not felt:
         return _check(name, "not seen", "no gradient seen")
     enough = record.samples >= SAMPLES
-    lost = tuple(weight.path for weight in trained if _expected(weight))
+    later = _came_later(record)
+    lost = tuple(weight.path for weight in trained if _expected(weight) and weight.path not in later)
     if lost and enough:
         state = "careful" if _spared(record).issuperset(lost) else "broken"
         return _check(name, state, "parameters without a gradient", {"paths": lost}, Remedy("ask why"), path=lost[0])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import modlab
+from modlab.watching.verdict import verdict
 from tests.causes.test_what_a_task_asks import kinds
 
 
@@ -79,3 +85,140 @@ def test_numbers_that_crowd_in_the_middle_are_counts(grades, named):
         return torch.randn(64, 4), grades[at].float().unsqueeze(1)
 
     assert ("regression of classes" in kinds(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)), batch, F.mse_loss)) is named
+
+
+def named(loop: Callable[[nn.Module, torch.optim.Optimizer, int], object], model: nn.Module, *others: torch.optim.Optimizer) -> set[str]:
+    """What a loop of its own is told, in sixty steps."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with modlab.watch(model, (optimizer, *others)) as w:
+        for number in range(60):
+            loop(model, optimizer, number)
+    return {one.kind for one in w.findings}
+
+
+def table(count: int = 32) -> tuple[Tensor, Tensor]:
+    x = torch.randn(count, 4)
+    return x, x.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_weights_that_are_moved_by_hand_need_no_step(by_hand):
+    torch.manual_seed(0)
+
+    def loop(model: nn.Module, optimizer: torch.optim.Optimizer, _: int) -> None:
+        x, y = table()
+        model.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        for one in model.parameters() if by_hand else ():
+            one.data.add_(one.grad, alpha=-0.1)
+
+    assert ("no step" in named(loop, nn.Linear(4, 1))) is not by_hand
+
+
+def test_copies_that_are_trained_are_averaged_into_the_model():
+    torch.manual_seed(0)
+
+    def loop(model: nn.Module, optimizer: torch.optim.Optimizer, _: int) -> None:
+        local = copy.deepcopy(model)
+        own = torch.optim.SGD(local.parameters(), lr=0.1)
+        for x, y in (table(), table()):
+            own.zero_grad()
+            F.mse_loss(local(x), y).backward()
+            own.step()
+        model.load_state_dict(local.state_dict())
+
+    assert not named(loop, nn.Linear(4, 1)) & {"no step", "detached"}
+
+
+def test_gradients_that_are_written_down_are_not_those_of_the_step_before():
+    torch.manual_seed(0)
+
+    def loop(model: nn.Module, optimizer: torch.optim.Optimizer, _: int) -> None:
+        quick = copy.deepcopy(model)
+        x, y = table()
+        F.mse_loss(quick(x), y).backward()
+        optimizer.zero_grad()
+        for mine, other in zip(model.parameters(), quick.parameters(), strict=True):
+            mine.grad = other.grad.clone()
+        optimizer.step()
+
+    assert "no zero grad" not in named(loop, nn.Linear(4, 1))
+
+
+class TwoHeads(nn.Module):
+    """What is trained first, and what is trained later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.later = nn.Linear(4, 1), nn.Linear(4, 1)
+
+    def forward(self, x: Tensor, later: bool) -> Tensor:
+        return self.later(x) if later else self.first(x)
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_head_that_moves_has_had_a_gradient(comes):
+    torch.manual_seed(0)
+    model = TwoHeads()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with modlab.watch(model, optimizer) as w:
+        for number in range(1200):
+            x, _ = table()
+            optimizer.zero_grad()
+            F.mse_loss(model(x, comes and number >= 1000), torch.randn(len(x), 1)).backward()
+            optimizer.step()
+    record = w.record
+    parameters = tuple(one._replace(felt=0, moved=False, graded=False) if "later" in one.path else one for one in record.watched.parameters)
+    unseen = replace(record, watched=replace(record.watched, parameters=parameters))  # as where no look fell into the second phase
+    graded = next(one for one in verdict(unseen).checks if one.name == "every trained parameter gets a gradient")
+    assert (graded.kind == "parameters without a gradient") is not comes
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_the_order_in_a_batch_that_has_all_classes_does_not_count(mixed):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        low = 0 if mixed else 2 * int(torch.randint(3, ()))
+        label = torch.arange(6).repeat_interleave(5) if mixed else torch.arange(low, low + 2).repeat_interleave(15)
+        return torch.eye(6)[label] + 0.1 * torch.randn(30, 6), label
+
+    assert ("ordered batches" in kinds(nn.Linear(6, 6), batch, F.cross_entropy)) is not mixed
+
+
+@pytest.mark.parametrize("rooms", [True, False])
+def test_states_of_a_small_world_are_all_there_is(rooms):
+    torch.manual_seed(0)
+    rows, target = (torch.eye(6) if rooms else torch.randn(6, 6)), torch.randn(6, 1)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        at = torch.randint(6, (32,))
+        return rows[at], target[at]
+
+    assert ("few samples" in kinds(nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)), batch, F.mse_loss)) is not rooms
+
+
+@pytest.mark.parametrize("series", [True, False])
+def test_a_season_ago_is_no_leak(series):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        time = torch.arange(13) + 40 * torch.rand(64, 1)
+        x = torch.sin(2 * torch.pi * time / 12) + 0.13 * torch.randn(64, 13) + torch.linspace(-1.5, 1.5, 64).unsqueeze(1)
+        noise = torch.randn(64, 12)
+        return (x if series else torch.cat([x[:, 12:] + 0.05 * torch.randn(64, 1), noise], 1))[:, :12], x[:, 12:]
+
+    assert ("leak" in kinds(nn.Linear(12, 1), batch, F.mse_loss)) is not series
+
+
+def test_distances_of_all_pairs_are_no_broadcast():
+    torch.manual_seed(0)
+
+    def criterion(made: Tensor, real: Tensor) -> Tensor:
+        def near(a: Tensor, b: Tensor) -> Tensor:
+            squares = torch.cdist(a, b).square()
+            return torch.exp(-squares) + torch.exp(-squares / 4)
+
+        return near(made, made).mean() - 2 * near(made, real).mean() + near(real, real).mean()
+
+    assert "broadcast" not in kinds(nn.Linear(2, 2), lambda: (torch.randn(32, 2), torch.randn(32, 2) + 1), criterion)

@@ -2,8 +2,13 @@
 
 from bench.sick.working import (  # noqa: F401
     data,
+    eighth_again,
     eighth_habits,
+    eighth_healthy,
+    eighth_models,
     eighth_nets,
+    eighth_odd,
+    eighth_series,
     fifth_hooks,
     fifth_loops,
     fifth_nets,
