@@ -24,6 +24,9 @@ TRAIN = Remedy(code="model.train()")
 SOON = 3
 """Samples before which it is not said what the optimizer lacks: it is seen by then whether another one moves it."""
 
+HANDFUL = 8
+"""Units of a layer below which each one counts."""
+
 LEARNT = 0.8
 """Share of its first value, or of a constant answer's, by which a loss has to fall for dead units to be without consequence."""
 
@@ -93,7 +96,7 @@ def _is_served(finding: Finding, symptoms: Symptoms) -> bool:
     units, dead = int(finding.facts["units"]), int(finding.facts["dead"])  # type: ignore[arg-type]
     if units > NARROW and (symptoms.fallen > LEARNT or symptoms.progress > LEARNT):
         return True
-    return dead < NEARLY_ALL * units and symptoms.progress > SERVED
+    return units >= HANDFUL and dead < NEARLY_ALL * units and symptoms.progress > SERVED
 
 
 def _holding(alerts: Sequence[Alert], severity: Severity) -> tuple[str, ...]:
