@@ -26,6 +26,9 @@ FALLEN = 0.3
 APART = 3000.0
 """Times that the rate of a new head may be that of what was trained before."""
 
+COUPLED = frozenset(("SGD", "ASGD", "Adam", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "Adagrad", "Adadelta"))
+"""Optimizers of PyTorch's that add decay to the gradient."""
+
 MUCH = 0.02
 """Part of the weights that is too much to lose in each step."""
 
@@ -119,6 +122,8 @@ def _pull(s: Symptoms, path: str) -> float:
     if s.group.decoupled:
         count = next((one.count for one in s.record.history.series if one.path == path), 1)
         return s.group.decay * float(weight[0]) / math.sqrt(max(count, 1))
+    if s.group.optimizer not in COUPLED:  # what decay means there is not known
+        return math.nan
     return s.group.decay * float(weight[0]) / float(gradient[0]) if gradient[0] > 0 else math.nan
 
 
