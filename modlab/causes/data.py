@@ -156,7 +156,13 @@ def _is_all_there_is(s: Symptoms, one: InputClues) -> bool:
     picture = one.distinct == 1 and math.prod(asked) >= DENSE
     nodes, beside = one.shape[0], [two for two in s.clues.inputs if two is not one]
     edges = any(two.shape == (nodes, nodes) or (two.dtype == "int64" and len(two.shape) == 2 == two.shape[0] != nodes) for two in beside)
-    return logical or picture or edges or (len(asked) > 0 and asked[0] < nodes == one.distinct)
+    return logical or picture or edges or _asks_each_place(s, one) or (len(asked) > 0 and asked[0] < nodes == one.distinct)
+
+
+def _asks_each_place(s: Symptoms, one: InputClues) -> bool:
+    """Whether rows are series of which each place has its answer, and that is not what stands there: then a place is a sample."""
+    asked = s.loss.term.compared
+    return len(asked) > 1 and asked[1] >= FEW and asked[:2] == tuple(one.shape[:2]) and not s.pairs.restored > 0.5
 
 
 def _few(s: Symptoms) -> Facts | None:

@@ -29,6 +29,9 @@ APART = 3000.0
 STUCK_APART, NOTHING = 1000.0, 0.02
 """The same where most numbers have the smaller rate, and nothing has been learned: so much progress is none."""
 
+COUPLED = frozenset(("SGD", "ASGD", "Adam", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "Adagrad", "Adadelta"))
+"""Optimizers of PyTorch's that add decay to the gradient."""
+
 MUCH = 0.02
 """Part of the weights that is too much to lose in each step."""
 
@@ -123,6 +126,8 @@ def _pull(s: Symptoms, path: str) -> float:
     if s.group.decoupled:
         count = next((one.count for one in s.record.history.series if one.path == path), 1)
         return s.group.decay * float(weight[0]) / math.sqrt(max(count, 1))
+    if s.group.optimizer not in COUPLED:  # what decay means there is not known
+        return math.nan
     return s.group.decay * float(weight[0]) / float(gradient[0]) if gradient[0] > 0 else math.nan
 
 
