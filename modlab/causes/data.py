@@ -38,6 +38,9 @@ ALIKE, STUCK = 1e-2, 0.1
 EACH_HAS_ALL = 0.9
 """Part of what targets differ by that they differ by within a batch, from which on their order in it does not count."""
 
+HALF = 0.5
+"""Of its first value: a loss that has not fallen by so much is kept up by something."""
+
 WOVEN = 0.8
 """Progress of a loss up to which the channels of its images may be mixed."""
 
@@ -74,6 +77,11 @@ def _not_a_number(s: Symptoms) -> Facts | None:
 
 
 def _constant_targets(s: Symptoms) -> Facts | None:
+    return None if s.fallen < HALF else _same_targets(s)
+
+
+def _same_targets(s: Symptoms) -> Facts | None:
+    """What all targets are, if they are the same: one answer suffices, so that it is not they that keep a loss high."""
     loss = s.loss
     if len(s.clues.losses) > 1 or sum(bool(one.criterion) for one in loss.terms) > 1:  # a discriminator's are
         return None
@@ -342,4 +350,5 @@ ROWS = (
     CauseRow("wrong axes", _axes, tier=1),
     CauseRow("too much noise", _noise, "targets shuffled", "pairs", tier=2),
     CauseRow("targets shuffled", _shuffled, "too much noise", "pairs", tier=2, left=True),
+    CauseRow("constant targets", _same_targets, "imbalance", "labels", tier=2, calm=True),
 )

@@ -124,3 +124,17 @@ def test_weights_that_are_added_up_and_weigh_nothing(forgets):
     torch.manual_seed(0)
     told = kinds(trained(Weighs(forgets), values, F.mse_loss))
     assert ("overwritten activation" in told) is forgets
+
+
+@pytest.mark.parametrize(("dtype", "first"), [(torch.bfloat16, "too few digits"), (torch.float32, "constant targets")])
+def test_targets_that_are_all_the_same_do_not_keep_a_loss_high(dtype, first):
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)).to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-5 if dtype is torch.bfloat16 else 1e-2)
+    with modlab.watch(model, optimizer, budget=1) as w:
+        for _ in range(80):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(torch.randn(32, 6).to(dtype)), torch.full((32, 1), 5.0, dtype=dtype))
+            loss.backward()
+            optimizer.step()
+    found = kinds(w)
+    assert found[0] == first, found

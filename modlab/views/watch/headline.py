@@ -66,7 +66,11 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     careful = next((check for check in record.verdict.checks if check.state == "careful"), None)
     title = words.said(record.title, words.LONG_NAME)
     if careful and careful.name == FALLS:
-        return f"The loss {'rises' if careful.kind == 'rises' else 'shows no trend'}:", [words.sentence(wording.arrow(careful.facts))], True
+        return (
+            f"The loss {'rises' if careful.kind == 'rises' else 'shows no trend beyond its noise'}:",
+            [words.sentence(wording.arrow(careful.facts))],
+            True,
+        )
     if careful:
         where = f", {words.place(careful.path)}" if careful.path else ""
         learns = any(check.name == FALLS and check.state == "passed" for check in record.verdict.checks)
