@@ -162,7 +162,7 @@ def _capital(finding: Finding, text: str) -> str:
 
 
 def _well(record: WatchRecord) -> tuple[str, list[str], bool]:
-    """Nothing was found: in how many looks, and what was not looked at."""
+    """Nothing was found, or only a few units that nothing misses: in how many looks, and what was not looked at."""
     checks, title = record.verdict.checks, words.said(record.title, words.LONG_NAME)
     if not checks or len(record.verdict.unseen) == len(checks):
         return f"{title} was watched for {format.plural(record.steps, 'step')}:", ["too few were measured for a verdict."], False
@@ -176,7 +176,9 @@ def _well(record: WatchRecord) -> tuple[str, list[str], bool]:
             f"each of the {format.plural(record.steps, 'step')} of {title} was measured." if record.steps > 1 else f"1 step of {title}."
         )
     judged = " in what could be judged" if {*record.verdict.unseen} - {FALLS, "the loss is sensible"} else ""
-    return f"No problem found{judged}{so_far}:", [looked, loss(record), _aside(record)], True
+    few = any(alert.kind in _OF_UNITS and not alert.over for alert in record.alerts) or any(map(_is_few_dead, record.verdict.findings))
+    beside = " apart from a few units that hardly fire" if few else ""
+    return f"No problem found{judged}{beside}{so_far}:", [looked, loss(record), _aside(record)], True
 
 
 def _aside(record: WatchRecord) -> str:
