@@ -8,7 +8,6 @@ from modlab.causes import data, generative, graph, loop, loss, model, numbers, o
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
 from modlab.records.finding import Finding, Remedy
-from modlab.records.watch import WatchRecord
 
 ROWS: tuple[CauseRow, ...] = tuple(
     sorted(
@@ -58,17 +57,16 @@ def _is_surer(finding: Finding, row: CauseRow) -> bool:
     return int(finding.facts["tier"]) < row.tier  # type: ignore[arg-type]
 
 
-def causes(record: WatchRecord, failed: Callable[[Exception], None] | None = None) -> tuple[Finding, ...]:
+def causes(symptoms: Symptoms, failed: Callable[[Exception], None] | None = None) -> tuple[Finding, ...]:
     """The causes of which a record shows the evidence, the likeliest first.
 
     Args:
-        record: of a watch.
+        symptoms: of the record of a watch.
         failed: is told of a row's own error, which costs that row alone; without it the error is raised.
     """
-    symptoms = Symptoms(record)
     found: list[Finding] = []
     for row in _ranked(symptoms):
-        if record.watched.one_batch and row.cause in OF_MANY:
+        if symptoms.watched.one_batch and row.cause in OF_MANY:
             continue
         if row.left and any(_is_surer(one, row) for one in found):
             continue

@@ -68,25 +68,25 @@ def verdict(record: WatchRecord) -> Verdict:
     return judged(record).verdict
 
 
-def _of_training(record: WatchRecord) -> Verdict:
+def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
     """The checks and the findings."""
+    record = symptoms.record
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     untold = unseen_loss(record, found or record.scalars)
     checks = (
         _data(record),
         _sensible(record, loss, untold),
-        _called(record),
-        _graded(record),
+        _called(record, later),
+        _graded(symptoms, later),
         _owned(record),
         _moves(record),
         _enough(record),
         _falls(loss, untold, record.watched.classes),
     )
-    why = causes(record, note)
+    why = causes(symptoms, note)
     told = {(one.kind, one.path) for one in why}
     beside = (one for one in find(record, loss) if (one.kind, one.path) not in told)
-    symptoms = Symptoms(record)
     beside = (replace(one, severity="careful") if one.kind == "dead units" and _is_served(one, symptoms) else one for one in beside)
     return Verdict(checks, (*why, *beside))
 
@@ -107,23 +107,24 @@ def _holding(alerts: Sequence[Alert], severity: Severity) -> tuple[str, ...]:
 
 def judged(record: WatchRecord) -> WatchRecord:
     """The record with its verdict, and its alerts as bad as that shows them to be."""
-    reached = _of_training(record)
+    symptoms = Symptoms(record)
+    later = _came_later(symptoms)
+    reached = _of_training(symptoms, later)
     few = {("dead", one.path) for one in reached.findings if one.kind == "dead units" and one.severity == "careful"}
-    few |= {("no gradient", path) for path in _spared(record)}
-    later = _came_later(record)
+    few |= {("no gradient", path) for path in _spared(symptoms)}
     some = (alert for alert in record.alerts if alert.kind != "no gradient" or alert.path not in later)
     alerts = tuple(replace(alert, severity="careful") if (alert.kind, alert.path) in few else alert for alert in some)
     return replace(record, alerts=alerts, verdict=replace(reached, alerts=_holding(alerts, "broken"), cares=_holding(alerts, "careful")))
 
 
-def _spared(record: WatchRecord) -> frozenset[str]:
+def _spared(symptoms: Symptoms) -> frozenset[str]:
     """Parameters without a gradient that are no reason to worry: the loss falls well without them, or they are few and it falls.
 
     They are met in no graph of a loss, so that nothing that was meant to reach them is cut off.
     """
-    known = record.watched
+    known = symptoms.watched
     lost = {one.path: one for one in known.parameters if _expected(one)}
-    falls = _progress(record)
+    falls = _progress(symptoms)
     if not lost or not known.clues.walks or not all(known.clues.walks) or not known.clues.reached.isdisjoint(lost) or not falls > FALLEN:
         return frozenset()
     called = {one.path for one in known.modules if one.called and one.path}
@@ -131,23 +132,19 @@ def _spared(record: WatchRecord) -> frozenset[str]:
     return frozenset(lost) if falls > LEARNT or small else frozenset()
 
 
-def _came_later(record: WatchRecord) -> frozenset[str]:
+def _came_later(symptoms: Symptoms) -> frozenset[str]:
     """Parameters that had no gradient in any look, as those of a second phase, and did move: one came between two looks."""
-    some = [one.path for one in record.watched.parameters if _expected(one)]
-    symptoms = Symptoms(record) if some else None
-    return frozenset(path for path in some if symptoms is not None and symptoms.changes(path))
+    return frozenset(one.path for one in symptoms.watched.parameters if _expected(one) and symptoms.changes(one.path))
 
 
-def _progress(record: WatchRecord) -> float:
+def _progress(symptoms: Symptoms) -> float:
     """How far the loss has come, or by how much it fell where that is not known."""
-    symptoms = Symptoms(record)
     return symptoms.fallen if math.isnan(symptoms.progress) else symptoms.progress
 
 
-def _falls_well(record: WatchRecord) -> bool:
+def _falls_well(symptoms: Symptoms) -> bool:
     """Whether the loss has come on, and in order: a matrix without a gradient is then one that it can do without."""
-    values = Symptoms(record).values.astype(np.float64)
-    return _progress(record) > FALLEN and _order(values) < -ORDERED
+    return _progress(symptoms) > FALLEN and _order(symptoms.values.astype(np.float64)) < -ORDERED
 
 
 def _data(record: WatchRecord) -> Check:
@@ -191,12 +188,11 @@ def _finite(name: str, loss: ScalarRecord, steps: int) -> Check:
     return _check(name, "passed", "finite values", {"count": loss.count, **unseen})
 
 
-def _called(record: WatchRecord) -> Check:
+def _called(record: WatchRecord, later: frozenset[str]) -> Check:
     name, known = "every module is called", record.watched
     if not record.samples:
         return _check(name, "not seen", "no step measured yet")
     silent = [one for one in known.modules if one.taken and not one.called and not one.container and not _hidden(one.path, known)]
-    later = _came_later(record)
     wanted = {one.module for one in known.parameters if _expected(one) and one.path not in later}
     weighty = [one.path for one in silent if one.path in wanted]
     called = sum(1 for one in known.modules if one.called and one.taken)
@@ -234,8 +230,8 @@ def _hidden(path: str, known: Watched) -> bool:
     return any(path == above or path.startswith(f"{above}.") or not above for above in known.opaque)
 
 
-def _graded(record: WatchRecord) -> Check:
-    name, known = "every trained parameter gets a gradient", record.watched
+def _graded(symptoms: Symptoms, later: frozenset[str]) -> Check:
+    name, record, known = "every trained parameter gets a gradient", symptoms.record, symptoms.watched
     trained = [weight for weight in known.parameters if weight.trainable]
     if not trained and known.left[1]:
         return _check(name, "not seen", "none of only")
@@ -251,10 +247,9 @@ def _graded(record: WatchRecord) -> Check:
     if not felt:
         return _check(name, "not seen", "no gradient seen")
     enough = record.samples >= SAMPLES
-    later = _came_later(record)
     lost = tuple(weight.path for weight in trained if _expected(weight) and weight.path not in later)
     if lost and enough:
-        state = "careful" if _spared(record).issuperset(lost) else "broken"
+        state = "careful" if _spared(symptoms).issuperset(lost) else "broken"
         return _check(name, state, "parameters without a gradient", {"paths": lost}, Remedy("ask why"), path=lost[0])
     unseen = unseen_shifts(known)
     flat = _measured(record, [weight for weight in felt if not weight.graded and weight not in unseen])
@@ -262,7 +257,7 @@ def _graded(record: WatchRecord) -> Check:
         # of a bias or a scale, unlike a matrix, it may be zero for a good reason: a shift that the loss does not see
         first = next((weight for weight in flat if weight.dimensions > 1), flat[0])
         facts: dict[str, Fact] = {"paths": tuple(weight.path for weight in flat), "looks": min(weight.felt for weight in flat)}
-        bad = first.dimensions > 1 and not _falls_well(record)
+        bad = first.dimensions > 1 and not _falls_well(symptoms)
         return _check(name, "broken" if bad else "careful", "parameters with a zero gradient", facts, path=first.path)
     return _check(name, "passed", "gradients", {"felt": len(felt), "trained": len(trained), **_besides(trained)})
 
