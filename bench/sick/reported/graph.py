@@ -223,7 +223,7 @@ def quantized_by_floor(training: Training) -> None:
     training.use(nn.Sequential(*body, Quantized(), head))
 
 
-@HALF.fault("no gradient through", signs, also=("detached",), where=("cut", "blocks"))
+@HALF.fault("no gradient through", signs, also=("detached",), where=("cut", "blocks", "places", "token", "where", "what"))
 def hard_attention_to_the_best_patch(training: Training) -> None:
     """The place of the best patch, as a one-hot."""
 
