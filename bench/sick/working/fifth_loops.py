@@ -20,7 +20,12 @@ from bench.sick.working.nets import bars, curves, dot, inside, marked, ratings, 
 # ---- the loop --------------------------------------------------------------------------------------
 
 
-@HALF.fault("no zero grad", homes)
+def _by_plain_sgd(training: Training) -> None:
+    training.optimize = partial(torch.optim.SGD, lr=0.02)
+    training.use(training.model)
+
+
+@HALF.fault("no zero grad", homes, twin=_by_plain_sgd)
 def only_the_grads_of_the_biases_are_cleared(training: Training) -> None:
     def step(inputs: Tensor, target: Tensor, _: int) -> None:
         for name, one in training.model.named_parameters():
@@ -29,8 +34,7 @@ def only_the_grads_of_the_biases_are_cleared(training: Training) -> None:
         loss_of(training, inputs, target).backward()
         training.optimizer.step()
 
-    training.optimize = partial(torch.optim.SGD, lr=0.02)
-    training.use(training.model)
+    _by_plain_sgd(training)
     looped(training, step)
 
 

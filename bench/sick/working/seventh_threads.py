@@ -215,14 +215,19 @@ def folders_read_in_turn_and_shuffle_false(training: Training) -> None:
     training.batch = lambda number: tuple(batches[number % len(batches)])
 
 
-@HALF.fault("not in the optimizer", digits, also=("another models optimizer", "frozen"))
-def the_head_is_exchanged_when_the_optimizer_is_there(training: Training) -> None:
-    """Fine tuning: everything is frozen, and the new layers are made too late."""
+def _new_head(training: Training) -> None:
+    """Fine tuning: everything is frozen, and the head is new."""
     net: Any = training.model
-    for parameter in net.parameters():
-        parameter.requires_grad = False
-    net.fc1.weight.requires_grad = net.fc1.bias.requires_grad = True
+    net.requires_grad_(False)
+    net.fc1, net.fc2 = nn.Linear(64, 40), nn.Linear(40, 6)
     training.optimizer = ADAM(net.parameters(), lr=0.003)
+
+
+@HALF.fault("not in the optimizer", digits, also=("another models optimizer", "frozen"), twin=_new_head)
+def the_head_is_exchanged_when_the_optimizer_is_there(training: Training) -> None:
+    """The new layers are made too late."""
+    _new_head(training)
+    net: Any = training.model
     net.fc1, net.fc2 = nn.Linear(64, 40), nn.Linear(40, 6)
 
 
