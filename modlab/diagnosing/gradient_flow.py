@@ -51,7 +51,7 @@ def gradients(bench: Bench) -> ExperimentRecord:
     if flat and not bad:
         return _flattened(bench, trained, [held for held in zero if id(held.tensor) in flat], next(iter(flat.values())), numbers)
     much = bool(lacking) and lost_gradients.is_much(bench, lacking, trained, bench.called())
-    return _of_gradients(trained, (lacking, bad, zero), why, numbers, much)
+    return _of_gradients(trained, (lacking, bad, zero), why, numbers, much=much, all_aside=lost_gradients.are_aside(bench, lacking))
 
 
 def _overwritten(trained: list[Held], turned: list[Held], numbers: dict[str, float]) -> ExperimentRecord:
@@ -96,7 +96,13 @@ def _nowhere(bench: Bench, trained: list[Held]) -> ExperimentRecord:
 
 
 def _of_gradients(
-    trained: list[Held], kinds: tuple[list[Held], list[Held], list[Held]], why: dict[str, Reason], numbers: dict[str, float], much: bool
+    trained: list[Held],
+    kinds: tuple[list[Held], list[Held], list[Held]],
+    why: dict[str, Reason],
+    numbers: dict[str, float],
+    *,
+    much: bool,
+    all_aside: bool,
 ) -> ExperimentRecord:
     lacking, bad, zero = kinds
     worst = lacking or bad or zero
@@ -112,7 +118,8 @@ def _of_gradients(
         facts["asked"] = lacking[0].path
     elif bad:
         fixes.append(Remedy(code="torch.autograd.set_detect_anomaly(True)  # the next backward() says where it came from"))
-    outcome: Outcome = "failed" if bad or much or (lacking and not facts["left out"]) else "unclear"
+    lost = bool(lacking) and not facts["left out"] and not all_aside
+    outcome: Outcome = "failed" if bad or much or lost else "unclear"
     cause = lost_gradients.of_reasons([why[held.path] for held in lacking if held.path in why])
     kind = cause or "parameters without a good gradient"
     return record("gradients", outcome, kind, *fixes, site=group.site, path=group.path, **facts, **numbers)

@@ -60,6 +60,12 @@ def is_much(bench: Bench, lacking: Sequence[Held], trained: Sequence[Held], call
     return False
 
 
+def are_aside(bench: Bench, lacking: Sequence[Held]) -> bool:
+    """Whether no optimizer holds them, as those of an encoder under a linear probe: that they have no gradient may be meant."""
+    owned = {id(tensor) for optimizer in bench.subject.optimizers for group in optimizer.param_groups for tensor in group["params"]}
+    return bool(owned) and all(id(held.tensor) not in owned for held in lacking)
+
+
 def _numbers(some: Sequence[Held]) -> int:
     return sum(held.tensor.numel() for held in some)
 

@@ -87,9 +87,8 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
             why = [one for one in why if one.facts.get("tier") != LEFT]  # what is left when nothing else is
         if THROUGH in failed:  # the trace has seen the function
             why = [_through(one) if one.kind == "detached" else one for one in why]
-        apart = [one for one in found if learns and _is_left_alone(one, run.experiments)]
-        spared = (*SPARED, *(("without grad",) if apart else ()))
-        experiments = tuple(replace(one, outcome="unclear") if learns and one.kind in spared else one for one in run.experiments)
+        apart = [one for one in found if _is_left_alone(one, run.experiments)]
+        experiments = tuple(replace(one, outcome="unclear") if learns and one.kind in SPARED else one for one in run.experiments)
         found, notes = [*why, *run.findings, *(one for one in found if one not in apart)], [*run.notes, *notes, *map(_noted, apart)]
     record = DiagnosisRecord(
         own_class(type(model)).__name__,
