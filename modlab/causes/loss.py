@@ -9,7 +9,7 @@ from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.data import SPREAD, beyond_chances
 from modlab.causes.model import begins_too_small
 from modlab.causes.symptoms import Symptoms
-from modlab.records.clues import MOVES, Term
+from modlab.records.clues import MOVES, LossClues, Term
 
 RANGES = {
     "Relu": (0.0, math.inf),
@@ -63,6 +63,9 @@ ROUNDED = 1e-5
 
 TINY = 1e-3
 """A factor below which a loss hardly teaches, at the rates that are usual."""
+
+LOUD = 30.0
+"""Times a mean over all numbers that are compared, beyond which a loss is too large."""
 
 RARE = 0.35
 """Share of the positive ones below which they are rare."""
@@ -216,10 +219,21 @@ def _too_small(s: Symptoms) -> Facts | None:
     if not s.loss.term.criterion:
         return None
     if last < TINY and last < TINY * first and len(s.clues.losses) == 1:  # it becomes less with time
-        return {"factor": last, "pace": s.pace, "first": first}
+        return {"factor": last, "pace": s.pace, "first": first, "added": 1.0}
     if s.has_baseline and s.loss.baseline > SEEN:
         return None  # the factor makes up for the units of the targets
-    return {"factor": factor, "pace": s.pace} if 0 < factor < TINY and not s.learns else None
+    return {"factor": factor, "pace": s.pace, "added": _added(s.loss)} if 0 < factor < TINY and not s.learns else None
+
+
+def _added(loss: LossClues) -> float:
+    """How many numbers it adds up: one for each sample or token, if they are of classes or of sequences; 1 where it takes a mean."""
+    term, shape = loss.term, loss.term.compared
+    if term.reduction != "sum" or not shape:
+        return 1.0
+    if term.criterion == "alignment":  # frames, samples, signs
+        return float(shape[1]) if len(shape) > 2 else 1.0
+    many = math.prod(shape) / (shape[min(1, len(shape) - 1)] if term.criterion in ("cross-entropy", "likelihood") else 1)
+    return many * (1 - loss.ignored)
 
 
 def _summed(s: Symptoms) -> Facts | None:
@@ -231,8 +245,10 @@ def _summed(s: Symptoms) -> Facts | None:
     if begins_too_small(s) is not None:
         return None  # nothing passes such weights, whatever the loss
     summed = term.reduction == "sum" and abs(term.factor) >= 0.05
-    times = abs(term.factor) * (math.prod(term.compared) if summed else 1)
-    return {"times": times, "summed": summed} if times >= 30 else None
+    if abs(term.factor) * (math.prod(term.compared) if summed else 1) < LOUD:
+        return None
+    added = _added(s.loss) if summed else 1.0
+    return {"times": abs(term.factor) * added, "added": added}
 
 
 def _cannot_reach(s: Symptoms) -> Facts | None:

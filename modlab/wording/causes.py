@@ -173,6 +173,15 @@ def _clipped(facts: Facts) -> str:
     return f"of what backward() brings, {_share(facts['left'])} is left at the step"
 
 
+def _multiplied(facts: Facts) -> str:
+    times, added = facts["times"], facts["added"]
+    if not added > 1:
+        return f"it is multiplied by {rough(times)}"
+    if times == added:
+        return f"it adds up {rough(added)} numbers instead of taking their mean"
+    return f"it is {rough(times)} times the mean of the {rough(added)} numbers that it adds up"
+
+
 def _function_before(facts: Facts) -> str:
     if "own" in facts:
         return f"the function {facts['own']} before "
@@ -514,17 +523,17 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "loss too small": CauseWords(
         "the loss is scaled down to almost nothing",
-        lambda f: f"it is multiplied by {rough(f['factor'])}" + (f", at first by {rough(f['first'])}" if "first" in f else ""),
+        lambda f: (
+            f"the sum of {rough(f['added'])} numbers is multiplied by {rough(f['factor'])}"
+            if f["added"] > 1
+            else f"it is multiplied by {rough(f['factor'])}" + (f", at first by {rough(f['first'])}" if "first" in f else "")
+        ),
         "Gradients shrink with it, and so do the steps.",
         "remove the factor",
     ),
     "loss too large": CauseWords(
         "the loss is scaled up",
-        lambda f: (
-            f"it adds up {rough(f['times'])} numbers instead of taking their mean"
-            if f["summed"]
-            else f"it is multiplied by {rough(f['times'])}"
-        ),
+        _multiplied,
         "Its gradient, and each step, grow with the batch.",
         "reduction='mean', and no factor",
     ),

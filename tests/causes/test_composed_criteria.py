@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -159,3 +161,46 @@ def test_channels_that_were_last_are_woven_into_the_rows():
         pool.add(images, 0)
         woven[name] = pool.clues().woven
     assert woven["moved"] <= 0 < woven["reshaped"]
+
+
+def one_hot(y: Tensor) -> Tensor:
+    return F.one_hot(y, 5).float()
+
+
+def of_tokens(output: Tensor, y: Tensor, **options: Any) -> Tensor:
+    return F.cross_entropy(output.view(32, 5, 2), torch.stack((y, torch.where(y == 1, 0, y)), 1), **options)
+
+
+@pytest.mark.parametrize(
+    ("loss", "mean", "width"),
+    [
+        (partial(F.cross_entropy, reduction="sum"), F.cross_entropy, 5),
+        (lambda output, y: F.cross_entropy(output, y, reduction="none").sum(), F.cross_entropy, 5),
+        (lambda output, y: -F.log_softmax(output, 1).gather(1, y[:, None]).sum(), F.cross_entropy, 5),
+        (lambda output, y: -(F.log_softmax(output, 1) * one_hot(y)).sum(), F.cross_entropy, 5),
+        (lambda output, y: F.cross_entropy(output, y, reduction="sum") / 2, F.cross_entropy, 5),
+        (partial(of_tokens, reduction="sum"), of_tokens, 10),
+        (partial(of_tokens, reduction="sum", ignore_index=0), partial(of_tokens, ignore_index=0), 10),
+        (lambda output, y: ((output - one_hot(y)) ** 2).sum(), lambda output, y: F.mse_loss(output, one_hot(y)), 5),
+        (
+            lambda output, y: F.binary_cross_entropy_with_logits(output, one_hot(y), reduction="sum"),
+            lambda output, y: F.binary_cross_entropy_with_logits(output, one_hot(y)),
+            5,
+        ),
+        (lambda output, y: 1000 * F.cross_entropy(output, y), F.cross_entropy, 5),
+    ],
+)
+def test_how_much_too_large_a_loss_is_said_to_be_is_so(loss, mean, width):
+    """The oracle is what PyTorch's own mean gives."""
+    torch.manual_seed(0)
+    model = nn.Linear(8, width)
+    optimizer = torch.optim.SGD(model.parameters(), lr=30.0)
+    x, y = torch.randn(32, 8), torch.arange(32) % 5
+    times = float((loss(model(x), y) / mean(model(x), y)).detach())
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(30):
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            optimizer.step()
+    found = next(one for one in w.findings if one.kind == "loss too large")
+    assert found.facts["times"] == pytest.approx(times, rel=0.02)
