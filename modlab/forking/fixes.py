@@ -121,6 +121,11 @@ def _set(name: str, value: float) -> Fix:
     return change
 
 
+def _no_decay(player: Player, finding: Finding) -> None:
+    _require(finding.facts.keys().isdisjoint(("part", "looks")) and not finding.facts.get("penalty"))  # what the loop or the loss does
+    _set("weight_decay", 0.0)(player, finding)
+
+
 def _own(player: Player, finding: Finding | None = None) -> None:
     """Give what is trained and in no optimizer to the first one; where that is the fix of a finding, there has to be something."""
     if not player.things.optimizers:
@@ -296,10 +301,11 @@ def _is_more(held: Any, p: float) -> bool:
 
 
 def _divide_loss(player: Player, finding: Finding) -> None:
-    """By what it is multiplied by, as far as the finding knows."""
-    factor = finding.facts.get("times", finding.facts.get("factor"))
-    _require(isinstance(factor, float) and factor > 0 and "first" not in finding.facts)  # one that changes is not known at each step
-    player.loss_factor = 1 / factor  # type: ignore[operator]
+    """By what makes more or less of it than a mean, as far as the finding knows."""
+    times, factor, added = (finding.facts.get(name, 0.0) for name in ("times", "factor", "added"))
+    times = times or factor * added  # type: ignore[operator]
+    _require(isinstance(times, float) and times > 0 and "first" not in finding.facts)  # one that changes is not known at each step
+    player.loss_factor = 1 / times  # type: ignore[operator]
 
 
 def _float32(player: Player, _: Finding) -> None:
@@ -309,12 +315,36 @@ def _float32(player: Player, _: Finding) -> None:
     player.wide = True
 
 
+_LESS = (
+    (1 / 3, "a third of"),
+    (0.1, "a tenth of"),
+    (1 / 30, "a thirtieth of"),
+    (0.01, "a hundredth of"),
+    (1 / 300, "a three-hundredth of"),
+    (0.001, "a thousandth of"),
+    (1 / 3000, "a three-thousandth of"),
+    (1e-4, "a ten-thousandth of"),
+)
+_MORE = (
+    (3.0, "three times"),
+    (10.0, "ten times"),
+    (30.0, "thirty times"),
+    (100.0, "a hundred times"),
+    (300.0, "three hundred times"),
+    (1000.0, "a thousand times"),
+    (3000.0, "three thousand times"),
+    (1e4, "ten thousand times"),
+    (3e4, "thirty thousand times"),
+    (1e5, "a hundred thousand times"),
+    (3e5, "three hundred thousand times"),
+)
+"""Factors of a learning rate, every other one a power of ten."""
+
 CHANGES: dict[str, Fix] = {
-    "a tenth of the learning rate": _scale_rate(0.1),
-    "ten times the learning rate": _scale_rate(10.0),
+    **{f"{words} the learning rate": _scale_rate(factor) for factor, words in (*_LESS, *_MORE)},
     "a learning rate of 0.001": _some_rate,
     "momentum of 0.9": _set("momentum", 0.9),
-    "no weight decay": _set("weight_decay", 0.0),
+    "no weight decay": _no_decay,
     "all parameters in the optimizer": _own,
     "nothing frozen": _unfreeze,
     "gradients zeroed in each step": _fresh,
@@ -331,39 +361,15 @@ CHANGES: dict[str, Fix] = {
     "no dropout": _dropout(0.0),
     "the loss without its factor": _divide_loss,
     "float32": _float32,
-    "a hundredth of the learning rate": _scale_rate(0.01),
-    "a thousandth of the learning rate": _scale_rate(0.001),
-    "a hundred times the learning rate": _scale_rate(100.0),
-    "a thousand times the learning rate": _scale_rate(1000.0),
-    "a ten-thousandth of the learning rate": _scale_rate(1e-4),
-    "ten thousand times the learning rate": _scale_rate(1e4),
-    "a third of the learning rate": _scale_rate(1 / 3),
-    "a thirtieth of the learning rate": _scale_rate(1 / 30),
-    "three times the learning rate": _scale_rate(3.0),
-    "thirty times the learning rate": _scale_rate(30.0),
-    "a hundred thousand times the learning rate": _scale_rate(1e5),
 }
 """What a fork is changed to, in the words in which it is told: "with …"."""
 
-ALTERNATIVES: dict[str, tuple[str, ...]] = {
-    "a tenth of the learning rate": (
-        "a third of the learning rate",
-        "a thirtieth of the learning rate",
-        "a hundredth of the learning rate",
-        "a thousandth of the learning rate",
-        "a ten-thousandth of the learning rate",
-    ),
-    "ten times the learning rate": (
-        "three times the learning rate",
-        "thirty times the learning rate",
-        "a hundred times the learning rate",
-        "a thousand times the learning rate",
-        "ten thousand times the learning rate",
-        "a hundred thousand times the learning rate",
-    ),
-    "dropout of 0.1": ("no dropout",),
+DOSES: dict[str, tuple[str, ...]] = {
+    "a tenth of the learning rate": tuple(f"{words} the learning rate" for _, words in _LESS),
+    "ten times the learning rate": tuple(f"{words} the learning rate" for _, words in _MORE),
+    "dropout of 0.1": ("dropout of 0.1", "no dropout"),
 }
-"""What may be the better dose of the same change: a short trial of each decides."""
+"""Doses of the same change, the smallest first: a short trial of some decides."""
 
 _RATES = ("a tenth of the learning rate", "ten times the learning rate")
 

@@ -17,7 +17,7 @@ from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import ForkError, QuestionError, names_near
 from modlab.forking.batch_player import BatchGround
-from modlab.forking.fixes import ALTERNATIVES, TRIAL, applied, fix_of, is_rate
+from modlab.forking.fixes import DOSES, TRIAL, applied, fix_of, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import is_finite
@@ -315,12 +315,19 @@ def of_finding(finding: Finding, ground: ForkGround, title: str, at: int, steps:
 
 
 def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: str) -> str:
-    """Among doses of one change, the one after which the loss is least in a short trial; of equal ones the first."""
-    ends = {}
-    for one in (name, *ALTERNATIVES.get(name, ())) if name in ALTERNATIVES else ():
-        record = run(Futures(ground, at, steps, applied(one, "", finding))).record("")
-        ends[one] = record.last("fork") if record.steps else math.inf
-    return min(ends, key=lambda one: math.inf if math.isnan(ends[one]) else ends[one], default=name)
+    """Among doses of one change, the one after which the loss is least in a short trial: every other one first, then its neighbours."""
+    doses, ends = DOSES.get(name, (name,)), dict[str, float]()
+
+    def best(some: Sequence[str]) -> str:
+        for one in some if len(some) > 1 else ():
+            if one not in ends:
+                record = run(Futures(ground, at, steps, applied(one, "", finding))).record("")
+                last = record.last("fork") if record.steps else math.inf
+                ends[one] = math.inf if math.isnan(last) else last
+        return min(some, key=lambda one: ends.get(one, 0.0))
+
+    place = doses.index(best(doses[1::2] or doses))
+    return best(doses[max(0, place - 1) : place + 2])
 
 
 def without_ground() -> ForkError:
