@@ -919,7 +919,7 @@ def test_a_fork_without_clipping_is_the_loop_without_it() -> None:
 def test_of_doses_the_best_one_is_taken() -> None:
     w, *_ = watched(lambda: plain_run(lr=40.0))
     fork = of_finding(Finding("rate too high"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
-    assert fork.record.facts["what"] in ("a hundredth of the learning rate", "a thousandth of the learning rate")
+    assert fork.record.facts["what"] == "a three-hundredth of the learning rate"  # between two powers of ten
     assert fork.outcome == "better"
 
 
