@@ -219,10 +219,12 @@ def _too_small(s: Symptoms) -> Facts | None:
     if not s.loss.term.criterion:
         return None
     if last < TINY and last < TINY * first and len(s.clues.losses) == 1:  # it becomes less with time
-        return {"factor": last, "pace": s.pace, "first": first, "added": 1.0}
+        return {"factor": last, "pace": s.pace, "first": first, "added": 1.0, "bends": False}
     if s.has_baseline and s.loss.baseline > SEEN:
         return None  # the factor makes up for the units of the targets
-    return {"factor": factor, "pace": s.pace, "added": _added(s.loss)} if 0 < factor < TINY and not s.learns else None
+    if not 0 < factor < TINY or s.learns:
+        return None
+    return {"factor": factor, "pace": s.pace, "added": _added(s.loss), "bends": s.loss.term.node == "HuberLoss"}
 
 
 def _added(loss: LossClues) -> float:

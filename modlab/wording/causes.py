@@ -182,6 +182,15 @@ def _multiplied(facts: Facts) -> str:
     return f"it is {rough(times)} times the mean of the {rough(added)} numbers that it adds up"
 
 
+def _scaled_down(facts: Facts) -> str:
+    factor = rough(facts["factor"])
+    if facts["bends"]:
+        return f"with its delta it is {factor} times a smooth L1 loss"
+    if facts["added"] > 1:
+        return f"the sum of {rough(facts['added'])} numbers is multiplied by {factor}"
+    return f"it is multiplied by {factor}" + (f", at first by {rough(facts['first'])}" if "first" in facts else "")
+
+
 def _function_before(facts: Facts) -> str:
     if "own" in facts:
         return f"the function {facts['own']} before "
@@ -523,13 +532,9 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "loss too small": CauseWords(
         "the loss is scaled down to almost nothing",
-        lambda f: (
-            f"the sum of {rough(f['added'])} numbers is multiplied by {rough(f['factor'])}"
-            if f["added"] > 1
-            else f"it is multiplied by {rough(f['factor'])}" + (f", at first by {rough(f['first'])}" if "first" in f else "")
-        ),
+        _scaled_down,
         "Gradients shrink with it, and so do the steps.",
-        "remove the factor",
+        lambda f: "a delta of the size of the errors" if f["bends"] else "remove the factor",
     ),
     "loss too large": CauseWords(
         "the loss is scaled up",
