@@ -199,7 +199,7 @@ def _layers(record: WatchRecord, every: list[layers.LayerCurves]) -> Iterator[st
         drawn = size < MOST
         cells = [_cell(layer, name, bad, drawn) for name in names]
         said = _text(", ".join(map(words.kind, kinds.get(layer.path, []))))
-        row = [f"{sign}<b>{_text(words.place(layer.path))}</b>{f' <i>{said}</i>' if said else ''}", layer.odd(), *cells]
+        row = [f"{sign}<b>{_text(wording.label(layer.path))}</b>{f' <i>{said}</i>' if said else ''}", layer.odd(), *cells]
         rows.append(row)
         size += sum(map(len, row))
     yield f'<p class="modlab-caption">{layers.caption(record)}</p>'

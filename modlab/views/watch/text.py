@@ -88,7 +88,9 @@ def _layers(record: WatchRecord) -> Iterator[str]:
         if i < len(every):
             layer = every[i]
             cells = [layer.told(name) for name in names] + ([layer.odd()] if odd else [])
-            rows.append((words.place(layer.path), *cells, fires.get(layer.path, ""), ", ".join(map(words.kind, kinds.get(layer.path, [])))))
+            rows.append(
+                (wording.label(layer.path), *cells, fires.get(layer.path, ""), ", ".join(map(words.kind, kinds.get(layer.path, []))))
+            )
     yield f"{layers.caption(record)}:"
     blank = {i for i in range(1, len(head)) if not any(row[i] for row in rows)}
     table = [tuple(cell for i, cell in enumerate(row) if i not in blank) for row in (head, *rows)]

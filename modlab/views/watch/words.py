@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from modlab import format, wording
 from modlab.records.finding import Finding
-from modlab.records.structure import ROOT
 from modlab.records.watch import Alert, ScalarRecord, Verdict, WatchRecord
 
 LONG, LONG_NAME = 600, 120
@@ -24,7 +23,7 @@ def entries(verdict: Verdict) -> list[tuple[str, str, Finding]]:
 
 def place_beside(finding: Finding) -> str:
     """Where it is, if its own sentence does not say that."""
-    return place(finding.path) if finding.path and not wording.names_place(finding) else ""
+    return wording.label(finding.path) if finding.path and not wording.names_place(finding) else ""
 
 
 def remarks(record: WatchRecord) -> list[str]:
@@ -47,8 +46,8 @@ def said(text: str, limit: int = LONG) -> str:
 
 
 def place(path: str, unit: int | None = None) -> str:
-    """``l0``, ``unit 1 of l0``, ``(root)``."""
-    name = said(path, LONG_NAME) or ROOT
+    """``l0``, ``layer 1``, ``unit 1 of l0``, ``(root)``."""
+    name = wording.named(path)
     return name if unit is None else f"unit {unit} of {name}"
 
 
