@@ -179,6 +179,17 @@ def _function_before(facts: Facts) -> str:
     return f"{facts['function'].lower()}() before " if "function" in facts else "at "
 
 
+def _so_many(facts: Facts) -> str:
+    return str(format.plural(facts["steps"], "step") if facts["steps"] else format.plural(facts["passes"], "pass", "passes"))
+
+
+def _hardly(facts: Facts) -> str:
+    if not facts["rate"]:
+        return "no step changes a weight"
+    far = f"by {rough(100 * facts['pace'])} % of its size" if facts["pace"] else "by nothing that its dtype can hold"
+    return f"at {rough(facts['rate'])}, a step changes a weight {far}"
+
+
 def _warms(facts: Facts) -> str:
     if "aim" in facts:
         return f"after {facts['steps']:,} steps it is {rough(facts['rate'])} of the {rough(facts['aim'])} it should reach"
@@ -262,8 +273,12 @@ NEGATIVES = {
 CAUSES: dict[str, CauseWords] = {
     # ---- the loop
     "no step": CauseWords(
-        "optimizer.step() is never called",
-        lambda f: f"{format.plural(f['backwards'], 'backward pass', 'backward passes')}, and no step",
+        lambda f: "one of the optimizers never makes a step" if "optimizer" in f else "optimizer.step() is never called",
+        lambda f: (
+            f"the {f['optimizer']} that holds {all_named(f['places'])} made none, in {format.plural(f['steps'], 'step')} of another one"
+            if "optimizer" in f
+            else f"{format.plural(f['backwards'], 'backward pass', 'backward passes')}, and no step"
+        ),
         "backward() computes gradients; only step() changes the weights.",
         code="optimizer.step()",
     ),
@@ -275,7 +290,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "no backward": CauseWords(
         "backward() is never called",
-        lambda f: f"{format.plural(f['steps'], 'step')} after {f['passes']:,} passes, and no parameter has a gradient",
+        lambda f: f"after {_so_many(f)}, no parameter has a gradient",
         "Without backward() no parameter has a gradient, so a step changes nothing.",
         code="loss.backward()",
     ),
@@ -351,10 +366,10 @@ CAUSES: dict[str, CauseWords] = {
         "a tenth of the learning rate, or clip_grad_norm_",
     ),
     "rate too low": CauseWords(
-        "the learning rate is too low",
-        lambda f: f"at {rough(f['rate'])}, a step changes a weight by {rough(100 * f['pace'])} % of its size",
+        lambda f: "the learning rate is too low" if f["rate"] else "the learning rate is 0",
+        _hardly,
         "In the steps of this run the weights hardly move.",
-        "ten times the learning rate, or more",
+        lambda f: "ten times the learning rate, or more" if f["rate"] else "a learning rate above 0",
     ),
     "rate runs out": CauseWords(
         "the learning rate runs out too soon",

@@ -125,6 +125,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "no step measured yet": lambda facts: "no step has been measured yet",
     "modules not seen": lambda facts: "compiled or scripted: its modules cannot be seen",
     "no call of the model": lambda facts: "no call of the model itself was seen",
+    "no training pass": lambda facts: "the model is called only in evaluation mode, and those calls are not looked at",
     "never called": lambda facts: f"{all_named(facts['paths'])} never called",
     "some not called": _silent,
     "all called": lambda facts: f"{facts['called']:,} of {facts['called']:,}",
@@ -156,6 +157,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "not moved yet": lambda facts: f"{all_named(facts['paths'])} not moved yet after {_looks(facts)}",
     "does not move": _still,
     "moves": _moved,
+    "nothing moves": lambda facts: "none of the parameters with a gradient moves at all",
     "steps count": _enough,
 }
 """By the `kind` of a check's finding; the others share the kind of an alert or of a finding, and its words."""
