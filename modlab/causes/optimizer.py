@@ -141,7 +141,7 @@ def _too_low(s: Symptoms) -> Facts | None:
         return None
     if s.learns or not s.pace < SLOW or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
         return None
-    if not s.pace and not _has_something_to_move(s):
+    if not s.pace and (s.quickest > 0 or not _has_something_to_move(s)):  # most of them stand for another reason
         return None
     return {"pace": s.pace, "rate": s.group.rate}
 
