@@ -86,16 +86,17 @@ def _text(value: str, limit: int = words.LONG) -> str:
 def _alerts(alerts: list[Alert]) -> Iterator[str]:
     if not alerts:
         return
-    lines = [_alert(alert) for alert in alerts[:ALERTS]]
-    left = len(alerts) - ALERTS
+    found = words.together(alerts)
+    lines = [_alert(alert, others) for alert, others in found[:ALERTS]]
+    left = sum(1 + others for _, others in found[ALERTS:])
     more = f"<li>… and {left:,} more: <code>w.alerts</code></li>\n" if left > 0 else ""
     yield f'<ul class="modlab-alerts">\n{"".join(lines)}{more}</ul>'
 
 
-def _alert(alert: Alert) -> str:
+def _alert(alert: Alert, others: int) -> str:
     mark = words.mark(alert)
     replay = words.replay(alert)
-    strong, rest = words.told(alert)
+    strong, rest = words.told(alert, others)
     parts = [f'<em title="{mark}">{words.SIGNS[mark]}</em> <strong>{_text(strong)}</strong>, <i>{words.when(alert)}{":" * bool(rest)}</i>']
     parts.append(_text(rest))
     if replay:

@@ -61,14 +61,15 @@ def _alerts(alerts: list[Alert]) -> Iterator[str]:
     if not alerts:
         return
     yield f"{format.plural(len(alerts), 'alert')}:"
-    for alert in alerts[:ALERTS]:
-        yield f"  {words.when(alert)}: {words.sentence(': '.join(part for part in words.told(alert) if part))}"
+    found = words.together(alerts)
+    for alert, others in found[:ALERTS]:
+        yield f"  {words.when(alert)}: {words.sentence(': '.join(part for part in words.told(alert, others) if part))}"
         if replay := words.replay(alert):
             yield f"    run again: {replay}"
         if fix := wording.fix(alert):
             yield f"    Fix: {words.said(fix)}"
-    if len(alerts) > ALERTS:
-        yield f"  ... and {len(alerts) - ALERTS:,} more: w.alerts"
+    if len(found) > ALERTS:
+        yield f"  ... and {sum(1 + others for _, others in found[ALERTS:]):,} more: w.alerts"
 
 
 def _layers(record: WatchRecord) -> Iterator[str]:

@@ -51,12 +51,26 @@ def place(path: str, unit: int | None = None) -> str:
     return name if unit is None else f"unit {unit} of {name}"
 
 
-def told(alert: Alert) -> tuple[str, str]:
-    """What is wrong with what, and the evidence."""
-    begin, rest = wording.halves(alert)
+def told(alert: Alert, others: int = 0) -> tuple[str, str]:
+    """What is wrong with what, and the evidence; and how many more are like it."""
+    (begin, rest), more = wording.halves(alert), like_it(others)
     if not begin or alert.over:
-        return said(wording.what(alert)), sentence(rest or begin)
-    return said(begin), sentence(rest)
+        return said(wording.what(alert)), sentence(f"{rest or begin}{more}")
+    return (said(begin), sentence(f"{rest}{more}")) if rest else (said(f"{begin}{more}"), "")
+
+
+def together(alerts: Sequence[Alert]) -> list[tuple[Alert, int]]:
+    """Of alerts of one kind that began in the same step the first one, and how many are like it."""
+    found: dict[tuple[object, ...], list[Alert]] = {}
+    for place, alert in enumerate(alerts):
+        alone = place if alert.trace is not None else -1
+        found.setdefault((alert.kind, alert.step, alert.over, mark(alert), alone), []).append(alert)
+    return [(same[0], len(same) - 1) for same in found.values()]
+
+
+def like_it(others: int) -> str:
+    """What follows the first of them."""
+    return f"; and {others:,} more like it" if others else ""
 
 
 def sentence(text: str) -> str:
