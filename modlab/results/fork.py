@@ -27,7 +27,7 @@ from modlab.frozen import frozen
 from modlab.inspection.distributed import distribution_of
 from modlab.records.finding import Fact, Finding
 from modlab.records.fork import ForkRecord
-from modlab.records.watch import WatchRecord
+from modlab.records.watch import Check, WatchRecord
 from modlab.results.result import Result
 from modlab.version import __version__
 from modlab.watching.last_step import unseen
@@ -378,6 +378,8 @@ def require_fix(finding: Finding) -> tuple[str, str]:
         ForkError: there is none that can be applied.
     """
     found = fix_of(finding)
+    if found is None and (finding.severity == "note" or (isinstance(finding, Check) and finding.state == "passed")):
+        raise ForkError("There is nothing to fix: this only says what is so.\n  What is wrong: w.verdict.findings")
     if found is None:
         advice = wording.fix(finding)
         said = f"Its fix cannot be applied to a copy by itself: {advice}" if advice else "It has no fix that could be applied to a copy."

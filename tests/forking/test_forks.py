@@ -943,3 +943,10 @@ def test_parameters_that_join_an_optimizer_begin_each_step_without_a_gradient() 
     fork = of_finding(Finding("not in the optimizer"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
     *_, whole = watched(lambda: make(whole=True))
     assert fork.losses == whole[: len(fork.losses)] != fork.original
+
+
+def test_what_passed_has_nothing_to_fix() -> None:
+    w, *_ = watched(plain_run)
+    passed = next(one for one in w.verdict.checks if one.state == "passed")
+    with pytest.raises(modlab_errors.ForkError, match="nothing to fix"):
+        passed.try_fix()
