@@ -183,7 +183,7 @@ def test_a_discriminator_is_watched_alone():
             of_generator.zero_grad()
             F.softplus(-critic(fake)).mean().backward()
             of_generator.step()
-    assert "hidden" not in kinds(w)
+    assert "hidden layers" not in kinds(w)
 
 
 def test_batches_of_one_sample_warn_of_nothing():
