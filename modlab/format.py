@@ -98,9 +98,13 @@ def dtype(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits, without needless zeros: ``0.0201``, ``-1.5``, ``3.2e-07``; ``NaN`` and ``Inf`` as words."""
+    """Four significant digits, without needless zeros; NaN and infinities as words.
+
+    >>> number(0.0201), number(-1.5), number(3.2e-07), number(-math.inf)
+    ('0.0201', '-1.5', '3.2e-07', '-Inf')
+    """
     if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10**9 else f"{value:.3e}"
+        return f"{value:,}" if abs(value) < 10**9 else f"{value:.4g}"
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -109,19 +113,19 @@ def number(value: float) -> str:
         return "0"
     if 1e-4 <= abs(value) < 1e6:
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-    return f"{value:.3e}"
+    return f"{value:.4g}"
 
 
 def rough(value: float) -> str:
     """Three significant digits: what a sample of a moving thing is good for.
 
-    >>> rough(0.123456), rough(3.0804e-08), rough(9.9999997e-05)
-    ('0.123', '3.08e-08', '0.0001')
+    >>> rough(0.123456), rough(3.0804e-08), rough(9.9999997e-05), rough(1e-05)
+    ('0.123', '3.08e-08', '0.0001', '1e-05')
     """
     if not math.isfinite(value):
         return number(value)
     short = float(f"{value:.3g}")  # first: a float32 of 0.0001 is a little less
-    return number(short) if not short or 1e-4 <= abs(short) < 1e6 else f"{value:.2e}"
+    return number(short) if not short or 1e-4 <= abs(short) < 1e6 else f"{value:.3g}"
 
 
 def share(value: float) -> str:

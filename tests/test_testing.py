@@ -122,7 +122,7 @@ FAILS = {
     "a part has no gradient": (gone, sgd, {}, "does not learn", "0.weight"),
     "no trend": (lambda m: m, lambda m: sgd(m, 1e-7), {}, "does not learn", "no trend"),
     "too few steps": (lambda m: m, sgd, {"steps": 3}, "3 steps of Sequential do not tell whether it learns", "too early"),
-    "not low enough": (lambda m: m, sgd, {"below": 1e-6}, "not below 1.00e-06", "The loss falls"),
+    "not low enough": (lambda m: m, sgd, {"below": 1e-6}, "not below 1e-06", "The loss falls"),
     "no graph": (lambda m: nn.Sequential(m, Cut()), sgd, {}, "cannot learn: its loss needs no gradient", "modlab.diagnose("),
 }
 

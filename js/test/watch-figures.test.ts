@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { WatchData } from "../src/watch/data";
-import { figure, linear, logarithmic, percent, scaleFor, signedLog } from "../src/watch/figures";
+import { figure, linear, logarithmic, percent, placeWords, scaleFor, signedLog } from "../src/watch/figures";
 import type { Moment } from "../src/watch/part";
 import { plotOf, roomFor, stepAt, ticksOf, xOf, zoomed } from "../src/watch/time-axis";
 
@@ -12,6 +12,8 @@ describe("figures", () => {
 
   it.each([[0, "0 %"], [0.0002, "< 0.1 %"], [0.0523, "5.2 %"], [0.5, "50 %"], [0.9999, "> 99.9 %"], [1, "100 %"], [Number.NaN, "–"]])("%d is %s", (share, text) => expect(percent(share)).toBe(text));
 });
+
+it.each([["l0", "l0"], ["1", "layer 1"], ["0.2", "layer 0.2"], ["0.weight", "0.weight"], ["", "(root)"]])("%s is %s in a sentence, as in Python's", (path, words) => expect(placeWords(path)).toBe(words));
 
 describe("scales", () => {
   it("have round ends and ticks inside of them", () => {

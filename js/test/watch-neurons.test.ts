@@ -49,8 +49,8 @@ describe("what is said of units", () => {
     const data = made({ steps: 40, layers: [{ path: "a", weights: [[[1], [1]]], activations: [[0, 0]] }], units });
     expect(troublesAt(data, 15)).toEqual([]); // one window of ten inputs is over
     expect(troublesAt(data, 19).map(({ kind, unit, text }) => [kind, unit, text])).toEqual([["silent", 1, "so far: 20 inputs"]]);
-    expect(shown(data, 39).text("li")).toEqual(["a[1] is silent so far: 40 inputs"]);
-    expect(shown(data, 39).canvas.getAttribute("aria-label")).toContain("a[1] is silent so far: 40 inputs");
+    expect(shown(data, 39).text("li")).toEqual(["unit 1 of a is silent so far: 40 inputs"]);
+    expect(shown(data, 39).canvas.getAttribute("aria-label")).toContain("unit 1 of a is silent so far: 40 inputs");
   });
 
   it("gives a unit that has fired ten times as long as that took", () => {
@@ -166,9 +166,9 @@ describe("where units stand", () => {
 
 describe("the net in words", () => {
   it.each([
-    [63, ["l0[1] is dead: 0 for all of 10,000 inputs, its gradient too", "l0[2] starves: fires on 2.5 % of the inputs, on 30 % at first"]],
-    [2, ["l0[0] starves: fires on 2.1 % of the inputs, on 16 % at first"]],
-    [0, ["l0[2] fires most rarely of 3 units, on 8.6 % of the inputs: none is dead, none starves"]],
+    [63, ["unit 1 of l0 is dead: 0 for all of 10,000 inputs, its gradient too", "unit 2 of l0 starves: fires on 2.5 % of the inputs, on 30 % at first"]],
+    [2, ["unit 0 of l0 starves: fires on 2.1 % of the inputs, on 16 % at first"]],
+    [0, ["unit 2 of l0 fires most rarely of 3 units, on 8.6 % of the inputs: none is dead, none starves"]],
   ] as const)("says what seed %i shows", (seed, facts) => {
     const { text, canvas } = shown(note(seed));
     expect(text("li")).toEqual(facts);
@@ -177,7 +177,7 @@ describe("the net in words", () => {
   });
 
   it("says which two cancel", () => {
-    expect(shown(note(6)).text("li")[0]).toMatch(/^l0\[0\] and l0\[1\] cancel: /);
+    expect(shown(note(6)).text("li")[0]).toMatch(/^units 0 and 1 of l0 cancel: /);
   });
 
   it("says of a unit what it cancels", () => {
@@ -200,7 +200,7 @@ describe("the net in words", () => {
       units: [{ path: "a", width: 1000, fired: [[0, 0, 0, 0, 5, 9, 9, 9], [0, 0, 0, 0, 0, 9, 9, 9], [0, 0, 0, 0, 0, 9, 9, 9], [0, 0, 0, 0, 0, 9, 9, 9]] }],
       alerts: [0, 1, 2, 3, 4].map((unit) => ({ kind: "dead", path: "a", unit, step: 1000, inputs: unit === 4 ? 3000 : 4000 })),
     });
-    expect(shown(data).text("li")).toEqual(["a[0, 1, 2, 3, 4] 5 of 8 are dead: each is 0 for the last 3,000 inputs at least"]);
+    expect(shown(data).text("li")).toEqual(["5 of 8 units of a are dead: 0, 1, 2, 3, 4; each is 0 for the last 3,000 inputs at least"]);
   });
 
   it("is not there where there is no picture of units, or none yet", () => {
@@ -219,7 +219,7 @@ describe("the net in words", () => {
     const path = "<b>x</b>";
     const { part, text } = shown(made({ layers: [{ path, weights: [[[1]]], activations: [[0]] }], alerts: [{ kind: "dead", path, unit: 0 }] }));
     expect(part.element.querySelector("b")).toBeNull();
-    expect(text("li")[0]).toContain(`${path}[0] is dead`);
+    expect(text("li")[0]).toContain(`unit 0 of ${path} is dead`);
   });
 });
 

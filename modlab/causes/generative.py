@@ -177,5 +177,5 @@ ROWS = (
     CauseRow("latent ignored", _ignored),
     CauseRow("temperature", _temperature, tier=1),
     CauseRow("discriminator wins", _discriminator, tier=1),
-    CauseRow("noise level hidden", _level, tier=2),
+    CauseRow("noise level hidden", _level, tier=2, left=True),
 )

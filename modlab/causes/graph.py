@@ -25,8 +25,8 @@ def _hidden(s: Symptoms) -> Facts | None:
 
 def _lost(s: Symptoms) -> tuple[str, ...]:
     """Parameters that should be trained, and never got a gradient."""
-    if s.record.samples < 3 or s.progress > 0.9:
-        return ()
+    if s.record.samples < 3 or s.progress > 0.9 or not (s.loop.backwards or s.loop.rootless or s.clues.reached):
+        return ()  # without backward() nothing is known of the way back
     known = {one.path for one in s.watched.parameters if one.moved} | s.clues.reached  # moved by autograd.grad, say
     if len(s.loop.optimizers) > 1 and (len(s.clues.walks) < 2 or not all(s.clues.walks)):
         return ()  # a loss was not looked at

@@ -22,6 +22,9 @@ FOLDS = 16
 LITTLE = 0.05
 """Part of what backward() brought: nobody keeps less than that on purpose, where each number is cut off."""
 
+WELL = 0.8
+"""Way down with which a part that is not trained is meant to wait."""
+
 EPSILON = 1e-4
 """Part of a weight's norm that a step adds: below that it hardly moves."""
 
@@ -30,6 +33,15 @@ def _no_step(s: Symptoms) -> Facts | None:
     if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried > s.loop.looks / 2 or _is_moved_otherwise(s):
         return None
     return {"backwards": s.loop.backwards}
+
+
+def _sleeps(s: Symptoms) -> Facts | None:
+    """Of several optimizers one that never steps, though what it holds has gradients."""
+    name, held = s.loop.asleep
+    felt = tuple(one.path for one in s.watched.parameters if one.path in held and one.trainable and one.graded and not one.elsewhere)
+    if not felt or s.record.steps < MANY or (s.fallen if math.isnan(s.progress) else s.progress) > WELL:
+        return None
+    return {"path": felt[0], "places": felt, "optimizer": name, "steps": s.record.steps}
 
 
 def _is_moved_otherwise(s: Symptoms) -> bool:
@@ -176,6 +188,7 @@ def _too_loud(s: Symptoms) -> Facts | None:
 
 ROWS = (
     CauseRow("no step", _no_step),
+    CauseRow("no step", _sleeps),
     CauseRow("never enough to step", _never_enough, "no step", "step"),
     CauseRow("no backward", _no_backward),
     CauseRow("no backward", _never_trained, "no step", "step"),

@@ -33,6 +33,11 @@ def _equal(s: Symptoms) -> Facts | None:
     return {"path": some[0].path, "places": tuple(one.path for one in some), **{name: first[name] for name in ("units", "zero", "rows")}}
 
 
+def _began_zero(s: Symptoms) -> bool:
+    """Whether weights of zeros explain whatever is zero after them, and the gradients before them."""
+    return bool((_equal(s) or {}).get("zero"))
+
+
 def _scales(s: Symptoms) -> dict[str, float]:
     """The standard deviations of the matrices at first, as multiples of what their inputs ask for."""
     history, found = s.record.history, {}
@@ -119,13 +124,14 @@ def _nothing_comes(s: Symptoms) -> Facts | None:
         or s.progress > FALLS
         or s.loop.hooked
         or any("weight_hh" in path for path in s.flat)
+        or _began_zero(s)
     ):
         return None
     return {"path": s.flat[0], "places": tuple(s.flat), "ratio": 0.0}
 
 
 def _dead(s: Symptoms) -> Facts | None:
-    if s.has_burst or not s.is_finite:
+    if s.has_burst or not s.is_finite or _began_zero(s):
         return None
     for units in s.record.units:
         count = units.fired.shape[1]
@@ -196,7 +202,7 @@ def _statistics(s: Symptoms) -> Facts | None:
 
 def _no_bias(s: Symptoms) -> Facts | None:
     some = s.modules("linear")
-    if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or s.progress > 0.95:
+    if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or s.progress > 0.95 or not s.is_finite:
         return None
     if s.category(s.first_module) == "embedding" or any(one.one_hot for one in s.inputs[:1]):
         return None  # which can say anything, of each token
@@ -208,6 +214,8 @@ def _nothing(s: Symptoms) -> Facts | None:
     ones = [one for one in s.modules("shares") if one.facts.get("summed")]
     if ones and s.is_stuck:
         return {"path": ones[0].path, "places": (), "ones": True}
+    if _began_zero(s):
+        return None
     zero = [path for path, first, last in s.activation("zeros") if path and first >= 0.9999 and last >= 0.9999]
     dead = {units.path for units in s.record.units}
     zero = [path for path in zero if path not in dead and s.category(path) != "activation"]

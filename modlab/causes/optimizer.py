@@ -23,6 +23,9 @@ LITTLE = 0.3
 FALLEN = 0.3
 """Part of its first value by which a loss falls where no step leaps, though it stays near a constant answer: targets may be noise."""
 
+NO_RATE = 1e-6
+"""Part of the greatest rate with which no step of the second half changes anything, however far the first one has come."""
+
 APART = 3000.0
 """Times that the rate of a new head may be that of what was trained before."""
 
@@ -77,9 +80,11 @@ def _swapped(s: Symptoms) -> Facts | None:
 
 def _runs_out(s: Symptoms) -> Facts | None:
     rate = s.rate[np.isfinite(s.rate)]
-    if len(rate) < 4 or s.progress > 0.7:
+    if len(rate) < 4:
         return None
     most, middle = float(rate.max()), s.rate_at(s.record.steps // 2)
+    if s.progress > (0.7 if middle > NO_RATE * most else 0.95):
+        return None
     if not (most > 0 and max(float(rate[-1]), middle) < 0.02 * most):
         return None
     return {"most": most, "last": float(rate[-1])}
@@ -136,7 +141,22 @@ def _too_low(s: Symptoms) -> Facts | None:
         return None
     if s.learns or not s.pace < SLOW or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
         return None
+    if not s.pace and (s.quickest > 0 or not _has_something_to_move(s)):  # most of them stand for another reason
+        return None
     return {"pace": s.pace, "rate": s.group.rate}
+
+
+def _has_something_to_move(s: Symptoms) -> bool:
+    """Whether the optimizer holds parameters with a gradient, so that a rate could do anything."""
+    return bool(s.group.paths) and any(one.graded for one in s.watched.parameters)
+
+
+def _zero(s: Symptoms) -> Facts | None:
+    """A rate that is 0 in each step, where there is something to move."""
+    rate = s.rate[np.isfinite(s.rate)]
+    if not len(rate) or rate.any() or s.pace > 0 or s.learns or not _has_something_to_move(s):
+        return None
+    return {"pace": 0.0, "rate": 0.0}
 
 
 def _too_high(s: Symptoms) -> Facts | None:
@@ -172,6 +192,7 @@ ROWS = (
     CauseRow("groups swapped", _swapped, "rate too low", "one rate", tier=1),
     CauseRow("warmup never ends", _never_warm, "rate too low", "rates", tier=1),
     CauseRow("rate runs out", _runs_out, "rate too low", "rates", tier=1),
+    CauseRow("rate too low", _zero, tier=1),
     CauseRow("too much momentum", _momentum, "rate too high", "less momentum", tier=1),
     CauseRow("too much decay", _decay, "rate too high", "no decay", tier=1),
     CauseRow("rate too high", _too_high, "not finite by the rate", "smaller rate", tier=2),

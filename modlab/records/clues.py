@@ -314,6 +314,7 @@ class LoopClues:
         rootless: calls of ``backward()`` on a tensor whose graph, if it has one, ends in no parameter of the model.
         replaced: looks in which other tensors, of zeros, stood at the step where backward() had left gradients.
         brought: the greatest number that backward() brought in those.
+        asleep: an optimizer that makes no step while others do, and the parameters that it alone holds.
     """
 
     backwards: int = 0
@@ -341,6 +342,7 @@ class LoopClues:
     rootless: int = 0
     replaced: int = 0
     brought: float = UNKNOWN
+    asleep: tuple[str, tuple[str, ...]] = ("", ())
 
 
 @frozen

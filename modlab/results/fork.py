@@ -21,12 +21,13 @@ from modlab.forking.fixes import DOSES, TRIAL, applied, fix_of, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import is_finite
+from modlab.forking.module_settings import numbers_of
 from modlab.forking.player import Player
 from modlab.frozen import frozen
 from modlab.inspection.distributed import distribution_of
 from modlab.records.finding import Fact, Finding
 from modlab.records.fork import ForkRecord
-from modlab.records.watch import WatchRecord
+from modlab.records.watch import Check, WatchRecord
 from modlab.results.result import Result
 from modlab.version import __version__
 from modlab.watching.last_step import unseen
@@ -150,7 +151,7 @@ class AskedChange:
             self.kind, self.facts = "settings", {"settings": ", ".join(f"{name} = {value!r}" for name, value in change.items())}
         elif change is not None:
             raise QuestionError(
-                f"w.fork(change=…) got a {type(change).__name__}, but takes a function, or settings by name.\n"
+                f"w.fork(change=…) got {format.cut(repr(change), 40)}, but takes a function, or settings by name.\n"
                 '  Write: w.fork(step, {"lr": 1e-3}), or w.fork(step, lambda model, optimizer: …)'
             )
 
@@ -199,8 +200,23 @@ def _set(player: Player, name: str, value: Any) -> None:
     elif path in modules and attribute and hasattr(modules[path], attribute):
         setattr(modules[path], attribute, value)
     else:
-        known = dict.fromkeys(key for one in player.things.optimizers for group in one.param_groups for key in group if key != "params")
-        raise QuestionError(f"w.fork(change=…): no optimizer has {name!r}, and no module either.\n{names_near(name, known)}")
+        raise QuestionError(_unknown(player, name))
+
+
+def _unknown(player: Player, name: str) -> str:
+    """What to say of a setting that nothing has: what its module has, or, without a module of that name, all."""
+    path, _, attribute = name.rpartition(".")
+    modules = player.things.modules()
+    if path and path in modules:
+        own = [one for one in vars(modules[path]) if not one.startswith("_") and one != "training"]
+        return f"w.fork(change=…): {path} ({type(modules[path]).__name__}) has no {attribute!r}.\n{names_near(attribute, own)}"
+    groups = [group for one in player.things.optimizers for group in one.param_groups]
+    known = dict.fromkeys([*(key for group in groups for key in group if key != "params"), *numbers_of(modules)])
+    return f"w.fork(change=…): no optimizer has {name!r}, and no module either.\n{names_near(name, known)}"
+
+
+POSITIVE = frozenset(("lr", "momentum", "weight_decay", "eps", "lr_decay", "alpha"))
+"""Settings of which PyTorch's optimizers, when they are made, refuse what is negative."""
 
 
 def _set_group(group: dict[str, Any], name: str, value: Any) -> None:
@@ -209,6 +225,8 @@ def _set_group(group: dict[str, Any], name: str, value: Any) -> None:
     if is_number and not isinstance(value, (numbers.Real, Tensor)):
         said = f"w.fork(change=…) got {format.cut(repr(value), 40)} as {name}, but takes a number."
         raise QuestionError(f"{said}\n  Write: w.fork(step, {{{name!r}: {float(held)}}})")
+    if is_number and name in POSITIVE and not 0 <= float(value) < math.inf:
+        raise QuestionError(f"w.fork(change=…) got {float(value)} as {name}, but takes a number of at least 0.")
     if isinstance(held, Tensor) and isinstance(value, numbers.Real):
         held.fill_(float(value))
     else:
@@ -227,7 +245,7 @@ def of_keeper(keeper: Keeper | None, record: WatchRecord, step: Any, change: Any
     """
     asked = AskedChange(change)
     if steps is not None and (isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 1):
-        raise QuestionError(f"w.fork(steps=…) got {steps!r}, but takes how many steps to make behind the change: w.fork(steps=100)")
+        raise QuestionError(f"w.fork(steps=…) got {steps!r}, but takes how many steps to run, at least 1: w.fork(steps=100)")
     keeper = require_kept(keeper, record)
     at = require_step(step, [*keeper.states], record.steps)
     ground = KeptGround(keeper, at)
@@ -367,6 +385,8 @@ def require_fix(finding: Finding) -> tuple[str, str]:
         ForkError: there is none that can be applied.
     """
     found = fix_of(finding)
+    if found is None and (finding.severity == "note" or (isinstance(finding, Check) and finding.state == "passed")):
+        raise ForkError("There is nothing to fix: this only says what is so.\n  What is wrong: w.verdict.findings")
     if found is None:
         advice = wording.fix(finding)
         said = f"Its fix cannot be applied to a copy by itself: {advice}" if advice else "It has no fix that could be applied to a copy."

@@ -17,7 +17,7 @@ from modlab.records.watch import WatchRecord
 from modlab.results.verdict import Verdict
 from modlab.running.guarded import is_terminal, tell
 from modlab.version import __version__
-from modlab.views.watch import headline
+from modlab.views.watch import headline, words
 
 if TYPE_CHECKING:
     from modlab.results.widget import View
@@ -335,8 +335,8 @@ class Lines:
         if not (begun or late or alerts > self._told):
             return
         record = self._watch.record
-        for alert in record.alerts[self._told :]:
-            self._say(f"modlab: step {alert.step:,}: {wording.said(alert)}")
+        for alert, others in words.together(record.alerts[self._told :]):
+            self._say(f"modlab: step {alert.step:,}: {wording.said(alert)}{words.like_it(others)}")
         self._told = len(record.alerts)
         if begun:
             self._first = True

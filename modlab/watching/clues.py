@@ -386,10 +386,9 @@ class ClueCollector:
         return None if waiting else found
 
     def _is_within(self, loose: list[Tensor]) -> bool:
-        """Whether parameters come into the model's output, and not behind it."""
-        outputs = [one for _, one, _ in leaves(self._output) if isinstance(one, Tensor) and one.grad_fn is not None]
-        ends = {id(node.variable) for one in outputs for node, _ in walk(one.grad_fn, {}) if name_of(node) == "AccumulateGrad"}
-        return any(isinstance(one, nn.Parameter) and id(one) in ends for one in loose)
+        """Whether parameters come into the model's output in the model: not behind it, and not with its inputs."""
+        inside = _leaves_of(self._output) - _leaves_of(self._given)  # what comes in with the inputs is another model's
+        return any(isinstance(one, nn.Parameter) and id(one) in inside for one in loose)
 
     def _sizes(self) -> tuple[int, int]:
         """How many samples there are in the batch, and how long its sequences are: 0 if they are none."""
@@ -557,6 +556,7 @@ class ClueCollector:
             rootless,
             gradients.replaced,
             gradients.brought,
+            self._steps.asleep(),
         )
         return Clues(
             losses,
@@ -709,6 +709,13 @@ def _is_cut(taken: Tensor, batch: list[Tensor]) -> bool:
     if not taken.is_floating_point() or taken.requires_grad or _is_of(taken, batch):
         return False
     return not is_readable(taken) or bool(taken.any())
+
+
+def _leaves_of(thing: Any) -> set[int]:
+    """The leaves of the graphs that tensors come from, and those that are leaves themselves, by identity."""
+    tensors = [one for _, one, _ in leaves(thing) if isinstance(one, Tensor) and one.requires_grad]
+    nodes = [node for one in tensors if one.grad_fn is not None for node, _ in walk(one.grad_fn, {})]
+    return {id(one) for one in tensors if one.grad_fn is None} | {id(node.variable) for node in nodes if name_of(node) == "AccumulateGrad"}
 
 
 def _is_rectified(tensor: Tensor) -> bool:

@@ -126,7 +126,7 @@ class InputPool:
         self.looks += 1
         if some.dim() and len(some) > 1:
             self.same += bool((some == some[:1]).all())
-        if some.dim() > 1 and some.is_floating_point():
+        if some.dim() > 1 and some.is_floating_point() and some.numel() > some.shape[1 if some.dim() == 4 else -1]:
             deviations = some.double().movedim(1 if some.dim() == 4 else -1, 0).flatten(1).std(1)
             self.features = min(self.features[0], float(deviations.min())), max(self.features[1], float(deviations.max()))
         if some.dim() > 1 and some.is_floating_point() and some[0].numel() >= WIDE and len(some) >= LARGE:

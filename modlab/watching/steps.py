@@ -47,6 +47,7 @@ class Steps:
         self._since: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # steps of others with parameters since its last one
         self._turning: WeakSet[Any] = WeakSet()  # optimizers that made some steps in a row
         self._row: tuple[int, int] = 0, 0  # which one made the last steps, and how many in a row
+        self._awake: WeakSet[Any] = WeakSet()  # optimizers that have made a step
         self._under_way: list[int] = []  # optimizers with parameters that make one now, the inner ones last
         self._stepping: ReferenceType[Any] | None = None  # whose step is looked at
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
@@ -133,7 +134,20 @@ class Steps:
         mine = set() if main is None else _held(main)
         if main is None or not self.holds(main):
             return None, set()
-        return mine, set().union(*(_held(one) for one in known if one is not main)) - mine
+        return mine, set().union(*(_held(one) for one in known if one is not main and not self._sleeps(one))) - mine
+
+    def _sleeps(self, optimizer: Any) -> bool:
+        """Whether an optimizer makes no step while others do."""
+        return optimizer not in self._awake and self.made >= SOON
+
+    def asleep(self) -> tuple[str, tuple[str, ...]]:
+        """The class of an optimizer that makes no step while others do, and the parameters that it alone holds; empty if there is none."""
+        for one in self.optimizers:
+            if self._sleeps(one) and self.holds(one):
+                others = set().union(*(_held(other) for other in self.optimizers if other is not one))
+                held = (self._index.weight(tensor) for group in one.param_groups for tensor in group["params"] if id(tensor) not in others)
+                return type(one).__name__, tuple(weight.path for weight in held if weight is not None)
+        return "", ()
 
     def holds(self, optimizer: Any) -> bool:
         """Whether an optimizer holds any of the model's parameters."""
@@ -185,6 +199,7 @@ class Steps:
         """Who makes a step now; one whose last step raised is not left out for that."""
         self._calls += 1
         self.call = self._calls
+        self._awake.add(optimizer)
         if self.holds(optimizer):
             if id(optimizer) in self._under_way:
                 del self._under_way[self._under_way.index(id(optimizer)) :]

@@ -200,6 +200,8 @@ def _called(record: WatchRecord, later: frozenset[str]) -> Check:
         return _check(name, "not seen", "modules not seen")
     if not called and not known.evaluated:
         return _check(name, "not seen", "no call of the model")
+    if not called:
+        return _check(name, "not seen", "no training pass")
     if weighty and record.samples >= SAMPLES:
         return _check(name, "careful", "never called", {"paths": tuple(weighty)}, path=weighty[0])
     if silent:
@@ -322,7 +324,7 @@ def _moves(record: WatchRecord) -> Check:
     if not owned or not known.stepped:
         return _check(name, "not seen", UNGRADED if known.stepped else UNMEASURED)
     rate = known.rate
-    still = [weight for weight in owned if _is_still(weight) and (weight.dtype not in HALF or not rate)]
+    still = [weight for weight in owned if _is_still(weight, rate)]
     if still and record.samples < SAMPLES:
         return _check(name, "not seen", "not moved yet", {"paths": tuple(weight.path for weight in still), "looks": record.samples})
     if still:
@@ -340,9 +342,13 @@ def _stands(name: str, still: list[WatchedParameter], owned: list[WatchedParamet
     return _check(name, "broken", "does not move", facts, *fixes, path=still[0].path)
 
 
-def _is_still(one: WatchedParameter) -> bool:
-    """Whether none of its numbers that has a gradient has ever moved; of a large embedding no such number may have been compared."""
-    return not one.moved and one.stuck is not None and not one.elsewhere and one.cancelled is None
+def _is_still(one: WatchedParameter, rate: float | None) -> bool:
+    """Whether none of its numbers that has a gradient has ever moved; of a large embedding no such number may have been compared.
+
+    A 16-bit one may have lost its steps to rounding, if there is a rate: that is told of by itself.
+    """
+    stands = not one.moved and one.stuck is not None and not one.elsewhere and one.cancelled is None
+    return stands and (one.dtype not in HALF or not rate)
 
 
 def _enough(record: WatchRecord) -> Check:
@@ -353,6 +359,9 @@ def _enough(record: WatchRecord) -> Check:
     alert = _alert(record, "rounding")
     if alert is not None:
         return _because(name, "broken", alert)
+    measured = [weight for weight in measured if not _is_still(weight, known.rate)]
+    if not measured:
+        return _check(name, "not seen", "nothing moves")
     worst = max(measured, key=lambda weight: weight.stuck or 0.0)
     return _check(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
 

@@ -18,7 +18,7 @@ from modlab.wording.findings import (
     told,
 )
 from modlab.wording.kinds import KINDS, FindingKind
-from modlab.wording.names import joined, named
+from modlab.wording.names import capital, joined, label, named
 from modlab.wording.trends import arrow, travelled
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "arrow",
     "begins_with_name",
     "broken",
+    "capital",
     "fix",
     "fix_parts",
     "fixes",
@@ -36,6 +37,7 @@ __all__ = [
     "in_halves",
     "is_cause",
     "joined",
+    "label",
     "named",
     "names_place",
     "notes",

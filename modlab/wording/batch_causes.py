@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modlab import format
-from modlab.wording.names import Words
+from modlab.wording.names import Words, all_named, named
 
 Facts = Mapping[str, Any]
 
@@ -44,6 +44,16 @@ def _why_same(facts: Facts) -> str:
 
 def _alike(facts: Facts) -> str:
     return f"the loss is {_short(facts['alike'])} if all samples get one and the same output, and {_short(facts['loss'])} now"
+
+
+def _copies(facts: Facts) -> str:
+    """About one weight or a part of the model that holds them all; else about several weights by name."""
+    several = not facts["path"] and "places" in facts
+    where = all_named(facts["places"]) if several else named(facts["path"])
+    if facts["zero"]:
+        return f"{where} {'are' if several else 'is'} zero, and so {'are their gradients' if several else 'is its gradient'}"
+    which = "" if facts["layers"] > 1 else f"{facts['units']:,} "
+    return f"the {which}units of {where} have equal weights and get equal gradients"
 
 
 def _percent(share: float) -> str:
@@ -112,9 +122,9 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "state not kept": (
         lambda facts: (
-            f"{facts['path']} is called {facts['calls']} times with one step each and no state: each step begins anew"
+            f"{named(facts['path'])} is called {facts['calls']} times with one step each and no state: each step begins anew"
             if "calls" in facts
-            else f"only the first of the {facts['length']} outputs of {facts['path']} is read"
+            else f"only the first of the {facts['length']} outputs of {named(facts['path'])} is read"
         ),
         lambda facts: (
             "Nothing of earlier steps is left in later ones: the state that a call returns must be given to the next one."
@@ -124,7 +134,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "exploding recurrence": (
         lambda facts: (
-            f"the recurrent weight of {facts['path']} makes its state {_short(facts['factor'])} times as large in each "
+            f"the recurrent weight of {named(facts['path'])} makes its state {_short(facts['factor'])} times as large in each "
             f"step, with nothing to bound it"
         ),
         lambda facts: f"Over the {facts['length']} steps of this batch, that is a factor of {_short(facts['growth'])}, for gradients too.",
@@ -133,9 +143,9 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "tokens differ": lambda facts: f"{format.plural(facts['layers'], 'embedding')} looked at",
     "padding idx of a token": (
         lambda facts: (
-            f"padding_idx={facts['padding']} of {facts['path']} is the token of {format.plural(facts['times'], 'sample')}"
+            f"padding_idx={facts['padding']} of {named(facts['path'])} is the token of {format.plural(facts['times'], 'sample')}"
             if facts["single"]
-            else f"padding_idx={facts['padding']} of {facts['path']} is a token: it lies between others in {facts['samples']} of "
+            else f"padding_idx={facts['padding']} of {named(facts['path'])} is a token: it lies between others in {facts['samples']} of "
             f"{facts['of']} samples"
         ),
         lambda facts: (
@@ -145,7 +155,8 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "tokens unknown": (
         lambda facts: (
-            f"{_percent(facts['share'])} of the tokens that {facts['path']} gets are {facts['token']}, though it has {facts['rows']} rows"
+            f"{_percent(facts['share'])} of the tokens that {named(facts['path'])} gets are {facts['token']}, "
+            f"though it has {facts['rows']} rows"
         ),
         "Samples of the same tokens can hardly be told apart. Most often a vocabulary does not fit its text, and all becomes one unknown "
         "token.",
@@ -317,19 +328,15 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "batch norm statistics": (
         lambda facts: (
-            f"the running mean of {facts['path']} is {_short(facts['apart'])} deviations from that of the batch, and follows with momentum "
-            f"{_short(facts['momentum'])}"
+            f"the running mean of {named(facts['path'])} is {_short(facts['apart'])} deviations from that of the batch, and follows "
+            f"with momentum {_short(facts['momentum'])}"
         ),
         "Evaluation uses the running statistics: with these it sees something else than training does.",
     ),
     # symmetry
     "units differ": "no rows with equal weights get equal gradients",
     "all weights equal": (
-        lambda facts: (
-            f"{facts['path']} is zero, and so is its gradient"
-            if facts["zero"]
-            else f"the {facts['units']} units of {facts['path']} have equal weights and get equal gradients"
-        ),
+        _copies,
         lambda facts: (
             "Each waits for the other: a product of zeros has no slope."
             if facts["zero"]
@@ -338,7 +345,10 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     # collapse
     "outputs differ": "no two samples need to get the same output",
-    "a layer of zeros": ("all samples get the same output: {path} is zero throughout", "Fine if it begins that way on purpose."),
+    "a layer of zeros": (
+        lambda facts: f"all samples get the same output: {named(facts['path'])} is zero throughout",
+        "Fine if it begins that way on purpose.",
+    ),
     **dict.fromkeys(("dead units", "overwritten activation", "vanishing gradient", "weights begin too small"), (_same, _why_same)),
     # told
     "hears the level": "another level gives another answer",

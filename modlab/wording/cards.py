@@ -11,7 +11,7 @@ from modlab.records.watch import Alert, Check
 from modlab.wording import causes, differences, experiments, mistakes, reasons
 from modlab.wording.alerts import ROLES
 from modlab.wording.findings import said
-from modlab.wording.names import named
+from modlab.wording.names import capital, label, named
 
 _NAN = (
     "NaN spreads: anything computed with it is NaN. Unless that step is skipped, the weights stay NaN and no later step repairs them. "
@@ -114,13 +114,13 @@ def headline(finding: Finding) -> tuple[str, str]:
     if isinstance(finding, Check) and finding.name:
         return finding.state, f"{finding.name}: {said(finding)}"
     if isinstance(finding, Reason) or finding.kind in differences.NOTES:
-        return finding.severity, f"{named(finding.path)}: {said(finding)}"
+        return finding.severity, f"{label(finding.path)}: {said(finding)}"
     return finding.severity, said(finding)
 
 
 def rests_on(finding: Finding) -> str:
     """Where it was seen, in sentences."""
-    return " ".join(f"{part[:1].upper()}{part[1:]}." for part in _sources(finding))
+    return " ".join(f"{capital(part)}." for part in _sources(finding))
 
 
 def _sources(finding: Finding) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
-from modlab.wording.names import joined, named
+from modlab.wording.names import all_named, capital, named
 
 Facts = Mapping[str, Any]
 Words = str | Callable[[Facts], str]
@@ -70,12 +70,12 @@ def _lost(facts: Facts) -> str:
     if "calls" in facts:
         return f"{{place}} is called {facts['calls']} times in a pass, and the state that it gets has no graph"
     if "beside" in facts:
-        places = joined(map(named, facts["places"]))
+        places = all_named(facts["places"])
         return f"{{place}} gets numbers without a graph; of the part of the loss that knows the targets no gradient comes to {places}"
     if "backwards" in facts:
         return f"in {facts['backwards']} calls, backward() began with a tensor that has no graph back to a parameter of the model"
     places = facts.get("places", ())
-    return f"no gradient reached {joined(map(named, places))}" if places else "no gradient comes through"
+    return f"no gradient reached {all_named(places)}" if places else "no gradient comes through"
 
 
 def _momentum(facts: Facts) -> str:
@@ -85,7 +85,7 @@ def _momentum(facts: Facts) -> str:
 
 def _not_held(facts: Facts) -> str:
     have, them = ("has", "it") if len(facts["places"]) == 1 else ("have", "them")
-    return f"{joined(map(named, facts['places']))} {have} a gradient, and {facts['optimizer']} does not hold {them}"
+    return f"{all_named(facts['places'])} {have} a gradient, and {facts['optimizer']} does not hold {them}"
 
 
 def _held(facts: Facts) -> str:
@@ -153,8 +153,8 @@ def _sign(facts: Facts) -> str:
 def _evaluation(facts: Facts) -> str:
     looks = format.plural(facts["looks"], "look")
     if "alone" in facts:
-        return f"while the model trained, {joined(map(named, facts['places']))} stayed in evaluation mode, and took in no batch"
-    return f"in {looks} the model was called in evaluation mode, which changes {joined(map(named, facts['places']))}"
+        return f"while the model trained, {all_named(facts['places'])} stayed in evaluation mode, and took in no batch"
+    return f"in {looks} the model was called in evaluation mode, which changes {all_named(facts['places'])}"
 
 
 def _order(facts: Facts) -> str:
@@ -195,6 +195,17 @@ def _function_before(facts: Facts) -> str:
     if "own" in facts:
         return f"the function {facts['own']} before "
     return f"{facts['function'].lower()}() before " if "function" in facts else "at "
+
+
+def _so_many(facts: Facts) -> str:
+    return str(format.plural(facts["steps"], "step") if facts["steps"] else format.plural(facts["passes"], "pass", "passes"))
+
+
+def _hardly(facts: Facts) -> str:
+    if not facts["rate"]:
+        return "no step changes a weight"
+    far = f"by {rough(100 * facts['pace'])} % of its size" if facts["pace"] else "by nothing that its dtype can hold"
+    return f"at {rough(facts['rate'])}, a step changes a weight {far}"
 
 
 def _warms(facts: Facts) -> str:
@@ -280,8 +291,12 @@ NEGATIVES = {
 CAUSES: dict[str, CauseWords] = {
     # ---- the loop
     "no step": CauseWords(
-        "optimizer.step() is never called",
-        lambda f: f"{format.plural(f['backwards'], 'backward pass', 'backward passes')}, and no step",
+        lambda f: "one of the optimizers never makes a step" if "optimizer" in f else "optimizer.step() is never called",
+        lambda f: (
+            f"the {f['optimizer']} that holds {all_named(f['places'])} made none, in {format.plural(f['steps'], 'step')} of another one"
+            if "optimizer" in f
+            else f"{format.plural(f['backwards'], 'backward pass', 'backward passes')}, and no step"
+        ),
         "backward() computes gradients; only step() changes the weights.",
         code="optimizer.step()",
     ),
@@ -293,7 +308,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "no backward": CauseWords(
         "backward() is never called",
-        lambda f: f"{format.plural(f['steps'], 'step')} after {f['passes']:,} passes, and no parameter has a gradient",
+        lambda f: f"after {_so_many(f)}, no parameter has a gradient",
         "Without backward() no parameter has a gradient, so a step changes nothing.",
         code="loss.backward()",
     ),
@@ -330,7 +345,7 @@ CAUSES: dict[str, CauseWords] = {
     "gradients overwritten": CauseWords(
         "something replaces the gradients",
         lambda f: (
-            f"hooks stand on {joined(map(named, f['places']))}, and the loss does not fall"
+            f"hooks stand on {all_named(f['places'])}, and the loss does not fall"
             if f["places"]
             else f"in {format.plural(f['looks'], 'look')}, other tensors stood in the gradients' place at the step, and were zero"
             if f.get("zeros")
@@ -369,10 +384,10 @@ CAUSES: dict[str, CauseWords] = {
         "a tenth of the learning rate, or clip_grad_norm_",
     ),
     "rate too low": CauseWords(
-        "the learning rate is too low",
-        lambda f: f"at {rough(f['rate'])}, a step changes a weight by {rough(100 * f['pace'])} % of its size",
+        lambda f: "the learning rate is too low" if f["rate"] else "the learning rate is 0",
+        _hardly,
         "In the steps of this run the weights hardly move.",
-        "ten times the learning rate, or more",
+        lambda f: "ten times the learning rate, or more" if f["rate"] else "a learning rate above 0",
     ),
     "rate runs out": CauseWords(
         "the learning rate runs out too soon",
@@ -412,7 +427,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "two optimizers": CauseWords(
         "two optimizers move the same parameters",
-        lambda f: f"{' and '.join(f['optimizers'])} both hold {joined(map(named, f['places']))}",
+        lambda f: f"{' and '.join(f['optimizers'])} both hold {all_named(f['places'])}",
         "Each undoes what the other did, or both together go too far.",
         "give each parameter to one optimizer",
     ),
@@ -681,9 +696,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "overwritten activation": CauseWords(
         lambda f: "only the sum of a softmax is used, which is 1" if f.get("ones") else "a value is overwritten with zeros",
-        lambda f: (
-            "{place} takes the same for each input" if f.get("ones") else f"only zeros were seen at {joined(map(named, f['places']))}"
-        ),
+        lambda f: "{place} takes the same for each input" if f.get("ones") else f"only zeros were seen at {all_named(f['places'])}",
         "Whatever the layers before compute is thrown away.",
         lambda f: "weigh something by it" if f.get("ones") else "look for a product with zero, or a mask that hides everything",
     ),
@@ -698,7 +711,7 @@ CAUSES: dict[str, CauseWords] = {
         _statistics,
         "In evaluation mode it normalizes with statistics of data that it has never seen.",
         lambda f: "" if "momentum" in f else "leave its statistics alone between the steps",
-        lambda f: "{place}.momentum = 0.1" if "momentum" in f else "",
+        lambda f: "model.get_submodule({path!r}).momentum = 0.1" if "momentum" in f else "",
     ),
     "too much dropout": CauseWords(
         "dropout takes nearly everything",
@@ -717,14 +730,14 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"the loss began at {rough(f['start'])}, from inputs of usual size; a constant answer has {rough(f['baseline'])}"
             if "start" in f
-            else f"those of {joined(map(named, f['places']))} were {rough(f['times'])} times what keeps the size of a signal"
+            else f"those of {all_named(f['places'])} were {rough(f['times'])} times what keeps the size of a signal"
         ),
         "Activations saturate or explode from the first step on.",
         "nn.init.kaiming_normal_ or PyTorch's own initialization",
     ),
     "weights begin too small": CauseWords(
         "the weights began far too small",
-        lambda f: f"those of {joined(map(named, f['places']))} were {rough(f['times'])} times what keeps the size of a signal",
+        lambda f: f"those of {all_named(f['places'])} were {rough(f['times'])} times what keeps the size of a signal",
         "Signal and gradient vanish from layer to layer.",
         "nn.init.kaiming_normal_ or PyTorch's own initialization",
     ),
@@ -740,7 +753,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "shared by mistake": CauseWords(
         "one layer stands in several places",
-        lambda f: f"{joined(map(named, f['places']))} are one and the same" + (", and take the same in one pass" if f.get("alike") else ""),
+        lambda f: f"{all_named(f['places'])} are one and the same" + (", and take the same in one pass" if f.get("alike") else ""),
         "[layer] * n repeats the same object: all places share its weights.",
         "make a layer for each place: nn.Sequential(*(make() for _ in range(n)))",
     ),
@@ -759,7 +772,7 @@ CAUSES: dict[str, CauseWords] = {
     "no bias where needed": CauseWords(
         lambda f: "biases are left out" if "places" in f else "no layer has a bias",
         lambda f: (
-            f"the weights beside {joined(map(named, f['places']))} have a gradient, and these have none"
+            f"the weights beside {all_named(f['places'])} have a gradient, and these have none"
             if "places" in f
             else f"{f['layers']} layers, none with a bias, and no normalization"
         ),
@@ -918,8 +931,7 @@ CAUSES: dict[str, CauseWords] = {
     "generator detached": CauseWords(
         "what one optimizer holds gets no gradient",
         lambda f: (
-            f"{'only zeros' if f.get('zero') else 'no gradient'} reached {joined(map(named, f['places']))}, "
-            "though another loss trains the rest"
+            f"{'only zeros' if f.get('zero') else 'no gradient'} reached {all_named(f['places'])}, though another loss trains the rest"
         ),
         "Its images were detached or rounded, or the step before is the only one that looks at them.",
         "do not detach what the generator has made in the generator's own step",
@@ -1008,9 +1020,7 @@ def advice(finding: Finding) -> tuple[str, str]:
     """The line to copy, and in words what to do and what settles whether it is this cause or the one that looks most like it."""
     words = CAUSES[finding.kind]
     parts = (filled(words.fix, finding), settled(finding))
-    return filled(words.code, finding), ". ".join(
-        f"{one[:1].upper()}{one[1:]}" if place else one for place, one in enumerate(filter(None, parts))
-    )
+    return filled(words.code, finding), ". ".join(capital(one) if place else one for place, one in enumerate(filter(None, parts)))
 
 
 def settled(finding: Finding) -> str:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from modlab import format
 from modlab.records.finding import Finding
 from modlab.records.watch import Check
-from modlab.wording.names import FEW, joined, named
+from modlab.wording.names import FEW, all_named, begun, joined, named
 from modlab.wording.trends import arrow
 
 Facts = Mapping[str, Any]
 _ZERO = "parameters with a zero gradient"
-
-
-def _names(paths: Iterable[str]) -> str:
-    found = [named(path) for path in paths]
-    shown = ", ".join(found[:FEW])
-    return f"{shown} and {len(found) - FEW:,} more" if len(found) > FEW else shown
 
 
 def _steps(facts: Facts) -> str:
@@ -54,19 +48,19 @@ def _finite(facts: Facts) -> str:
 
 def _silent(facts: Facts) -> str:
     kinds = {"bare": ", without parameters", "used": ", whose parameters are used without a call", "other": " not called"}
-    return f"but {'; '.join(_names(facts[kind]) + said for kind, said in kinds.items() if facts[kind])}"
+    return f"but {'; '.join(all_named(facts[kind]) + said for kind, said in kinds.items() if facts[kind])}"
 
 
 def _zero(facts: Facts) -> str:
     paths = facts["paths"]
     of, are = ("that", "is") if len(paths) == 1 else ("those", "are")
-    return f"{of} of {joined(map(named, paths))} {are} zero in all {_looks(facts)}"
+    return f"{of} of {all_named(paths)} {are} zero in all {_looks(facts)}"
 
 
 def _graded(facts: Facts) -> str:
     said = f"{facts['felt']:,} of {facts['trained']:,}"
-    said += f"; {_names(facts['aside'])}: in no optimizer either" if facts["aside"] else ""
-    return f"{said}; {_names(facts['moved'])} moved, but no gradient was seen" if facts["moved"] else said
+    said += f"; {all_named(facts['aside'])}: in no optimizer either" if facts["aside"] else ""
+    return f"{said}; {all_named(facts['moved'])} moved, but no gradient was seen" if facts["moved"] else said
 
 
 def _unregistered(facts: Facts) -> str:
@@ -79,7 +73,7 @@ def _unregistered(facts: Facts) -> str:
 def _late(facts: Facts) -> str:
     paths = facts["paths"]
     them = "it" if len(paths) == 1 else "them"
-    return f"{joined(map(named, paths))} joined the model during the watch, but {facts['optimizer']} does not hold {them}"
+    return f"{all_named(paths)} joined the model during the watch, but {facts['optimizer']} does not hold {them}"
 
 
 def _owned(facts: Facts) -> str:
@@ -89,7 +83,7 @@ def _owned(facts: Facts) -> str:
 
 def _still(facts: Facts) -> str:
     paths = facts["paths"]
-    text = f"{joined(map(named, paths))} did not move in any step that was measured"
+    text = f"{all_named(paths)} did not move in any step that was measured"
     if facts["rate"] == "zero":
         whose = "" if facts["all"] else " of its group" if len(paths) == 1 else " of their group"
         return f"{text}: the learning rate{whose} is 0"
@@ -131,7 +125,8 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "no step measured yet": lambda facts: "no step has been measured yet",
     "modules not seen": lambda facts: "compiled or scripted: its modules cannot be seen",
     "no call of the model": lambda facts: "no call of the model itself was seen",
-    "never called": lambda facts: f"{_names(facts['paths'])} never called",
+    "no training pass": lambda facts: "the model is called only in evaluation mode, and those calls are not looked at",
+    "never called": lambda facts: f"{all_named(facts['paths'])} never called",
     "some not called": _silent,
     "all called": lambda facts: f"{facts['called']:,} of {facts['called']:,}",
     # every trained parameter gets a gradient
@@ -140,7 +135,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "gradients taken away": lambda facts: "gradients reach the modules, but no parameter has one left when the optimizer steps",
     "gradients of others": lambda facts: "gradients go to parameters of something else: functional_call may run the model with them",
     "no gradient seen": lambda facts: "no gradient was seen in any step",
-    "parameters without a gradient": lambda facts: f"{_names(facts['paths'])} got none in any step that was measured",
+    "parameters without a gradient": lambda facts: f"{all_named(facts['paths'])} got none in any step that was measured",
     _ZERO: _zero,
     "gradients": _graded,
     # the optimizer owns it
@@ -150,18 +145,19 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     ),
     "holds none": lambda facts: f"{facts['optimizer']} holds none of the model's parameters",
     "not held yet": lambda facts: (
-        f"{_names(facts['paths'])} not in {facts['optimizer']}: too early to tell whether something else moves them"
+        f"{all_named(facts['paths'])} not in {facts['optimizer']}: too early to tell whether something else moves them"
     ),
-    "not held": lambda facts: f"{_names(facts['paths'])} not in {facts['optimizer']}",
+    "not held": lambda facts: f"{all_named(facts['paths'])} not in {facts['optimizer']}",
     "unregistered weights": _unregistered,
     "late parameters not held": _late,
     "owned": _owned,
     # it moves, and by enough
     "no step measured": lambda facts: "no step of the optimizer was measured",
     "no gradient of the optimizer's": lambda facts: "none of the optimizer's parameters was seen to have a gradient",
-    "not moved yet": lambda facts: f"{joined(map(named, facts['paths']))} not moved yet after {_looks(facts)}",
+    "not moved yet": lambda facts: f"{all_named(facts['paths'])} not moved yet after {_looks(facts)}",
     "does not move": _still,
     "moves": _moved,
+    "nothing moves": lambda facts: "none of the parameters with a gradient moves at all",
     "steps count": _enough,
 }
 """By the `kind` of a check's finding; the others share the kind of an alert or of a finding, and its words."""
@@ -193,8 +189,10 @@ _ALL = {
 }
 
 
-def broken(check: Check, place: str) -> str:
+def broken(check: Check) -> str:
     """The statement of a check that does not hold, with its place if that is known."""
     if check.kind == _ZERO:
-        return f"The gradient of {place} is zero"
-    return _AT[check.name].format(place) if place and check.name in _AT else _ALL[check.name]
+        return f"The gradient of {named(check.path)} is zero"
+    if not check.path or check.name not in _AT:
+        return _ALL[check.name]
+    return _AT[check.name].format(begun(check.path))

@@ -13,7 +13,7 @@ from modlab.wording.alerts import ALERTS, halves
 from modlab.wording.checks import CHECKS
 from modlab.wording.fixes import FIXES
 from modlab.wording.kinds import KINDS
-from modlab.wording.names import filled
+from modlab.wording.names import capital, filled, is_number
 
 
 def said(finding: Finding) -> str:
@@ -55,7 +55,7 @@ def in_halves(finding: Finding) -> tuple[str, str]:
 
 def begins_with_name(finding: Finding) -> bool:
     """Whether the first half begins with a user's own name, which gets no capital."""
-    if not isinstance(finding, Alert):
+    if not isinstance(finding, Alert) or is_number(finding.path):
         return False
     if finding.over or not halves(finding)[0]:
         return finding.unit is None
@@ -64,8 +64,7 @@ def begins_with_name(finding: Finding) -> bool:
 
 def sentence(finding: Finding) -> str:
     """The same, as a sentence."""
-    text = said(finding)
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{capital(said(finding))}."
 
 
 def title(finding: Finding) -> str:

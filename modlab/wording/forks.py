@@ -101,7 +101,7 @@ def notes(record: ForkRecord) -> Iterator[str]:
     if record.ended in _ENDED and record.steps:
         yield _ended(record)
     if record.ended == "tape":
-        yield "It ends where the batches end that were kept."
+        yield "It ends where the kept batches end."
 
 
 def _exactness(record: ForkRecord) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding, Severity
-from modlab.wording.names import joined, named
+from modlab.wording.names import all_named, joined, named
 
 Facts = Mapping[str, Any]
 SHOWN = 6
@@ -96,12 +96,12 @@ def _beside(finding: Finding) -> str:
 
 def _hidden(finding: Finding) -> str:
     facts: Facts = finding.facts
-    return f"compiled or scripted, so nothing inside is seen: {joined(map(named, facts['paths']))}"
+    return f"compiled or scripted, so nothing inside is seen: {all_named(facts['paths'])}"
 
 
 def _uncounted(finding: Finding) -> str:
     facts: Facts = finding.facts
-    return f"units of {joined(map(named, facts['paths']))} were not counted: {UNCOUNTED[facts['why']].format_map(facts)}"
+    return f"units of {all_named(facts['paths'])} were not counted: {UNCOUNTED[facts['why']].format_map(facts)}"
 
 
 UNCOUNTED = {
@@ -125,12 +125,12 @@ def _only(finding: Finding) -> str:
     left = f"{facts['left']:,} of {format.plural(facts['modules'], 'module')}"
     only = repr(patterns[0]) if len(patterns) == 1 else f"[{', '.join(map(repr, patterns))}]"
     said = f"left out by only={only}: {left} and {facts['weights']:,} of {format.plural(facts['parameters'], 'parameter')}"
-    unread = joined(map(named, facts["unread"]))
+    unread = all_named(facts["unread"])
     return f"{said}; units of {unread} were not counted, because the activation functions that read them are left out" if unread else said
 
 
 def _late(finding: Finding) -> str:
-    return f"joined the model during the watch, so not measured: {joined(map(named, finding.facts['paths']))}"  # type: ignore[arg-type]
+    return f"joined the model during the watch, so not measured: {all_named(finding.facts['paths'])}"  # type: ignore[arg-type]
 
 
 def _loss_unseen(finding: Finding) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,12 @@ FEW = 3
 
 LONG = 120
 """How many characters of a name are shown."""
+
+_NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+"""Dotted names of which no part is a word."""
+
+_CODE = re.compile(r"\S*[_.(]\S")
+"""Begins with what no word of English holds."""
 
 Words = str | Callable[[Mapping[str, Any]], str]
 """A sentence with names of facts in braces and verbs that agree in number, or a function that makes it from the facts."""
@@ -44,9 +51,49 @@ def is_many(path: str, facts: Mapping[str, Any]) -> bool:
     return facts.get("count", 1) != 1 and not ("whole" in facts and path)
 
 
-def named(path: str) -> str:
-    """A dotted name as a view shows it; the whole model is ``(root)``."""
+def label(path: str) -> str:
+    """A dotted name as a row or an axis shows it; the whole model is ``(root)``."""
     return format.cut(format.clean(path), LONG) or ROOT
+
+
+def named(path: str) -> str:
+    """The same in a sentence, where a bare number would read as one: a module of an ``nn.Sequential`` is a layer.
+
+    >>> named("net.l0"), named("1"), named("0.2"), named("0.weight"), named("")
+    ('net.l0', 'layer 1', 'layer 0.2', '0.weight', '(root)')
+    """
+    return f"layer {path}" if is_number(path) else label(path)
+
+
+def begun(path: str) -> str:
+    """The same where a sentence begins with it: a user's own name stays as it is."""
+    return capital(named(path)) if is_number(path) else named(path)
+
+
+def is_number(path: str) -> bool:
+    """Whether a dotted name is made of numbers, as in an ``nn.Sequential``."""
+    return _NUMBERS.fullmatch(path) is not None
+
+
+def all_named(paths: Iterable[str], most: int = FEW, last: str = "and") -> str:
+    """Several dotted names in a sentence.
+
+    >>> all_named(["1", "2"]), all_named(["l0", "2"]), all_named(["3"]), all_named(["a", "b", "c", "d"])
+    ('layers 1 and 2', 'l0 and layer 2', 'layer 3', 'a, b, c and 1 more')
+    """
+    found = [*paths]
+    if len(found) > 1 and all(map(is_number, found[:most])):
+        return f"layers {joined(found, most, last)}"
+    return joined(map(named, found), most, last)
+
+
+def capital(text: str) -> str:
+    """As a sentence begins; what is written in code stays as it is.
+
+    >>> capital("unit 1 is dead"), capital("backward() is never called"), capital("padding_idx is a token"), capital("0.weight is zero")
+    ('Unit 1 is dead', 'backward() is never called', 'padding_idx is a token', '0.weight is zero')
+    """
+    return text if _CODE.match(text) else f"{text[:1].upper()}{text[1:]}"
 
 
 def joined(names: Iterable[object], most: int = FEW, last: str = "and") -> str:

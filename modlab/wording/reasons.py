@@ -8,7 +8,7 @@ from typing import Any
 from modlab import format
 from modlab.records.trace import EventFact, Reason
 from modlab.wording import events
-from modlab.wording.names import Words, filled
+from modlab.wording.names import Words, filled, named
 
 Facts = Mapping[str, Any]
 
@@ -78,7 +78,7 @@ def _at(facts: Facts, name: str = "at") -> str:
 
 
 def _module(facts: Facts) -> str:
-    return facts["module"] or "the model"
+    return named(facts["module"]) if facts["module"] else "the model"
 
 
 def _raised(facts: Facts) -> str:

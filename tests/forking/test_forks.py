@@ -608,6 +608,10 @@ ANSWERS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no step": ({"step": "x"}, modlab_errors.QuestionError, "takes the number of a step"),
     "no change": ({"change": 3}, modlab_errors.QuestionError, "takes a function, or settings by name"),
     "no setting": ({"change": {"lrr": 1}}, modlab_errors.QuestionError, "Nearest: 'lr'"),
+    "no setting of a module": ({"change": {"0.slope": 1.0}}, modlab_errors.QuestionError, r"0 \(Linear\) has no 'slope'"),
+    "nothing to set": ({"change": {}}, modlab_errors.QuestionError, "got {}, but takes a function, or settings by name"),
+    "a negative rate": ({"change": {"lr": -1}}, modlab_errors.QuestionError, "got -1.0 as lr, but takes a number of at least 0"),
+    "a rate that is not a number": ({"change": {"lr": float("nan")}}, modlab_errors.QuestionError, "got nan as lr"),
     "a text as a number": ({"change": {"lr": "x"}}, modlab_errors.QuestionError, "takes a number"),
     "no steps": ({"steps": 0}, modlab_errors.QuestionError, "how many steps"),
     "other arguments": ({"change": lambda a, b, c: None}, modlab_errors.QuestionError, "takes a, b, c"),
@@ -939,3 +943,10 @@ def test_parameters_that_join_an_optimizer_begin_each_step_without_a_gradient() 
     fork = of_finding(Finding("not in the optimizer"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
     *_, whole = watched(lambda: make(whole=True))
     assert fork.losses == whole[: len(fork.losses)] != fork.original
+
+
+def test_what_passed_has_nothing_to_fix() -> None:
+    w, *_ = watched(plain_run)
+    passed = next(one for one in w.verdict.checks if one.state == "passed")
+    with pytest.raises(modlab_errors.ForkError, match="nothing to fix"):
+        passed.try_fix()

@@ -337,7 +337,8 @@ def test_all_units_of_a_layer_die_and_it_is_one_line() -> None:
     alert = only(w, "dead")
     assert (alert.path, alert.unit, alert.step < 30) == ("0", None, True)
     assert re.fullmatch(
-        r"40 of 64 units of 0 are dead: units 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, … are zero on all the last [\d,]+ inputs", alert.text
+        r"40 of 64 units of layer 0 are dead: units 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, … are zero on all the last [\d,]+ inputs",
+        alert.text,
     )
     assert next(one for one in w.findings if one.kind == "dead units").severity == "broken" and not w.verdict.ok
 

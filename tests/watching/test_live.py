@@ -137,6 +137,33 @@ def test_a_quiet_script_makes_no_record_to_say_nothing(capsys: pytest.CaptureFix
     assert capsys.readouterr().err.count("modlab: step 40: ") == 1
 
 
+class Detached(nn.Module):
+    """Layers of which none gets a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Sequential(*(nn.Linear(4, 4) for _ in range(10))), nn.Linear(4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(x).detach())
+
+
+def test_what_begins_in_one_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    net = Detached()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for _ in range(30):
+            optimizer.zero_grad()
+            net(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+    said = "body.0.weight got no gradient in any step that was measured; and 19 more like it"
+    printed = capsys.readouterr().err
+    assert printed.count("got no gradient in any step") == printed.count(said) == 1
+    assert len(w.alerts) == 20 and str(w).count("got no gradient in any step") == str(w).count(said) == 1
+    assert w.html().count("more like it") == 1
+
+
 def test_views_get_the_same_bytes_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop()
     shown = output(loop.watch, 2)

@@ -712,7 +712,7 @@ CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     ),
     (module_replaced, False, r"^2\.weight is not owned by the optimizer: .* joined the model during the watch.*", "No problem"),
     (train_forgotten, True, r"in 30 of 40 looks the model was called only in evaluation mode", "No problem"),
-    (some_layers_alone, True, r"units of 0 were not counted", "BROKEN"),
+    (some_layers_alone, True, r"units of layer 0 were not counted", "BROKEN"),
     (rarely_asked, True, r"^No problem found: .* got no gradient in the first \d+ looks", "never called:|in any step"),
     (batches_left_out, True, r"^NaN at step 4: .* 1 of 40 values of loss was NaN, first at step 4;", "step 4 on|step 3"),
     (a_part_of_a_sum, True, r"all 10 values are finite", "11 values"),

@@ -6,7 +6,7 @@ import { BinAxis, Reach, ZERO } from "./bins-axis";
 import { drawSlice, drawValues, EDGE, FAINTLY, HEIGHT, LOW } from "./bins-slice";
 import { ROOT } from "../names";
 import { slotAt, type WatchData } from "./data";
-import { percent, placeName, steps } from "./figures";
+import { percent, placeWords, steps } from "./figures";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
 import { bytesOf, drawingOn, hatch, painted, type Drawing } from "./pen";
 import { Strip } from "./strip";
@@ -152,7 +152,7 @@ export class BinsMap implements Part {
 
   #say(slot: number): void {
     const { data, row } = this.#moment as Moment;
-    this.#strip.figures([], `histograms over time of ${placeName(data.payload.series[row]?.path ?? "")}`);
+    this.#strip.figures([], `histograms over time of ${placeWords(data.payload.series[row]?.path ?? "")}`);
     const text = this.#words(slot);
     this.#readout.textContent = text;
     this.#slice.setAttribute("aria-label", `histogram at the cursor: ${text}; arrow keys go from bin to bin`);

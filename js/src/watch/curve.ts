@@ -2,7 +2,7 @@
 import { button, element, words } from "../elements";
 import type { Palette } from "../palette";
 import { slotAt, type Column, type Reading, type WatchData } from "./data";
-import { counted, figure, linear, percent, scaleFor, steps, type Scale } from "./figures";
+import { counted, figure, linear, percent, placeWords, scaleFor, steps, type Scale } from "./figures";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
 import { drawScale, MARGIN, Strip, type Figures } from "./strip";
 import { hatchSlots } from "./time-axis";
@@ -114,7 +114,7 @@ export class SeriesCurve implements Part {
     this.element.hidden = !series || !data.slots;
     if (!series || !data.slots) return;
     this.#curve.strip.title(`${series.role}${data.ofPart}`, series.path || "(root)", [series.shape, series.note].filter(Boolean).join(", "));
-    this.#curve.strip.figures(figuresOf(data, seen, row), `${series.role} of ${series.path || "(root)"}${data.ofPart} at step ${seen}: mean ± std within min – max`);
+    this.#curve.strip.figures(figuresOf(data, seen, row), `${series.role} of ${placeWords(series.path)}${data.ofPart} at step ${seen}: mean ± std within min – max`);
     const [mean, std, bad] = [reader(data, "mean", row), reader(data, "std", row), reader(data, "bad", row)];
     const reading: Reading = {
       first: data.first, last: data.last, mid: mean, low: reader(data, "low", row), high: reader(data, "high", row),
@@ -257,7 +257,7 @@ function drawShare(curve: Curve, moment: Moment, row: number, caption: string, a
   const { write = figure } = line;
   curve.strip.title(caption, path, about);
   const given: Figures = Number.isNaN(value) ? UNSEEN : dated(data, slot, seen, [["", write(value), line.write && value < 0.5 ? "careful" : undefined]]);
-  curve.strip.figures(given, `${caption} of ${path} at step ${seen}`);
+  curve.strip.figures(given, `${caption} of ${placeWords(path)} at step ${seen}`);
   curve.draw(moment, { ...line, key: row, reading: { first: data.first, last: data.last, mid } });
 }
 

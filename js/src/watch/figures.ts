@@ -11,6 +11,11 @@ export function placeName(path: string): string {
   return path.length > LONGEST ? `…${legible(path.slice(-LONGEST))}` : legible(path) || ROOT;
 }
 
+/** The same in a sentence, where a bare number would read as one: a module of an `nn.Sequential` is a layer, as in Python's words. */
+export function placeWords(path: string): string {
+  return /^\d+(\.\d+)*$/.test(path) ? `layer ${path}` : placeName(path);
+}
+
 /** A number of three digits: 0.0123, −4.56, 1.2e-7; NaN and Inf by their names. */
 export function figure(value: number, digits = 3): string {
   if (Number.isNaN(value)) return "NaN";

@@ -1,6 +1,6 @@
 /** What flows along depth: of each module the size of its output and of the gradient of it, at a moment and over all time. */
 import type { WatchData } from "./data";
-import { figure, percent, placeName } from "./figures";
+import { figure, percent, placeWords } from "./figures";
 
 export type Measure = "rms" | "L2";
 
@@ -98,12 +98,12 @@ export function flowWords(data: WatchData, rows: readonly FlowRow[], step: numbe
     const sizes = rows.filter(({ leaf }) => leaf).map(({ path, series }) => [path, sizeAt(data, step, series[lane] as number, measure)] as const);
     // Where it comes from: activations flow from the first to the last, gradients back.
     const bad = (lane ? [...sizes].reverse() : sizes).find(([, size]) => size === "bad");
-    if (bad) return `${name}: NaN or Inf at ${placeName(bad[0])}`;
+    if (bad) return `${name}: NaN or Inf at ${placeWords(bad[0])}`;
     const known = sizes.filter((some): some is readonly [string, number] => typeof some[1] === "number");
     const [first, last] = [known[0], known.at(-1)];
     if (!first || !last) return `${name}: not sampled`;
-    if (first === last) return `${name}: ${figure(first[1])} at ${placeName(first[0])}`;
-    const said = `${name}: ${figure(first[1])} at ${placeName(first[0])}, ${figure(last[1])} at ${placeName(last[0])}`;
+    if (first === last) return `${name}: ${figure(first[1])} at ${placeWords(first[0])}`;
+    const said = `${name}: ${figure(first[1])} at ${placeWords(first[0])}, ${figure(last[1])} at ${placeWords(last[0])}`;
     const zeros = known.filter(([, size]) => size === 0).length;
     if (zeros) return `${said}; zero in ${zeros} of ${known.length} (${percent(zeros / known.length)})`;
     const ratio = lane ? first[1] / last[1] : last[1] / first[1];

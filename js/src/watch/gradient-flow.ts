@@ -1,6 +1,6 @@
 /** Along depth at the cursor: the size of each module's output, and of the gradient that comes back to it. */
 import { button, element, OURS, words } from "../elements";
-import { figure, placeName } from "./figures";
+import { figure, placeName, placeWords } from "./figures";
 import { flowRows, flowWords, sizeAt, Spans, type FlowRow, type Measure, type Size } from "./flow-rows";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
 import { codeFont, drawingOn, fitted, hairline, hatch, type Drawing } from "./pen";
@@ -163,7 +163,7 @@ export class GradientFlow implements Part {
     const { data } = this.#moment as Moment;
     const { path, series } = this.#rows[at] as FlowRow;
     const [activation, gradient] = series.map((row) => sizeWords(sizeAt(data, step, row, this.#measure)));
-    return `${placeName(path)}: activation ${activation}, gradient ${gradient} (${this.#measure})`;
+    return `${placeWords(path)}: activation ${activation}, gradient ${gradient} (${this.#measure})`;
   }
 
   #choose(measure: Measure): void {
@@ -214,7 +214,7 @@ export class GradientFlow implements Part {
     const row = series[this.#lane] >= 0 ? series[this.#lane] : (series[1 - this.#lane] as number);
     if (row < 0) return;
     const { path, role } = this.#moment.data.payload.series[row] ?? { path: "", role: "activation" };
-    this.#context.announce(`selected: ${role} of ${placeName(path)}`);
+    this.#context.announce(`selected: ${role} of ${placeWords(path)}`);
     this.#hooks.onSelect(row);
   }
 

@@ -1,6 +1,6 @@
 /** What can be said of the units of a small net at one moment: which are dead, silent so far, starve, or cancel each other. */
 import type { Alert, Units, WatchData } from "./data";
-import { counted, percent, placeName } from "./figures";
+import { counted, percent, placeName, placeWords } from "./figures";
 import { slotAt } from "./data";
 
 export interface Trouble {
@@ -223,7 +223,7 @@ function disjoint(pairs: readonly Found[]): Found[] {
 
 function described(data: WatchData, layer: number, { units, cosine, left }: Found): Pair {
   const same = `their incoming weights are parallel (cosine ${cosine.toFixed(3)}), so both see the same`;
-  return { layer, units, cosine, left, text: `${same}; ${layerName(data, layer + 1)} weighs one against the other, and ${percent(left)} is left` };
+  return { layer, units, cosine, left, text: `${same}; ${placeWords(data.payload.neurons?.layers[layer + 1]?.path ?? "?")} weighs one against the other, and ${percent(left)} is left` };
 }
 
 function rowsOf(values: Float32Array, rows: number, width: number): Float32Array[] {

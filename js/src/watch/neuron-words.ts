@@ -1,7 +1,7 @@
 /** Units of a small net in words. */
 import type { WatchData } from "./data";
-import { counted, figure, percent } from "./figures";
-import { countedIn, layerName, rateOf, unitName, type Pair, type Trouble } from "./neuron-facts";
+import { counted, figure, percent, placeWords } from "./figures";
+import { countedIn, rateOf, unitName, type Pair, type Trouble } from "./neuron-facts";
 import type { Limits } from "./neuron-picture";
 import type { Spot } from "./neuron-layout";
 
@@ -68,23 +68,28 @@ export function factsOf(data: WatchData, step: number, troubles: readonly Troubl
     for (const kind of ["dead", "silent", "starving"] as const) {
       const found = troubles.filter((some) => some.layer === layer && some.kind === kind).sort((a, b) => a.unit - b.unit);
       if (found.length > SINGLE) facts.push(together(data, layer, kind, found));
-      else for (const { unit, text } of found) facts.push({ kind, name: unitName(data, layer, unit), text: kind === "silent" ? `is silent ${text}` : `${kind === "dead" ? "is dead" : "starves"}: ${text}`, spot: [layer + 1, unit] });
+      else for (const { unit, text } of found) facts.push({ kind, name: unitsOf(data, layer, `unit ${unit}`), text: kind === "silent" ? `is silent ${text}` : `${kind === "dead" ? "is dead" : "starves"}: ${text}`, spot: [layer + 1, unit] });
     }
     for (const { units: [one, other], text } of pairs.filter((some) => some.layer === layer)) {
-      facts.push({ kind: "cancel", name: `${unitName(data, layer, one)} and ${unitName(data, layer, other)}`, text: `cancel: ${text}`, spot: [layer + 1, one] });
+      facts.push({ kind: "cancel", name: unitsOf(data, layer, `units ${one} and ${other}`), text: `cancel: ${text}`, spot: [layer + 1, one] });
     }
   });
   return facts.length ? facts : fine(data, step);
+}
+
+/** Units in a sentence, as Python's words have them. */
+function unitsOf(data: WatchData, layer: number, units: string): string {
+  return `${units} of ${placeWords(data.payload.neurons?.layers[layer]?.path ?? "?")}`;
 }
 
 function together(data: WatchData, layer: number, kind: Trouble["kind"], found: readonly Trouble[]): Fact {
   const units = found.map(({ unit }) => unit);
   const said = units.length > 12 ? `${units.slice(0, 12).join(", ")}, …` : units.join(", ");
   const silent = Math.min(...found.map((some) => some.silent));
-  const evidence = kind !== "starving" && silent ? `: each is 0 for the last ${counted(silent, "input")} at least` : "";
+  const evidence = kind !== "starving" && silent ? `; each is 0 for the last ${counted(silent, "input")} at least` : "";
   const of = data.payload.neurons?.layers[layer]?.units ?? 0;
   const verb = { dead: "are dead", silent: "are silent so far", starving: "starve" }[kind];
-  return { kind, name: `${layerName(data, layer)}[${said}]`, text: `${units.length} of ${of} ${verb}${evidence}`, spot: [layer + 1, units[0] ?? 0] };
+  return { kind, name: unitsOf(data, layer, `${units.length} of ${of} units`), text: `${verb}: ${said}${evidence}`, spot: [layer + 1, units[0] ?? 0] };
 }
 
 function fine(data: WatchData, step: number): Fact[] {
@@ -103,13 +108,13 @@ function fine(data: WatchData, step: number): Fact[] {
   });
   const rarest = least as { layer: number; unit: number; now: number } | null;
   if (!rarest || Number.isNaN(rarest.now) || fires < units) return [];
-  return [{ kind: "fine", name: unitName(data, rarest.layer, rarest.unit), text: `fires most rarely of ${counted(units, "unit")}, on ${percent(rarest.now)} of the inputs: none is dead, none starves`, spot: [rarest.layer + 1, rarest.unit] }];
+  return [{ kind: "fine", name: unitsOf(data, rarest.layer, `unit ${rarest.unit}`), text: `fires most rarely of ${counted(units, "unit")}, on ${percent(rarest.now)} of the inputs: none is dead, none starves`, spot: [rarest.layer + 1, rarest.unit] }];
 }
 
 /** What the picture is, for who does not see it. */
 export function netWords(data: WatchData, step: number, facts: readonly Fact[]): string {
   const layers = data.payload.neurons?.layers ?? [];
-  const built = layers.map(({ units }, layer) => `${layerName(data, layer)} with ${counted(units, "unit")}`).join(", ");
+  const built = layers.map(({ path, units }) => `${placeWords(path)} with ${counted(units, "unit")}`).join(", ");
   const said = facts.map(({ name, text }) => `${name} ${text}`).join("; ");
   return `net of ${counted(layers[0]?.inputs ?? 0, "input")}, ${built}, at step ${step.toLocaleString("en")}${said ? `; ${said}` : ""}; arrow keys go from unit to unit`;
 }

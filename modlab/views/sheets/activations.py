@@ -13,6 +13,7 @@ from modlab.views import numbers
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 from modlab.views.sheets.trace import boxed, first_not_finite
 from modlab.wording import events
+from modlab.wording.names import named
 
 COLUMNS = (
     Column("output", "flow", 96, 1, 3),
@@ -78,7 +79,7 @@ def _stats(event: Event) -> list[TensorStats]:
 
 
 def _place(event: Event) -> str:
-    path = format.clean(event.path or "") or ROOT
+    path = named(event.path or "")
     return path if event.kind == "module" else f"{event.name} in {path}"
 
 

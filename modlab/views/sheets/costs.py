@@ -8,6 +8,7 @@ from modlab import format
 from modlab.records.costs import CostRecord, CostsRecord
 from modlab.records.structure import ROOT
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
+from modlab.wording.names import named
 
 CLEAR = 1.5  # times as much as the next: then another run says the same
 COLUMNS = (
@@ -43,7 +44,7 @@ def _first(rows: Sequence[CostRecord], much: Callable[[CostRecord], float], does
     most, *others = sorted(rows, key=much, reverse=True)
     following = much(others[0]) if others else 0.0
     if much(most) > following * clear and others:
-        yield f"{format.clean(most.path) or ROOT} {does}"
+        yield f"{named(most.path)} {does}"
 
 
 def _row(costs: CostsRecord, row: CostRecord) -> Row:

@@ -10,6 +10,7 @@ from modlab import format
 from modlab.records.hooks import EVERY_MODULE, EVERY_OPTIMIZER, HookbookRecord, HookPlace, HookRecord
 from modlab.records.structure import ROOT
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
+from modlab.wording.names import named
 
 COLUMNS = (
     Column("order", "number", width=56, yields=2),
@@ -472,7 +473,7 @@ def _surprises(book: HookbookRecord) -> list[str]:
 
 
 def _named(record: HookRecord) -> str:
-    return f"{format.clean(record.name)} on {format.clean(record.path) or ROOT}"
+    return f"{format.clean(record.name)} on {named(record.path)}"
 
 
 def _where(book: HookbookRecord, without_kinds: bool = False) -> str:

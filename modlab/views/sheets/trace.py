@@ -16,6 +16,7 @@ from modlab.records.trace import Event, EventFact, Reason, TraceRecord, Uncalled
 from modlab.views import numbers, sharding
 from modlab.views.sheets.layout import Block, Box, Cell, Column, Flow, Mark, Row, Sheet
 from modlab.wording import events, reasons
+from modlab.wording.names import begun, named
 
 _COLUMNS = (
     Column("in → out", "flow", 210, 3, 0),
@@ -72,7 +73,7 @@ def headline(trace: TraceRecord) -> tuple[str, str]:
     if trace.error and trace.explanation[0]:
         return trace.explanation[0], f"{trace.explanation[1]} Everything before it is below.".lstrip()
     if broken is not None:
-        where = broken.path or (ROOT if broken.path == "" else broken.name)
+        where = broken.name if broken.path is None else begun(broken.path)
         doing = f" in {broken.name}" if broken.kind != "module" else ""
         return f"{where} stopped{doing}: {broken.error}.", f"{_place(broken)}Everything before it is below." if broken.where else ""
     if trace.error:
@@ -103,23 +104,23 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     root = next((event for event in calls if event.path == ""), None)
     broken = first_not_finite(trace.events)
     if broken is not None:
-        place = broken.path or (ROOT if broken.path == "" else broken.name)
+        place = broken.name if broken.path is None else named(broken.path)
         yield f"{_not_finite(broken.outputs)} first in {place}{f' ({_called(broken)})' if broken.kind != 'module' else ''}"
     elif (bad := next((e for e in trace.events if e.kind == "gradient" and _not_finite(e.inputs)), None)) is not None:
-        yield f"{_not_finite(bad.inputs)} first in the gradient of {bad.path or bad.name}'s output"
+        yield f"{_not_finite(bad.inputs)} first in the gradient of {_place_of(bad)}'s output"
     if 0 < trace.hidden < trace.modules:
         yield f"whether {format.plural(trace.hidden, 'other')} did cannot be seen"
-    past = [one.path or ROOT for one in trace.uncalled if one.kind == ".forward called"]
+    past = [named(one.path) for one in trace.uncalled if one.kind == ".forward called"]
     yield from _listed(past, "was called through .forward, which skips its hooks", "were called through .forward, which skips their hooks")
     yield from _caught(trace)
     if root is not None and (off := root.fact("under")) is not None:
         yield f"the whole pass {events.said(off)}"
     lost = next(((event, fact) for event in trace.events if event.path is not None and (fact := event.fact("leaves the graph"))), None)
     if lost is not None:
-        yield f"{lost[0].name}{f' in {lost[0].path}' if lost[0].path else ''} {events.said(lost[1])}"
-    joins = [event.path or ROOT for event in calls if event.fact("buffer joins")]
+        yield f"{lost[0].name}{f' in {named(lost[0].path)}' if lost[0].path else ''} {events.said(lost[1])}"
+    joins = [named(event.path or "") for event in calls if event.fact("buffer joins")]
     yield from _listed(list(dict.fromkeys(joins)), "has a buffer that joins the graph", "have buffers that join the graph")
-    given = [event.path or ROOT for event in calls if event.fact("gives its buffer")]
+    given = [named(event.path or "") for event in calls if event.fact("gives its buffer")]
     yield from _listed(list(dict.fromkeys(given)), "returns its own buffer", "return their own buffers")
     sums = [fact for event in trace.events if (fact := event.fact("adds"))]
     if sums:
@@ -140,10 +141,10 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         yield from _listed(zero, "got an all-zero gradient", "got all-zero gradients")
     yield from _changes(trace)
     yield from _listed([*_dead(trace.events)], "outputs only zeros", "output only zeros")
-    yield from _listed([one.path or ROOT for one in trace.uncalled if one.kind == "never called"], "was never called", "were never called")
+    yield from _listed([named(one.path) for one in trace.uncalled if one.kind == "never called"], "was never called", "were never called")
     again = {event.index for event in calls if event.fact("computed again")}
     yield from _listed(
-        list(dict.fromkeys(event.path or ROOT for event in calls if event.index in again and event.parent not in again)),
+        list(dict.fromkeys(named(event.path or "") for event in calls if event.index in again and event.parent not in again)),
         "ran again in the backward pass (checkpointing)",
     )
     yield from _listed([f"{path} ({times}×)" for path, times in _times(trace, again).items() if times > 1], "ran several times")
@@ -178,8 +179,13 @@ def _dead(events: Sequence[Event]) -> Iterator[str]:
     alive = {event.path for event in events if event.kind == "module" and not _is_dead(event)}
     dead = [event for event in events if _is_dead(event)]
     modules = [event for event in dead if event.kind == "module"]
-    yield from dict.fromkeys(f"{one.path or one.name} (call {one.call})" if one.path in alive else one.path or one.name for one in modules)
-    yield from (event.path or event.name for event in dead if event.kind != "module")
+    places = ((one, _place_of(one)) for one in modules)
+    yield from dict.fromkeys(f"{place} (call {one.call})" if one.path in alive else place for one, place in places)
+    yield from (_place_of(event) for event in dead if event.kind != "module")
+
+
+def _place_of(event: Event) -> str:
+    return named(event.path) if event.path else event.name
 
 
 def _times(trace: TraceRecord, left_out: Collection[int]) -> dict[str, int]:
@@ -188,7 +194,7 @@ def _times(trace: TraceRecord, left_out: Collection[int]) -> dict[str, int]:
     calls = (event for event in trace.events if event.kind == "module" and event.index not in left_out)
     found: dict[str, int] = {}
     for (path, _), times in Counter((one.path, one.name) for one in calls if one.path or (one.path == "" and recurs)).items():
-        found[path or ROOT] = max(found.get(path or ROOT, 0), times)
+        found[named(path)] = max(found.get(named(path), 0), times)
     return found
 
 
@@ -216,7 +222,7 @@ def _caught(trace: TraceRecord) -> Iterator[str]:
     for event in trace.events:
         caught = event.fact("caught") if event.error else None
         if caught is not None:
-            place = event.name if event.kind not in ("module", "hook") or event.path is None else event.path or ROOT
+            place = event.name if event.kind not in ("module", "hook") or event.path is None else named(event.path)
             what = event.error.partition(":")[0]
             found.setdefault(f"{'was' if what == 'interrupted' else 'raised'} {what}, {events.said(caught)}", []).append(place)
     for doing, places in found.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from modlab import format
+from modlab import format, wording
 from modlab.errors import UnknownFigureError, nearest
 from modlab.records.loss import the_loss
 from modlab.records.watch import UnitsRecord, WatchRecord
@@ -220,7 +220,7 @@ def _empty(ax: Axes, reason: str) -> Figure:
 
 
 def _label(path: str) -> str:
-    return format.cut(words.place(path), 40)
+    return format.cut(wording.label(path), 40)
 
 
 _FIGURES: dict[str, Callable[[WatchRecord, Any], Figure]] = {

@@ -58,8 +58,7 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     if worst and (broken is None or worst.kind in _NAN or _explains(worst, broken)):
         return *_of_alert(worst, alerts, record), False
     if broken:
-        place = words.place(broken.path) if broken.path else ""
-        return f"{wording.broken(broken, place)}:", _rest(broken), broken.name == FALLS
+        return f"{wording.broken(broken)}:", _rest(broken), broken.name == FALLS
     found = [one for one in wording.told(record.verdict.findings) if not (_is_few_dead(one) and _misses_none(record))]
     if found and not (worst and words.mark(worst) == "broken" and found[0].severity != "broken"):
         return *_of_finding(found), False
@@ -158,7 +157,7 @@ def _beside(others: list[Alert]) -> str:
 
 def _capital(finding: Finding, text: str) -> str:
     """``unit 1 of l0`` begins a sentence; a user's own name stays as it is."""
-    return text if wording.begins_with_name(finding) else text[0].upper() + text[1:]
+    return text if wording.begins_with_name(finding) else wording.capital(text)
 
 
 def _well(record: WatchRecord) -> tuple[str, list[str], bool]:

@@ -86,16 +86,17 @@ def _text(value: str, limit: int = words.LONG) -> str:
 def _alerts(alerts: list[Alert]) -> Iterator[str]:
     if not alerts:
         return
-    lines = [_alert(alert) for alert in alerts[:ALERTS]]
-    left = len(alerts) - ALERTS
+    found = words.together(alerts)
+    lines = [_alert(alert, others) for alert, others in found[:ALERTS]]
+    left = sum(1 + others for _, others in found[ALERTS:])
     more = f"<li>… and {left:,} more: <code>w.alerts</code></li>\n" if left > 0 else ""
     yield f'<ul class="modlab-alerts">\n{"".join(lines)}{more}</ul>'
 
 
-def _alert(alert: Alert) -> str:
+def _alert(alert: Alert, others: int) -> str:
     mark = words.mark(alert)
     replay = words.replay(alert)
-    strong, rest = words.told(alert)
+    strong, rest = words.told(alert, others)
     parts = [f'<em title="{mark}">{words.SIGNS[mark]}</em> <strong>{_text(strong)}</strong>, <i>{words.when(alert)}{":" * bool(rest)}</i>']
     parts.append(_text(rest))
     if replay:
@@ -199,7 +200,7 @@ def _layers(record: WatchRecord, every: list[layers.LayerCurves]) -> Iterator[st
         drawn = size < MOST
         cells = [_cell(layer, name, bad, drawn) for name in names]
         said = _text(", ".join(map(words.kind, kinds.get(layer.path, []))))
-        row = [f"{sign}<b>{_text(words.place(layer.path))}</b>{f' <i>{said}</i>' if said else ''}", layer.odd(), *cells]
+        row = [f"{sign}<b>{_text(wording.label(layer.path))}</b>{f' <i>{said}</i>' if said else ''}", layer.odd(), *cells]
         rows.append(row)
         size += sum(map(len, row))
     yield f'<p class="modlab-caption">{layers.caption(record)}</p>'

@@ -61,14 +61,15 @@ def _alerts(alerts: list[Alert]) -> Iterator[str]:
     if not alerts:
         return
     yield f"{format.plural(len(alerts), 'alert')}:"
-    for alert in alerts[:ALERTS]:
-        yield f"  {words.when(alert)}: {words.sentence(': '.join(part for part in words.told(alert) if part))}"
+    found = words.together(alerts)
+    for alert, others in found[:ALERTS]:
+        yield f"  {words.when(alert)}: {words.sentence(': '.join(part for part in words.told(alert, others) if part))}"
         if replay := words.replay(alert):
             yield f"    run again: {replay}"
         if fix := wording.fix(alert):
             yield f"    Fix: {words.said(fix)}"
-    if len(alerts) > ALERTS:
-        yield f"  ... and {len(alerts) - ALERTS:,} more: w.alerts"
+    if len(found) > ALERTS:
+        yield f"  ... and {sum(1 + others for _, others in found[ALERTS:]):,} more: w.alerts"
 
 
 def _layers(record: WatchRecord) -> Iterator[str]:
@@ -88,7 +89,9 @@ def _layers(record: WatchRecord) -> Iterator[str]:
         if i < len(every):
             layer = every[i]
             cells = [layer.told(name) for name in names] + ([layer.odd()] if odd else [])
-            rows.append((words.place(layer.path), *cells, fires.get(layer.path, ""), ", ".join(map(words.kind, kinds.get(layer.path, [])))))
+            rows.append(
+                (wording.label(layer.path), *cells, fires.get(layer.path, ""), ", ".join(map(words.kind, kinds.get(layer.path, []))))
+            )
     yield f"{layers.caption(record)}:"
     blank = {i for i in range(1, len(head)) if not any(row[i] for row in rows)}
     table = [tuple(cell for i, cell in enumerate(row) if i not in blank) for row in (head, *rows)]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from modlab import format, wording
 from modlab.records.finding import Finding
-from modlab.records.structure import ROOT
 from modlab.records.watch import Alert, ScalarRecord, Verdict, WatchRecord
 
 LONG, LONG_NAME = 600, 120
@@ -24,7 +23,7 @@ def entries(verdict: Verdict) -> list[tuple[str, str, Finding]]:
 
 def place_beside(finding: Finding) -> str:
     """Where it is, if its own sentence does not say that."""
-    return place(finding.path) if finding.path and not wording.names_place(finding) else ""
+    return wording.label(finding.path) if finding.path and not wording.names_place(finding) else ""
 
 
 def remarks(record: WatchRecord) -> list[str]:
@@ -47,17 +46,31 @@ def said(text: str, limit: int = LONG) -> str:
 
 
 def place(path: str, unit: int | None = None) -> str:
-    """``l0``, ``unit 1 of l0``, ``(root)``."""
-    name = said(path, LONG_NAME) or ROOT
+    """``l0``, ``layer 1``, ``unit 1 of l0``, ``(root)``."""
+    name = wording.named(path)
     return name if unit is None else f"unit {unit} of {name}"
 
 
-def told(alert: Alert) -> tuple[str, str]:
-    """What is wrong with what, and the evidence."""
-    begin, rest = wording.halves(alert)
+def told(alert: Alert, others: int = 0) -> tuple[str, str]:
+    """What is wrong with what, and the evidence; and how many more are like it."""
+    (begin, rest), more = wording.halves(alert), like_it(others)
     if not begin or alert.over:
-        return said(wording.what(alert)), sentence(rest or begin)
-    return said(begin), sentence(rest)
+        return said(wording.what(alert)), sentence(f"{rest or begin}{more}")
+    return (said(begin), sentence(f"{rest}{more}")) if rest else (said(f"{begin}{more}"), "")
+
+
+def together(alerts: Sequence[Alert]) -> list[tuple[Alert, int]]:
+    """Of alerts of one kind that began in the same step the first one, and how many are like it."""
+    found: dict[tuple[object, ...], list[Alert]] = {}
+    for place, alert in enumerate(alerts):
+        alone = place if alert.trace is not None else -1
+        found.setdefault((alert.kind, alert.step, alert.over, mark(alert), alone), []).append(alert)
+    return [(same[0], len(same) - 1) for same in found.values()]
+
+
+def like_it(others: int) -> str:
+    """What follows the first of them."""
+    return f"; and {others:,} more like it" if others else ""
 
 
 def sentence(text: str) -> str:

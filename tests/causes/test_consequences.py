@@ -1,0 +1,200 @@
+"""What only follows from a cause is not named beside it, and what was not looked at is not judged."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab.results.watch import Watch
+from modlab.testing import assert_learns
+
+CENTRES = 2 * torch.randn(4, 10, generator=torch.Generator().manual_seed(1))
+
+
+def blobs(samples: int = 600) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    y = torch.randint(4, (samples,))
+    return CENTRES[y] + torch.randn(samples, 10), y
+
+
+def net(*more: nn.Module) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(10, 32), nn.ReLU(), *more, nn.Linear(32, 4))
+
+
+def trained(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    steps: int = 200,
+    each: Callable[[Callable[[], Tensor]], object] | None = None,
+    data: tuple[Tensor, Tensor] | None = None,
+) -> Watch:
+    x, y = blobs() if data is None else data
+    with modlab.watch(model, optimizer) as w:
+        for step in range(steps):
+            rows = torch.arange(30 * step, 30 * step + 30) % len(x)
+
+            def loss(rows: Tensor = rows) -> Tensor:
+                return F.cross_entropy(model(x[rows]), y[rows])
+
+            optimizer.zero_grad()
+            if each is not None:
+                each(loss)
+                continue
+            loss().backward()
+            optimizer.step()
+    return w
+
+
+def kinds(w: Watch) -> list[str]:
+    return [one.kind for one in w.findings if "tier" in one.facts]
+
+
+def test_a_rate_of_zero_is_told_as_that():
+    model, (x, y) = net(), blobs()
+    w = trained(model, torch.optim.Adam(model.parameters(), lr=0.0))
+    assert w.headline.startswith("The learning rate is 0: no step changes a weight.") and "Fix: a learning rate above 0" in str(w)
+    assert next(one for one in w.verdict.checks if one.name == "by enough for its dtype").state == "not seen"
+    with pytest.raises(AssertionError, match="The learning rate is 0"):
+        assert_learns(model, torch.optim.Adam(model.parameters(), lr=0.0), batch=(x, y), loss=F.cross_entropy, steps=50)
+
+
+def test_a_rate_is_not_too_low_where_it_has_nothing_to_move():
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def zeroed(loss: Callable[[], Tensor]) -> None:
+        loss().backward()
+        optimizer.zero_grad(set_to_none=False)
+        optimizer.step()
+
+    assert kinds(trained(model, optimizer, each=zeroed)) == ["zeroed before step"]
+    assert kinds(trained(net(), torch.optim.Adam(net().parameters(), lr=1e-2))) == ["another models optimizer"]
+
+
+def test_without_a_backward_pass_nothing_is_said_of_the_graph():
+    model = net()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=4)
+    w = trained(model, optimizer, steps=40, each=lambda loss: optimizer.step(loss))
+    assert kinds(w) == ["no backward"] and w.headline.startswith("backward() is never called: after 40 steps, no parameter has a gradient.")
+
+
+def test_weights_of_zeros_explain_what_is_zero_after_them():
+    model = net()
+    for one in model.parameters():
+        nn.init.zeros_(one)
+    assert kinds(trained(model, torch.optim.SGD(model.parameters(), lr=0.1))) == ["all weights equal"]
+
+
+def test_a_missing_bias_explains_no_nan():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 32, bias=False), nn.Tanh(), nn.Linear(32, 4, bias=False))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    x = torch.randn(200, 10)
+    x[::7] = 0
+    with modlab.watch(model, optimizer) as w:
+        for step in range(100):
+            optimizer.zero_grad()
+            out = model(x[25 * step % 200 :][:25])
+            (out / out.norm(dim=1, keepdim=True) - 0.5).square().mean().backward()
+            optimizer.step()
+    assert kinds(w) == ["division by zero"]
+
+
+def test_batches_of_one_class_show_no_feature_that_tells_all():
+    x, y = blobs()
+    model, order = net(), y.argsort()
+    assert kinds(trained(model, torch.optim.SGD(model.parameters(), lr=0.1), data=(x[order], y[order]))) == ["ordered batches"]
+
+
+def test_calls_in_evaluation_mode_are_not_judged():
+    model = net(nn.Dropout(0.9)).eval()
+    w = trained(model, torch.optim.SGD(model.parameters(), lr=1e-5))
+    check = next(one for one in w.verdict.checks if one.name == "every module is called")
+    assert (check.state, check.kind) == ("not seen", "no training pass") and "used without a call" not in str(w)
+
+
+@pytest.mark.parametrize(("gamma", "named"), [(0.3, True), (1.0, False)])
+def test_a_schedule_that_ends_the_training_early_is_named_though_the_loss_fell(gamma, named):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10, gamma)
+
+    def each(loss: Callable[[], Tensor]) -> None:
+        loss().backward()
+        optimizer.step()
+        schedule.step()
+
+    assert kinds(trained(model, optimizer, steps=300, each=each)) == ["rate runs out"] * named
+
+
+class Autoencoder(nn.Module):
+    """Two parts, for an optimizer each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(20, 4), nn.Linear(4, 20)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.decoder(torch.tanh(self.encoder(x)))
+
+
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_an_optimizer_that_never_steps(sleeps):
+    torch.manual_seed(0)
+    model, x = Autoencoder(), torch.randn(400, 4) @ torch.randn(4, 20)
+    first, second = torch.optim.Adam(model.encoder.parameters(), 1e-2), torch.optim.Adam(model.decoder.parameters(), 1e-2)
+    with modlab.watch(model, [first, second]) as w:
+        for step in range(200):
+            rows = torch.arange(20 * step, 20 * step + 20) % 400
+            first.zero_grad()
+            second.zero_grad()
+            F.mse_loss(model(x[rows]), x[rows]).backward()
+            second.step()
+            if not sleeps:
+                first.step()
+    assert kinds(w) == ["no step"] * sleeps
+    assert "got none in any step" not in str(w)
+    if sleeps:
+        assert "the Adam that holds encoder.weight and encoder.bias made none" in w.headline
+
+
+def test_a_discriminator_is_watched_alone():
+    """The parameters of the generator come in with its inputs."""
+    torch.manual_seed(0)
+    generator = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2))
+    critic = nn.Sequential(nn.Linear(2, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
+    of_generator, of_critic = (torch.optim.Adam(one.parameters(), 1e-3, (0.5, 0.9)) for one in (generator, critic))
+    with modlab.watch(critic, of_critic) as w:
+        for _ in range(150):
+            fake = generator(torch.randn(32, 4))
+            loss = F.softplus(-critic(0.5 * torch.randn(32, 2) + 2)).mean() + F.softplus(critic(fake.detach())).mean()
+            of_critic.zero_grad()
+            loss.backward()
+            of_critic.step()
+            of_generator.zero_grad()
+            F.softplus(-critic(fake)).mean().backward()
+            of_generator.step()
+    assert "hidden layers" not in kinds(w)
+
+
+def test_batches_of_one_sample_warn_of_nothing():
+    model = net()
+    x, y = blobs()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    with warnings.catch_warnings(record=True) as told:  # as an error it would be caught by the watch itself
+        warnings.simplefilter("always")
+        with modlab.watch(model, optimizer):
+            for step in range(20):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x[step : step + 1]), y[step : step + 1]).backward()
+                optimizer.step()
+    assert told == []
