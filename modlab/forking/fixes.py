@@ -39,7 +39,8 @@ def fix_of(finding: Finding) -> tuple[str, str] | None:
             return name, ""
         if code:
             return CODE, code
-    own = OF_FINDINGS.get(finding.kind)
+    is_zero = finding.kind == "rate too low" and finding.facts.get("rate") == 0
+    own = OF_FINDINGS.get("rate zero" if is_zero else finding.kind)
     return None if own is None else (own, "")
 
 

@@ -927,6 +927,11 @@ def test_of_doses_the_best_one_is_taken() -> None:
     assert fork.outcome == "better"
 
 
+def test_a_rate_of_zero_becomes_one_and_not_ten_times_zero() -> None:
+    assert fixes.fix_of(Finding("rate too low", facts={"rate": 0.0})) == ("a learning rate of 0.001", "")
+    assert fixes.fix_of(Finding("rate too low", facts={"rate": 1e-9})) == ("ten times the learning rate", "")
+
+
 def test_what_a_fix_is_not_about_is_said() -> None:
     w, *_ = watched(clipped)
     with pytest.raises(modlab_errors.ForkError, match="finds nothing to change"):
