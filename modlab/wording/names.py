@@ -17,7 +17,7 @@ LONG = 120
 """How many characters of a name are shown."""
 
 _NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)*")
-"""Dotted names of which no part is a word."""
+"""Dotted names that are made of numbers alone."""
 
 _CODE = re.compile(r"\S*[_.(]\S")
 """Begins with what no word of English holds."""

@@ -161,14 +161,14 @@ def test_activations_are_those_of_hooks(net, x):
 def test_activations_begin_with_what_is_not_finite(net, x):
     net[1].weight.data[0] = float("nan")
     sheet = activations.of_trace(modlab.lab(net)(x).trace.record)
-    assert sheet.sentence[0] in ("Not finite from 1 on;", "Not finite from F.linear in 1 on;")
+    assert sheet.sentence[0] in ("Not finite from layer 1 on;", "Not finite from F.linear in layer 1 on;")
     assert [row.path for row in sheet.rows if row.mark == "broken"][:2] == ["", "1"]
     net[1].weight.data.zero_()
     net[1].bias.data.zero_()
     net[2].reset_running_stats()
     net.eval()
     sheet = activations.of_trace(modlab.lab(net)(x).trace.record)
-    assert "only zeros from 1" in sheet.sentence[1]
+    assert "only zeros from layer 1" in sheet.sentence[1]
 
 
 def test_gradients_are_those_that_stand_in_grad(net, x):

@@ -301,7 +301,7 @@ def test_a_hook_that_makes_nan_is_named():
 
     net[0].register_forward_hook(spoil)
     trace = modlab.trace(net)(torch.ones(1, 3))
-    assert "NaN first in 0 (test_a_hook_that_makes_nan_is_named.spoil)" in trace.headline
+    assert "NaN first in layer 0 (test_a_hook_that_makes_nan_is_named.spoil)" in trace.headline
     assert "a forward hook, changes the output to NaN" in trace.headline
 
 

@@ -151,7 +151,7 @@ def test_functional_call_puts_others_in_their_place():
     with modlab.trace(net) as trace:
         torch.func.functional_call(net, given, (X,)).sum().backward()
     reason = trace.why("0.weight")
-    assert reason.kind == "overwritten" and "a different tensor was in its place when 0 ran" in reason.text
+    assert reason.kind == "overwritten" and "a different tensor was in its place when layer 0 ran" in reason.text
     assert trace.events[reason.event].path == "0" and given["0.weight"].grad is not None
 
 

@@ -338,7 +338,7 @@ def test_keyword_inputs_are_measured_before_they_are_overwritten():
 def test_where_not_a_number_comes_from():
     net = nn.Sequential(nn.Linear(3, 3), Lambda(lambda self, x: torch.log(x - x.max() - 1)), nn.Linear(3, 1))
     trace = modlab.trace(net)(X)
-    assert "NaN first in 1 (torch.log)" in trace.headline
+    assert "NaN first in layer 1 (torch.log)" in trace.headline
     (log,) = trace.find("torch.log")
     assert "makes NaN" in str(trace) and log.outputs[0].stats.nan == 3
 
@@ -539,7 +539,7 @@ def test_infinities_that_were_asked_for_are_no_alarm():
     net = Lambda(lambda self, x: x.masked_fill(x > 0, float("-inf")).exp())
     trace = modlab.trace(net)(torch.randn(6))
     assert "Inf" not in trace.headline and "makes" not in str(trace)
-    assert "Inf first in 0 " in modlab.trace(nn.Sequential(Lambda(lambda self, x: 1 / (x * 0))))(X).headline
+    assert "Inf first in layer 0 " in modlab.trace(nn.Sequential(Lambda(lambda self, x: 1 / (x * 0))))(X).headline
 
 
 def test_an_activation_that_is_dead():

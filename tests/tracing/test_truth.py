@@ -105,7 +105,7 @@ def test_not_a_number_in_a_folded_call_is_told():
     net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(4))).requires_grad_(False)
     net[2].weight[0, 0] = float("nan")
     trace = modlab.trace(net, fold=True)(X)
-    assert "NaN first in 2" in trace.headline and trace["1"].index == trace["0"].index
+    assert "NaN first in layer 2" in trace.headline and trace["1"].index == trace["0"].index
 
 
 def test_a_folded_call_that_raises_is_told():
