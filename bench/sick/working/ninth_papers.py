@@ -134,10 +134,13 @@ def told_what_to_make() -> Training:
         real, kind = petals(400)
         return sum(far(net(torch.randn(100, 4), torch.full((100,), k)), real[kind == k]) for k in range(4)) / 4
 
+    def batch(_: int) -> Batch:
+        real, kind = petals(64)
+        return (torch.randn(64, 4), kind), real
+
     model = Maker()
     training = Training(
-        model, partial(ADAM, lr=1e-3), lambda _: ((torch.randn(64, 4), petals(64)[1]), torch.ones(64, 1)),
-        lambda out, y: F.mse_loss(out.mean(1, keepdim=True), y), quality, steps=700, step=step,
+        model, partial(ADAM, lr=1e-3), batch, nn.MSELoss(), quality, steps=700, step=step,
     )  # fmt: skip
     training.optimizer = ADAM([*model.g.parameters(), *model.label_g.parameters()], lr=2e-3, betas=(0.5, 0.999))
     training.others = (ADAM([*model.d.parameters(), *model.label_d.parameters()], lr=2e-3, betas=(0.5, 0.999)),)
@@ -599,8 +602,8 @@ def five_steps_of_sixteen_worlds() -> Training:
         return net(torch.eye(8)[:7])[0].softmax(1)[:, 0].mean().item()
 
     return Training(
-        Players(), partial(torch.optim.RMSprop, lr=5e-3, alpha=0.99, eps=1e-3), lambda _: (torch.eye(8), torch.ones(8, dtype=torch.long)),
-        lambda out, y: F.cross_entropy(out[0], y), quality, steps=250, step=step,
+        Players(), partial(torch.optim.RMSprop, lr=5e-3, alpha=0.99, eps=1e-3), lambda _: (torch.eye(8), torch.linspace(0.5, 1, 8)),
+        lambda out, y: F.mse_loss(out[1], y), quality, steps=250, step=step,
     )  # fmt: skip
 
 
@@ -812,7 +815,7 @@ def the_least_energy() -> Training:
         return mean_square(net(x), 4 * x * (1 - x))
 
     return Training(
-        mlp(1, 24, 24, 1, act=nn.Tanh), partial(ADAM, lr=5e-3), lambda _: (torch.rand(200, 1), torch.zeros(200, 1)), nn.MSELoss(), quality,
+        mlp(1, 24, 24, 1, act=nn.Tanh), partial(ADAM, lr=5e-3), lambda _: (x := torch.rand(200, 1), 4 * x * (1 - x)), nn.MSELoss(), quality,
         steps=450, step=step,
     )  # fmt: skip
 
