@@ -65,6 +65,9 @@ GOES = 3.0
 BIG = 50.0
 """Targets of a regression beyond which their scale is one."""
 
+OWN_LENGTH, SOON = frozenset(("Adam", "AdamW", "Adamax", "NAdam", "RAdam")), 100
+"""Optimizers whose steps have the length of their rate, and steps within which these get far enough."""
+
 
 def _not_a_number(s: Symptoms) -> Facts | None:
     born = next((one for one in s.record.alerts if one.kind in ("nan", "inf") and one.facts.get("where") == "the batch"), None)
@@ -179,6 +182,8 @@ def _few(s: Symptoms) -> Facts | None:
         return None
     if math.prod(one.shape[1:]) < 2 or _is_all_there_is(s, one) or one.one_hot:  # points of a curve, say; rooms, or letters
         return None
+    if one.numbers.whole and 0 <= one.numbers.low < one.numbers.high <= 1 and s.loss.looks and not s.loss.term.criterion:
+        return None  # patterns of yes and no, of which nothing is asked but how often they come
     many = one.dtype.startswith("float") and not one.numbers.whole
     few = 3 * FEW if many else FEW if one.shape[-1] >= 8 else 12  # of short rows of tokens there may be no more
     return {"samples": one.distinct, "seen": one.rows} if one.distinct <= few else None
@@ -241,6 +246,11 @@ def beyond_chances(s: Symptoms) -> bool:
     return s.loss.term.criterion == "binary cross-entropy with logits" and s.target.high > 1
 
 
+def gets_there(optimizer: str, rate: float, size: float) -> bool:
+    """Whether steps that are as long as the learning rate, however large the gradient is, soon add up to a size."""
+    return optimizer in OWN_LENGTH and SOON * rate > size
+
+
 def _targets(s: Symptoms) -> Facts | None:
     target = s.target
     if beyond_chances(s):
@@ -249,6 +259,8 @@ def _targets(s: Symptoms) -> Facts | None:
         return None
     if abs(s.loss.first_outputs.mean - target.mean) < target.std / 2 < abs(target.mean) / 2:
         return None  # the model begins there
+    if gets_there(s.group.optimizer, s.group.rate, abs(target.mean)):
+        return None
     return {"mean": target.mean, "std": target.std}
 
 

@@ -27,6 +27,8 @@ def _collapse(s: Symptoms) -> Facts | None:
     loss = s.loss
     if loss.term.criterion in ("cross-entropy", "likelihood") or s.target.std >= 0 or loss.looks < 3:
         return None
+    if s.modules("derived"):
+        return None  # an equation, which compares slopes and not samples
     shrunk = loss.outputs.std < 0.15 * loss.first_outputs.std or (loss.term.paired and loss.varied[1] < 0.15 * loss.varied[0])
     compares = loss.term.paired or any(one.name in ("Div", "Mm", "Bmm") for one in loss.term.functions)
     if len(loss.ranks) == 3 and abs(loss.ranks[0]) < SURE and EVEN[0] < loss.ranks[1] < EVEN[1] and loss.ranks[2] > SPENT:

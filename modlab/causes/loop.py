@@ -46,7 +46,7 @@ def _sleeps(s: Symptoms) -> Facts | None:
 
 def _is_moved_otherwise(s: Symptoms) -> bool:
     """Whether weights come on without a step: moved by hand, for the loss falls; or put in, for copies are what is trained."""
-    return s.learns or not (s.loop.backwards or s.watched.passes)
+    return s.learns or s.falls or not (s.loop.backwards or s.watched.passes)
 
 
 def _never_enough(s: Symptoms) -> Facts | None:

@@ -17,6 +17,9 @@ FADED = 0.1
 DROPPED = 0.9
 """A chance to drop from which on hardly anything is left; below it a wide layer may be served well."""
 
+HALVED = 0.5
+"""Of its first value: a loss that has fallen by more learns."""
+
 FALLS = 0.3
 """Progress with which a layer that gets no gradient is one of which the others have no need."""
 
@@ -206,6 +209,8 @@ def _no_bias(s: Symptoms) -> Facts | None:
         return None
     if s.category(s.first_module) == "embedding" or any(one.one_hot for one in s.inputs[:1]):
         return None  # which can say anything, of each token
+    if sum(one.criterion != "penalty" for one in s.loss.terms) > 1 and s.fallen > HALVED:
+        return None  # how far a sum of several could fall is not known
     return {"path": some[0].path, "layers": len(some)}
 
 

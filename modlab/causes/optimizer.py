@@ -35,6 +35,9 @@ STUCK_APART, NOTHING = 1000.0, 0.02
 COUPLED = frozenset(("SGD", "ASGD", "Adam", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "Adagrad", "Adadelta"))
 """Optimizers of PyTorch's that add decay to the gradient."""
 
+ABOUT_ZERO = 1e-3
+"""Part of its greatest value that is about 0 for a loss."""
+
 MUCH = 0.02
 """Part of the weights that is too much to lose in each step."""
 
@@ -162,6 +165,8 @@ def _zero(s: Symptoms) -> Facts | None:
 def _too_high(s: Symptoms) -> Facts | None:
     if not s.is_finite or s.progress > 0.7 or s.flat or s.group.momentum >= MOST:  # what is no number is told as that
         return None
+    if s.least < 0 < s.start < ABOUT_ZERO * s.most:
+        return None  # it begins at 0 and goes both ways, as advantages do that are compared with their mean
     leaps = (s.quickest > FAST or s.pace > FAST / 3) and not s.fallen > FALLEN
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
     if not (burst or _rose(s) or (leaps and _gets_nowhere(s))):

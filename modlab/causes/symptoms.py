@@ -28,6 +28,9 @@ none are left."""
 FEW = 5
 """Values of a loss that say nothing about where it goes."""
 
+CLEARLY, A_TENTH = 4.0, 0.1
+"""Standard errors, and part of its value, by which a loss has to be lower for it to be no chance."""
+
 
 class Symptoms:
     """What a record says, by name.
@@ -192,6 +195,15 @@ class Symptoms:
     def learns(self) -> bool:
         """Whether it falls well."""
         return self.progress > 0.5 or (math.isnan(self.progress) and self.fallen > 0.5)
+
+    @property
+    def falls(self) -> bool:
+        """Whether it is lower in its second half than in its first fifth, by more than its noise explains."""
+        before, after = self.values[: max(len(self.values) // 5, FEW)], self.values[len(self.values) // 2 :]
+        if len(after) < FEW:
+            return False
+        gap, noise = float(before.mean() - after.mean()), math.sqrt(float(before.var()) / len(before) + float(after.var()) / len(after))
+        return gap > CLEARLY * noise and gap > A_TENTH * abs(float(before.mean()))
 
     @property
     def is_sick(self) -> bool:

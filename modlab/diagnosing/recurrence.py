@@ -73,12 +73,18 @@ def _mixed_up(bench: Bench, readings: list[Reading]) -> ExperimentRecord | None:
         if tuple(target.shape[:2]) in (one.shape[:2], one.shape[1::-1]):
             if _predicted_along(bench) != 1 - one.time:
                 continue
-        elif batch == samples or one.shape[one.time] != samples:
+        elif batch == samples or one.shape[one.time] != samples or (batch == 1 and _is_sentence(bench)):
             continue
         facts: dict[str, Any] = {"class": one.site.type, "time": one.time, "shape": one.shape, "first": int(not one.time)}
         code = f"nn.{one.site.type}(..., batch_first={one.time == 0})"
         return record("recurrence", "failed", "batch first mixed up", Remedy(code=code), site=one.site, **facts)
     return None
+
+
+def _is_sentence(bench: Bench) -> bool:
+    """Whether the input is one row of tokens: then its places are no samples."""
+    first = next(batches.tensors(bench.inputs), None)
+    return first is not None and first.dim() == 1 and not first.is_floating_point()
 
 
 def _predicted_along(bench: Bench) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from modlab.causes.data import gets_there
 from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
@@ -64,7 +65,7 @@ def aim(bench: Bench) -> ExperimentRecord:
         return _of_pairs(bench, output)
     if is_gone(output) or not output.is_floating_point() or not output.dim():
         raise NotRunError("no scores")
-    found = _indifferent(bench, output) or _out_of_reach(output, bench.target) or _one_number(output, bench.target)
+    found = _indifferent(bench, output) or _out_of_reach(bench, output, bench.target) or _one_number(output, bench.target)
     if found is not None:
         return found
     answers = _of_classes(output, bench.target) or _of_two(bench, output) or _of_numbers(output, bench.target)
@@ -106,7 +107,7 @@ def _indifferent(bench: Bench, output: Tensor) -> ExperimentRecord | None:
     return record("aim", "failed", kind, Remedy(kind), loss=now)
 
 
-def _out_of_reach(output: Tensor, target: Any) -> ExperimentRecord | None:
+def _out_of_reach(bench: Bench, output: Tensor, target: Any) -> ExperimentRecord | None:
     """The last function cannot give what the target asks for, or numbers of quite another size are asked for."""
     if not issubclass(type(target), Tensor) or not target.is_floating_point() or target.shape != output.shape or target.numel() < 8:
         return None
@@ -123,7 +124,9 @@ def _out_of_reach(output: Tensor, target: Any) -> ExperimentRecord | None:
     }
     times = sizes["target"] / max(sizes["output"], 0.1)
     if times > BEYOND:
-        outcome: Outcome = "failed" if times > FAR_BEYOND and sizes["target"] > LARGE else "unclear"
+        steps = [(type(one).__name__, float(group["lr"])) for one in bench.subject.optimizers for group in one.param_groups]
+        near = any(gets_there(*one, sizes["target"]) for one in steps)
+        outcome: Outcome = "failed" if times > FAR_BEYOND and sizes["target"] > LARGE and not near else "unclear"
         return record("aim", outcome, "targets not scaled", Remedy("targets not scaled"), times=times, **sizes)
     return None
 

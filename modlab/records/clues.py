@@ -223,7 +223,7 @@ class PairClues:
         open: whether the targets are the tokens that were left, and those that are ignored stand at one token, within rows.
         upright: whether tokens are filled up along the samples, and not along the positions.
         restored: the share of a target's numbers that are those of the input, where these are no series.
-        back: the share of targets that are the input before them.
+        back: the share of targets that are the input before them; `down`: that are the next one along the first dimension.
         through: whether nothing stands between an input and the output in the same place that is narrower, or knows no places.
     """
 
@@ -241,6 +241,7 @@ class PairClues:
     through: bool = False
     restored: float = 0.0
     back: float = 0.0
+    down: float = 0.0
 
 
 @frozen
@@ -269,7 +270,7 @@ class GroupClues:
 
     Attributes:
         optimizer: its class.
-        rate, initial: the learning rate at the end, and the one that a scheduler began with.
+        rate, initial: the learning rate at the end, and the one that a scheduler began with, or goes up to.
         momentum: or the first of ``betas``.
         decay: the weight decay; `decoupled`: it is not a part of the gradient.
         maximize: it climbs.

@@ -69,8 +69,13 @@ def diagnose(
     return diagnosed(model, optimizer, batch, loss)
 
 
-def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequence[Finding] = (), *, learns: bool = False) -> Diagnosis:
-    """The same, for who knows from a watch which causes it has `seen`, and whether the model `learns`: then no short training is made."""
+def diagnosed(
+    model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequence[Finding] = (), *, learns: bool = False, falls: bool = False
+) -> Diagnosis:
+    """The same after a watch: which causes it has `seen`, whether the model `learns`, and whether the loss `falls` at all.
+
+    Of what learns no short training is made; and how far a loss can fall that has come down already is not known.
+    """
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
     pair = batches.require(batch, loss)
@@ -83,12 +88,13 @@ def diagnosed(model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequen
         run = series.run(subject, *pair, loss)
         why = seen or (series.causes_of(subject, given, *pair, loss) if not (run.findings or learns) else ())
         failed = {one.kind for one in run.experiments if one.outcome == "failed"}
-        if failed & CAUSES.keys():
-            why = [one for one in why if one.facts.get("tier") != LEFT]  # what is left when nothing else is
+        if failed & CAUSES.keys() or (falls and not seen):
+            why = [one for one in why if one.facts.get("tier") != LEFT]  # what is left when nothing else is, and the loss stays
         if THROUGH in failed:  # the trace has seen the function
             why = [_through(one) if one.kind == "detached" else one for one in why]
         apart = [one for one in found if _is_left_alone(one, run.experiments)]
-        experiments = tuple(replace(one, outcome="unclear") if learns and one.kind in SPARED else one for one in run.experiments)
+        spared = (*(SPARED if learns else ()), *(("does not learn",) if falls else ()))
+        experiments = tuple(replace(one, outcome="unclear") if one.kind in spared else one for one in run.experiments)
         found, notes = [*why, *run.findings, *(one for one in found if one not in apart)], [*run.notes, *notes, *map(_noted, apart)]
     record = DiagnosisRecord(
         own_class(type(model)).__name__,

@@ -344,7 +344,8 @@ class Watch(Result):
             batch, loss = batch or (kept.inputs, kept.target), loss or kept.loss
         optimizers = [one for one in (held() for held in self._optimizers) if one is not None]
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
-        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, learns=Symptoms(record).learns)
+        known = Symptoms(record)
+        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, learns=known.learns, falls=known.falls)
 
     def log(self, **scalars: Any) -> None:
         """Add a point to a curve for each name, at the latest step.

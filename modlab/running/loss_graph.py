@@ -58,6 +58,7 @@ LAYOUT = MOVES | {
 """Functions that only lay numbers out anew."""
 
 PRODUCTS = ("Bmm", "Mm", "Mv", "Dot")
+AFFINE = (*PRODUCTS, "Addmm", "Addmv", "Convolution", "Linear")
 """Functions that multiply and add up."""
 
 PICKS = frozenset(("Gather", "Index"))
@@ -365,13 +366,15 @@ def _source(node: Any) -> Any:
 
 
 def _is_penalty(node: Any) -> bool:
-    """Whether nothing but parameters come into it."""
+    """Whether nothing but parameters come into it, as into the sum of their squares, and no sample by way of a product with them."""
     waiting, leaves = deque([node]), 0
     for _ in range(DEEP):
         if not waiting:
             break
         one = waiting.popleft()
         below = children(one)
+        if name_of(one) in AFFINE and len(below) < len(one.next_functions):
+            return False
         leaves += not below and name_of(one) == "AccumulateGrad"
         waiting += below
     return leaves > 0 and not waiting

@@ -618,7 +618,7 @@ class ClueCollector:
                 yield GroupClues(
                     type(optimizer).__name__,
                     _number(group.get("lr")),
-                    _number(group.get("initial_lr")),
+                    _aim(group),
                     _number(group.get("momentum") or (group.get("betas") or (0.0,))[0]),
                     _number(group.get("weight_decay") or 0.0),
                     type(optimizer).__name__ == "AdamW" or bool(group.get("decoupled_weight_decay")),
@@ -744,6 +744,12 @@ def _is_whole(taken: Tensor) -> bool:
 
 def _has_hooks(tensor: Tensor) -> bool:
     return bool(tensor._backward_hooks) or bool(getattr(tensor, "_post_accumulate_grad_hooks", None))
+
+
+def _aim(group: dict[str, Any]) -> float:
+    """The learning rate that a scheduler began with, or goes up to."""
+    initial, most = _number(group.get("initial_lr")), _number(group.get("max_lr"))
+    return most if most > initial else initial
 
 
 def _number(thing: Any) -> float:

@@ -177,7 +177,8 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
         if _open(tokens, there):
             return PairClues(open=True)
         moved, back = _alike(there[:, :-1], tokens[:, 1:]), _alike(there[:, 1:], tokens[:, :-1])
-        return PairClues(_alike(tokens, there), moved, padded=_padded(tokens, there), back=back)
+        down = _alike(there[:-1], tokens[1:]) if len(tokens) > 1 else 0.0
+        return PairClues(_alike(tokens, there), moved, padded=_padded(tokens, there), back=back, down=down)
     if target.numel() == tokens[:, 1:].numel():  # of one position less: those from the second on
         there = target.reshape(tokens[:, 1:].shape)
         same = _alike(there, tokens[:, 1:])
@@ -283,5 +284,8 @@ def _telling_classes(centred: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] |
         return None
     member = (labels == different[None]).double()
     means = (member.T @ centred) / member.sum(0)[:, None]
-    told = ((member.sum(0)[:, None] * means.square()).sum(0) / centred.square().sum(0).clamp_min(1e-30)).nan_to_num()
+    all_of_it = centred.square().sum(0)
+    told = ((member.sum(0)[:, None] * means.square()).sum(0) / all_of_it.clamp_min(1e-30)).nan_to_num()
+    within = (1 - told) * all_of_it / len(labels)
+    told = torch.where(means.sort(0).values.diff(dim=0).min(0).values.square() > within, told, torch.zeros_like(told))  # two have the same
     return told, told.max()

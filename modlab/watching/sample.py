@@ -470,7 +470,7 @@ class Sample:
             weight.met = True
         if parts > 1 and gradients:
             for place, weight, tensor in present:
-                if tensor.grad is not None and (not self._takes(place) or weight.rows[0] < 0):
+                if tensor.grad is not None and not weight.is_old(tensor.grad) and (not self._takes(place) or weight.rows[0] < 0):
                     weight.felt += 1
         return mine
 
@@ -491,7 +491,7 @@ class Sample:
 
     def _read_gradient(self, weight: Weight, tensor: Tensor, *, measured: bool = False) -> None:
         gradient = tensor.grad
-        if gradient is None:
+        if gradient is None or weight.is_old(gradient):
             return
         weight.felt += 1
         if weight.stacked:

@@ -67,6 +67,7 @@ class Weight:
         slices: of stacked weights, which slices ever had a gradient other than zero, in so many `looks`; None of others.
         trainable: whether it should be trained, and has numbers on this rank.
         part: what this rank has of it, in words; `empty`: it has nothing of it.
+        old: a gradient that was there before the watch, with its version.
     """
 
     path: str
@@ -88,6 +89,7 @@ class Weight:
     swap: Swap | None = None
     part: str = ""
     empty: bool = False
+    old: tuple[ReferenceType[Tensor], int] | None = None
 
     def feel_slices(self, sizes: npt.NDArray[Any]) -> None:
         """Take in how large the gradient of each slice is."""
@@ -114,6 +116,16 @@ class Weight:
         self.graded = self.moved = self.owned = False
         self.felt, self.stuck, self.always_stuck = 0, None, True
         self.look(tensor)
+
+    def note_old(self) -> None:
+        """Take down the gradient that is there before the watch."""
+        tensor = self.tensor()
+        gradient = tensor.grad if tensor is not None and tensor.is_leaf else None
+        self.old = (ref(gradient), gradient._version) if gradient is not None else None
+
+    def is_old(self, gradient: Tensor) -> bool:
+        """Whether nothing has come to this gradient since the watch began, as to that of an encoder which was trained before."""
+        return self.old is not None and self.old[0]() is gradient and self.old[1] == gradient._version
 
     def stands(self, tensor: Tensor) -> bool:
         """Whether this tensor may stand here."""
@@ -242,6 +254,7 @@ class WatchIndex:
         made = Weight(one.path, ref(one.owner), one.name, rows, swap=one.swap, part=part)  # type: ignore[arg-type]
         made.dtype = str(one.tensor.dtype)[6:]
         made.look(one.tensor)
+        made.note_old()
         made.stacked = not part and _is_stack(local(one.tensor), one.owner)
         self._places[id(one.tensor)] = made
         return made
