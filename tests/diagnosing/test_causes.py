@@ -114,11 +114,10 @@ def test_a_cause_is_named_and_not_in_the_twin(name: str) -> None:
 
 SO = {
     "journal/as it is": "padding",
-    "a linear probe/as it is": "gradients",
     "ppo of one file/as it is": "gradients",
     "first to rebuild then to tell/as it is": "gradients",
 }
-"""What a check says of a net that learns all the same, and is so: it reads on through the padding; its encoder runs without autograd; the
+"""What a check says of a net that learns all the same, and is so: it reads on through the padding; the
 loss that is given is a part of what the loop has."""
 
 
