@@ -258,7 +258,7 @@ class ClueCollector:
                 self._note(path, "zero input", other=True)
 
     def _note(self, path: str, kind: str, **facts: Any) -> None:
-        known = self._modules.setdefault((path, kind), {"looks": 0})
+        known = {"looks": 0, **self._modules.get((path, kind), {})}
         if "ids" in facts:
             met = self._ids.setdefault(path, set())
             ids = facts.pop("ids").flatten()
@@ -271,6 +271,7 @@ class ClueCollector:
         known.update(facts, step=self._step)
         known["pass"] = self._pass
         known["looks"] += 1
+        self._modules[path, kind] = known  # at once: an interrupt leaves no half of it
 
     def made_by(self, tensor: Tensor) -> str | None:
         """The module that gave a tensor."""
@@ -323,7 +324,7 @@ class ClueCollector:
                 self._walks[name] += 1
                 without_autograd(self._walk, tensor)
                 without_autograd(self._look_beside, found)
-            if whole and len(found) == 1 and isinstance(self._output, Tensor):
+            if whole and len(found) == 1 and isinstance(self._output, Tensor) and self._output.dim():
                 without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan, times)
             if self.reads and whole and pool.looks <= DENSE and self.batch and found[0].target is not None:
                 found[0] = found[0]._replace(target=_one_for_each_place(found))
@@ -471,9 +472,15 @@ class ClueCollector:
             return
         if len(inputs) == len(target):
             self._pairs.add(*self._sides(inputs, target))
-        for level, pool in zip(self.batch[1:], [*self._inputs.values()][1:], strict=False):
+        batch = self.batch[: 1 if self._gives_its_loss() else None]
+        for level, pool in zip(batch[1:], [*self._inputs.values()][1:], strict=False):
             pool.beside_noise(level.detach(), inputs, target)
-        self._pair = replace(pair_clues(self.batch, target, start, self._pair), through=not self._narrow)
+        self._pair = replace(pair_clues(batch, target, start, self._pair), through=not self._narrow)
+
+    def _gives_its_loss(self) -> bool:
+        """Whether the loss is among what the model gives, so that the target comes in with its inputs; or may be, if none of it is seen."""
+        given = [one for _, one, _ in leaves(self._output) if isinstance(one, Tensor)]
+        return not given or any(one.requires_grad and not one.dim() for one in given)
 
     def _sides(self, inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """What has to go together: the input and the target, or both inputs where each one has to find its own other one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -272,3 +274,60 @@ def test_an_energy_compares_slopes_and_not_samples():
             energy(net).backward()
             optimizer.step()
     assert "collapse" not in [one.kind for one in w.findings]
+
+
+# ---- models that take the target, too, and give their loss
+
+
+class Tags(nn.Module):
+    """A tag for each token."""
+
+    def __init__(self, pack) -> None:
+        super().__init__()
+        self.words, self.lstm, self.head, self.pack = nn.Embedding(20, 16), nn.LSTM(16, 16, batch_first=True), nn.Linear(16, 4), pack
+
+    def forward(self, ids, labels=None):
+        logits = self.head(self.lstm(self.words(ids))[0])
+        return self.pack(F.cross_entropy(logits.flatten(0, 1), labels.flatten()), logits)
+
+
+class Pairs(Tags):
+    """Two numbers for each row."""
+
+    def forward(self, ids, labels=None):
+        logits = self.head(self.lstm(self.words(ids))[0].mean(1))[:, :2]
+        return self.pack(F.mse_loss(logits, labels), logits)
+
+
+def tags() -> dict[str, Tensor]:
+    ids = torch.randint(20, (16, 8))
+    return {"ids": ids, "labels": ids % 4}
+
+
+def means() -> dict[str, Tensor]:
+    ids = torch.randint(20, (16, 8))
+    return {"ids": ids, "labels": torch.stack([(ids < 5).float().mean(1), (ids > 9).float().mean(1)], 1)}
+
+
+@pytest.mark.parametrize(("net", "batch"), [(Tags, tags), (Pairs, means)])
+@pytest.mark.parametrize(
+    ("pack", "loss_of"),
+    [
+        (lambda loss, logits: {"loss": loss, "logits": logits}, lambda out: out["loss"]),
+        (lambda loss, logits: (loss, logits), lambda out: out[0]),
+        (lambda loss, logits: loss, lambda out: out),
+        (lambda loss, logits: SimpleNamespace(loss=loss, logits=logits), lambda out: out.loss),
+    ],
+    ids=["dict", "tuple", "the loss alone", "an object"],
+)
+def test_a_model_that_takes_the_target_and_gives_its_loss_has_no_leak(net, batch, pack, loss_of):
+    torch.manual_seed(0)
+    model = net(pack)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(60):
+            optimizer.zero_grad()
+            loss_of(model(**batch())).backward()
+            optimizer.step()
+    assert w.verdict.exit_code in (0, 3), w.headline
+    assert "targets not moved" not in {one.kind for one in w.findings}
