@@ -740,7 +740,7 @@ def test_gradients_and_weights_that_are_parts(alone, way):
     mesh, net = init_device_mesh("cpu", (1,)), sandwich(Root())
     if way == "TP":
         parallelize_module(net, mesh, {"0": ColwiseParallel()})
-        assert said(born(net, data())).startswith("backward: torch.sqrt in 1")
+        assert said(born(net, data())).startswith("backward: torch.sqrt in layer 1")
     else:
         fully_shard(net, mesh=mesh)
         assert "through its own hooks, which were not run" in said(born(net, data()))
@@ -758,7 +758,7 @@ def test_a_graph_that_is_too_large_is_followed_by_modules(monkeypatch):
     monkeypatch.setattr("modlab.watching.nan_in_backward.LIMIT", 1)
     found = born(sandwich(Root()), data())
     assert (found.where, found.path, found.kind) == ("backward", "0", "inf")
-    assert "arrives at the output of 0" in said(found)
+    assert "arrives at the output of layer 0" in said(found)
 
 
 def test_a_model_compiled_in_its_place():

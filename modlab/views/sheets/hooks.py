@@ -10,7 +10,6 @@ from modlab import format
 from modlab.records.hooks import EVERY_MODULE, EVERY_OPTIMIZER, HookbookRecord, HookPlace, HookRecord
 from modlab.records.structure import ROOT
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
-from modlab.wording.names import named
 
 COLUMNS = (
     Column("order", "number", width=56, yields=2),
@@ -473,6 +472,8 @@ def _surprises(book: HookbookRecord) -> list[str]:
 
 
 def _named(record: HookRecord) -> str:
+    from modlab.wording.names import named  # a first call loads few files
+
     return f"{format.clean(record.name)} on {named(record.path)}"
 
 
