@@ -980,7 +980,7 @@ SETTLES: dict[str, str] = {
     "rates": "w.figure('loss')  # beside the learning rate",
     "one rate": "run again with one learning rate for all",
     "divide": "run again with the loss divided",
-    "scale the loss": "run again without the factor",
+    "scale the loss": "run again with a loss of the usual size",
     "mean": "run again with reduction='mean'",
     "scale": "modlab.measure(inputs)",
     "scale the targets": "modlab.measure(target)",
