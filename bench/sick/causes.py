@@ -60,6 +60,10 @@ CAUSES: dict[str, Cause] = {
         never_enough_to_step=("accumulation never reaches the count at which it steps", "forum torch"),
         accumulated_too_loud=("the loss is not divided by the number of accumulated batches, so each step is too large", "forum torch"),
         weights_put_back=("something loads or copies old weights back after each step", "forum"),
+        stale_weights=(
+            "the forward pass uses what was computed from the weights before a step, as in one autocast around the loop",
+            "torch forum",
+        ),
         eval_while_training=("the model stays in evaluation mode while it trains", "umlaut 37 forum"),
         clipped_to_nothing=("gradients are clipped to a norm so small that nothing moves", "taxonomy recipe"),
         gradients_overwritten=("a hook or a line of the loop replaces gradients by something useless", "forum"),

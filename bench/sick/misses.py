@@ -18,6 +18,7 @@ LOOKS = {
     "never enough to step": "how often optimizer.step() is reached",
     "accumulated too loud": "the gradient of one batch beside that of all parts of it",
     "weights put back": "a weight before the step, after it, and before the next",
+    "stale weights": "the output for one batch before a step and after it",
     "eval while training": "model.training in the loop",
     "clipped to nothing": "the gradient's norm before and after clipping",
     "gradients overwritten": "a gradient after backward() beside the one at the step",

@@ -137,6 +137,15 @@ def _put_back(s: Symptoms) -> Facts | None:
     return {"looks": s.loop.put_back}
 
 
+def _stale(s: Symptoms) -> Facts | None:
+    """What was computed from weights before a step is used after it, more than once."""
+    some = {one.path: one for one in s.modules("stale") if one.facts["looks"] > 1}
+    if not some:
+        return None
+    places = tuple(one.path for one in s.watched.parameters if one.path in some)
+    return {"path": places[0], "places": places, "cast": all(one.facts["cast"] for one in some.values())}
+
+
 def _in_evaluation(s: Symptoms) -> Facts | None:
     if s.loop.uncounted and not s.watched.passes and s.loop.in_eval >= SEVERAL and s.record.steps >= SEVERAL:
         return {"looks": s.loop.in_eval, "places": s.loop.uncounted}
@@ -196,6 +205,7 @@ ROWS = (
     CauseRow("gradients overwritten", _overwritten),
     CauseRow("zeroed before step", _zeroed),
     CauseRow("weights put back", _put_back),
+    CauseRow("stale weights", _stale),
     CauseRow("no zero grad", _no_zero_grad),
     CauseRow("eval while training", _in_evaluation),
     CauseRow("clipped to nothing", _clipped, tier=1),

@@ -31,6 +31,7 @@ from modlab.watching.loose_weights import places
 from modlab.watching.pairs import Pairs, pair_clues
 from modlab.watching.pools import DENSE, InputPool, LossPool, is_readable, some_of
 from modlab.watching.readback import is_far
+from modlab.watching.stale_weights import StaleWeights
 from modlab.watching.steps import Steps
 from modlab.watching.watch_index import Member, WatchIndex, Weight
 
@@ -133,7 +134,9 @@ class ClueCollector:
         self._read_in_step = (-1, 0)
         self._met = 0  # modules with trained parameters that have given something in this pass
         self._walks: Counter[str] = Counter()  # by the place of a loss, how often its whole graph was looked at
+        self._walked: dict[str, int] = {}  # in which step that was last
         self._reached: set[str] = set()
+        self._stale = StaleWeights()
         self._pass = 0
         self._pair = PairClues()
         self._pairs = Pairs()
@@ -166,6 +169,8 @@ class ClueCollector:
         """It is over: of its tensors nothing is kept but one batch."""
         self._made, self.batch, self._given, self._output = {}, [], None, None
         self._sequences = []
+        if self.looks >= SOON:
+            self._stale.forget()
 
     @_aside
     def takes(self, args: tuple[Any, ...]) -> None:
@@ -320,8 +325,9 @@ class ClueCollector:
             found[0] = self._with_target(found[0])
             times = self._gradients.scale = 1.0 if scale is None or is_far(scale) else float(scale)
             without_autograd(partial(pool.add, tensor, found, times, numbers=True, whole=whole and self.reads))
-            if whole and self.reads and self._walks[name] < SOON:
+            if whole and self.reads and (self._walks[name] < SOON or (self.looks <= SOON and self._walked.get(name) != step)):
                 self._walks[name] += 1
+                self._walked[name] = step
                 without_autograd(self._walk, tensor)
                 without_autograd(self._look_beside, found)
             if whole and len(found) == 1 and isinstance(self._output, Tensor) and self._output.dim():
@@ -350,6 +356,8 @@ class ClueCollector:
             self._note(torn.path, "torn", taken=torn.taken, given=torn.given, what=torn.what)
         held = {id(one) for optimizer in self._steps.optimizers for group in optimizer.param_groups for one in group["params"]}
         known = {id(tensor): weight.path for _, weight, tensor in self._index.present()}
+        for path, cast in self._stale.met(nodes, known):
+            self._note(path, "stale", cast=cast)
         ends = [node.variable for node, _ in met if name_of(node) == "AccumulateGrad"]
         self._reached.update(known[id(one)] for one in ends if id(one) in known)
         loose = [one for one in ends if id(one) not in held | known.keys()]

@@ -330,6 +330,20 @@ CAUSES: dict[str, CauseWords] = {
         "Something loads or copies weights between two steps.",
         "look for load_state_dict() or copy_() in the loop",
     ),
+    "stale weights": CauseWords(
+        "the forward pass uses old values of weights",
+        lambda f: (
+            f"after a step, autocast still gave the cast of {all_named(f['places'])} from before it"
+            if f["cast"]
+            else f"after a step, the loss was computed with what {all_named(f['places'])} had given before it"
+        ),
+        "Steps move the weights, and the loss does not see it.",
+        lambda f: (
+            "enter torch.autocast anew in each step, around the forward pass and the loss: its casts of weights stay until its block ends"
+            if f["cast"]
+            else "compute it in each step anew"
+        ),
+    ),
     "eval while training": CauseWords(
         "the model trains in evaluation mode",
         _evaluation,

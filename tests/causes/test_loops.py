@@ -230,3 +230,51 @@ def test_what_is_rounded_brings_the_generator_only_zeros(rounds):
             model.judge(made).sub(1).square().mean().backward()
             makes.step()
     assert ("generator detached" in [one.kind for one in w.findings]) is rounds
+
+
+@pytest.mark.parametrize(("block", "wrong"), [(STEPS, True), (20, True), (1, False)])
+def test_autocast_keeps_its_casts_until_its_block_ends(block, wrong):
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(0, STEPS, block):
+            with torch.autocast("cpu", torch.bfloat16):
+                for _ in range(block):
+                    x, y = classes()
+                    optimizer.zero_grad()
+                    for part in (slice(16), slice(16, 32)):  # gradients add up below one cast, and no step has moved its weight
+                        F.cross_entropy(model(x[part]), y[part]).div(2).backward()
+                    optimizer.step()
+    found = [one for one in w.findings if one.kind == "stale weights"]
+    assert bool(found) is wrong
+    if wrong:
+        assert set(found[0].facts["places"]) == {path for path, _ in model.named_parameters()}
+        assert found[0].facts["cast"]
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_what_is_put_together_once_does_not_follow_its_weights(once):
+    class Points(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.scale = nn.Embedding(20, 4), nn.Embedding(20, 4), nn.Parameter(torch.ones(()))
+
+        def all(self) -> Tensor:
+            return torch.cat([self.first.weight, self.second.weight])
+
+        def forward(self, of: Tensor, points: Tensor) -> Tensor:
+            return points[of] * self.scale
+
+    torch.manual_seed(0)
+    model, kept = Points(), []
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    kept.append(model.all())
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(STEPS):
+            of = torch.randint(40, (32,))
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(of, kept[0] if once else model.all()), of % 4)
+            loss.backward(retain_graph=True) if once else loss.backward()
+            optimizer.step()
+    found = [one for one in w.findings if one.kind == "stale weights"]
+    assert [one.facts["places"] for one in found] == ([("first.weight", "second.weight")] if once else [])

@@ -45,6 +45,7 @@ from bench.sick.working import (  # noqa: F401
     seventh_threads,
     sixth_data,
     sixth_models,
+    stale_weights,
     strange,
     third_nets,
     third_sequences,
