@@ -39,6 +39,8 @@ def of(view: Any) -> str | None:
 
 def _still(result: Result) -> str:
     picture = _NUMBERED.sub("a cell", result.html(bundle=False))
+    if result._is_picture:
+        return picture
     key = hashlib.sha256(picture.encode()).hexdigest()[:12]
     _remember(SHOWN, key, result)
     return picture.replace(' data-modlab="', f' data-key="{key}" data-modlab="', 1)

@@ -29,7 +29,6 @@ from modlab.records.finding import Fact, Finding
 from modlab.records.fork import ForkRecord
 from modlab.records.watch import Check, WatchRecord
 from modlab.results.result import Result
-from modlab.version import __version__
 from modlab.watching.last_step import unseen
 from modlab.wording import forks
 
@@ -63,6 +62,7 @@ class Fork(Result):
     """A part of a training, run again with a change: both losses, and what came of it."""
 
     kind: ClassVar[str] = "fork"
+    _is_picture: ClassVar[bool] = True
 
     def __init__(self, record: ForkRecord) -> None:
         super().__init__()
@@ -106,12 +106,6 @@ class Fork(Result):
         from modlab.views import fork
 
         return fork.figure(self.record, ax=ax)
-
-    def html(self, *, bundle: bool = True) -> str:
-        """The view as one self-contained piece of HTML; it is a picture and needs no script."""
-        from modlab.views import html
-
-        return html.frame(self.kind, self._sentence(), self._static(), None, __version__)
 
     def widget(self) -> Any:
         """There is none: a fork is a picture."""

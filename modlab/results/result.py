@@ -26,6 +26,8 @@ class Result:
     """A record with its faces: text (``str``), HTML (as the last line of a cell), ``widget()`` and data."""
 
     kind: ClassVar[str]
+    _is_picture: ClassVar[bool] = False
+    """Whether its HTML is all there is to see: no script draws more."""
 
     def __init__(self, source: Any = None) -> None:
         self._source: ReferenceType[Any] | None = None if source is None else ref(source)
@@ -61,7 +63,8 @@ class Result:
         """
         from modlab.views import html  # a script looks at the text alone
 
-        return html.frame(self.kind, self._sentence(), self._static(), self._fitting_payload() if bundle else None, __version__)
+        payload = self._fitting_payload() if bundle and not self._is_picture else None
+        return html.frame(self.kind, self._sentence(), self._static(), payload, __version__)
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the view as a page of its own, which needs no kernel and no network: ``save("run.html")``.

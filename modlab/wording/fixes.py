@@ -36,7 +36,7 @@ FIXES: dict[str, Words] = {
     "log the loss": "w.log(loss=loss)",
     "no half": "torch.autocast with dtype=torch.bfloat16, which needs no scaler, or float32 for the operation that overflows",
     "less by heart": "stop at that step; or more data, weight decay, dropout or a smaller model",
-    "ask the batch": "w.diagnose() looks further with one batch: can the model learn it, what does its output depend on, do the labels matter",
+    "ask the batch": "w.diagnose() looks further with one batch: can it be learned, what does the output depend on, do the labels matter",
     "let rare units learn": "nn.LeakyReLU lets a unit that fires rarely learn",
     "ask why": "modlab.trace(model), then trace.why({path!r}), names the reason",
     "or leave it": "or requires_grad_(False) if it should not change",

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 import modlab
@@ -211,6 +212,18 @@ def test_a_still_is_a_view_without_script_and_the_same_each_time():
     assert len(stills.SHOWN) == stills.KEPT and key not in stills.SHOWN
 
 
+def test_a_picture_has_no_key_for_there_is_nothing_more_to_draw():
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with modlab.watch(model, optimizer, keep="good") as w:
+        for _ in range(6):
+            optimizer.zero_grad()
+            model(torch.randn(4, 2)).square().mean().backward()
+            optimizer.step()
+    still = stills.of(w.fork(2))
+    assert "<img" in still and "data-key" not in still
+
+
 NOTEBOOK = """
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
@@ -239,8 +252,6 @@ def test_a_notebook_takes_bare_letters_and_shows_stills(tmp_path):
 
 
 def test_a_lessons_device_is_the_machines_unless_it_is_told(mine, monkeypatch):
-    import torch
-
     monkeypatch.delenv("MODLAB_DEVICE", raising=False)
     expected = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
     assert mine().device == expected
