@@ -87,6 +87,15 @@ def verbs(case: Case) -> dict[str, Callable[[], None]]:
 
         return run
 
+    def fork() -> None:
+        with modlab.watch(model, case.optimizer, keep="good") as w:
+            for _ in range(5):
+                case.step()
+        try:
+            faces(w.fork(2))
+        except modlab.ModlabError:  # nothing could be kept
+            faces(w)
+
     def nan() -> None:
         with modlab.watch(model, case.optimizer, budget=1.0, on_nan="hold") as w:
             for _ in range(3):
@@ -155,6 +164,7 @@ def verbs(case: Case) -> dict[str, Callable[[], None]]:
         "watch stop": watch("stop"),
         "watch shadow": watch("report", "shadow"),
         "watch nan": nan,
+        "watch keep": fork,
     }
     for path, module in model.named_modules():
         found[f"internals of {path or 'root'}"] = shown(modlab.internals, module)

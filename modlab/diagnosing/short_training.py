@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from modlab.causes.table import causes
 from modlab.diagnosing.trials import Bench
 from modlab.records.finding import Finding
 from modlab.records.watch import WatchRecord
+from modlab.statistics.memory import deepcopied
 from modlab.watching.watcher import Watcher
 
 STEPS, SECONDS = 60, 10.0
@@ -65,7 +65,7 @@ def _trained(bench: Bench, optimizers: Sequence[Optimizer]) -> WatchRecord | Non
 
 def _copies(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Module, list[Any]]:
     """The model and its optimizers, which hold the parameters of that copy."""
-    model, steppers = copy.deepcopy((bench.model, [*optimizers]))  # together, so that these hold the copy's parameters
+    model, steppers = deepcopied((bench.model, [*optimizers]))  # together, so that these hold the copy's parameters
     return model.train(bench.model.training), steppers
 
 

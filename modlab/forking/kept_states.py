@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +17,7 @@ from modlab.forking.tape import ALIGNED, PlaceNumbers, alike, nbytes
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.running.randomness import generators
-from modlab.statistics.memory import NoValuesError, is_there
+from modlab.statistics.memory import NoValuesError, deepcopied, is_there
 
 
 class TrainedThings:
@@ -48,14 +47,16 @@ class TrainedThings:
         Raises:
             Exception: something in it cannot be copied.
         """
-        with inference(False), without_torch_function(), without_modes():
+        with inference(False), without_modes():
             set_grad(False)
-            memo = self._memo()
-            made = copy.deepcopy((self.model, self.optimizers, self.beside), memo)
+            with without_torch_function():
+                memo = self._memo()
+            made = deepcopied((self.model, self.optimizers, self.beside), memo, alone=True)
             for optimizer in self.optimizers:
                 _with_attributes(optimizer, memo)
-            for tensor in self.tensors():
-                _with_gradient(tensor, memo[id(tensor)])
+            with without_torch_function():
+                for tensor in self.tensors():
+                    _with_gradient(tensor, memo[id(tensor)])
         return TrainedThings(*made), memo
 
     def _memo(self) -> dict[int, Any]:
@@ -103,7 +104,7 @@ def _with_attributes(optimizer: Any, memo: dict[int, Any]) -> None:
     held = vars(memo[id(optimizer)])
     for name, value in vars(optimizer).items():
         if name not in ("state", "param_groups", "defaults", "step", *_SCALED):
-            held[name] = copy.deepcopy(value, memo)
+            held[name] = deepcopied(value, memo, alone=True)
 
 
 _SCALED = ("grad_scale", "found_inf")
@@ -198,8 +199,8 @@ class KeptState:
         if optimizer.state or not all(id(one) in self._memo for one in held):
             return False
         memo = {**self._memo}
-        with without_torch_function(), without_modes():
-            self.things.optimizers.append(copy.deepcopy(optimizer, memo))
+        with without_modes():
+            self.things.optimizers.append(deepcopied(optimizer, memo, alone=True))
             _with_attributes(optimizer, memo)
         return True
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from modlab.compat import without_autograd
 from modlab.running.values import leaves
-from modlab.statistics.memory import is_there
+from modlab.statistics.memory import NoValuesError, absence, is_gone, is_there
 from modlab.tracing.tensor_ids import version_of
 
 FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN = "function", "call", "backward", "step", "check", "given"
@@ -395,7 +395,13 @@ def is_small_part(tensor: Tensor) -> bool:
 
 
 def alike(tensor: Tensor) -> Tensor:
-    """A copy without a history, whose memory begins as far from a multiple of 64 bytes: then the same kernels give the same numbers."""
+    """A copy without a history, whose memory begins as far from a multiple of 64 bytes: then the same kernels give the same numbers.
+
+    Raises:
+        NoValuesError: its memory is gone.
+    """
+    if is_gone(tensor):
+        raise NoValuesError(absence(tensor))
     return without_autograd(_alike, tensor)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -125,24 +126,38 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 class _Copying(FunctionMode):
-    """Refuses to copy what has no memory, however deep it lies in what is copied."""
+    """Refuses to copy what has no memory, however deep it lies in what is copied.
+
+    Args:
+        alone: no other mode and no subclass is asked.
+    """
+
+    def __init__(self, *, alone: bool) -> None:
+        super().__init__()
+        self._alone = alone
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") in ("clone", "__deepcopy__", "__reduce_ex__"):
             for thing in args:
                 if issubclass(type(thing), Tensor) and is_gone(thing):
                     raise NoValuesError(absence(thing))
-        return func(*args, **(kwargs or {}))
+        with without_torch_function() if self._alone else nullcontext():
+            return func(*args, **(kwargs or {}))
 
 
-def deepcopied(thing: T) -> T:
-    """``copy.deepcopy``, which would end the process where a tensor inside has no memory.
+def deepcopied(thing: T, memo: dict[int, Any] | None = None, *, alone: bool = False) -> T:
+    """``copy.deepcopy``, which would end the process where a tensor inside has no memory. Not within `without_torch_function`.
+
+    Args:
+        thing: of any kind.
+        memo: copies that are there already, by the identity of what they are copies of.
+        alone: ask no mode and no subclass of the user's.
 
     Raises:
         NoValuesError: one has none.
     """
-    with _Copying():
-        return copy.deepcopy(thing, {})
+    with _Copying(alone=alone):
+        return copy.deepcopy(thing, {} if memo is None else memo)
 
 
 def local(tensor: Tensor) -> Tensor:
