@@ -82,7 +82,8 @@ def _no_zero_grad(s: Symptoms) -> Facts | None:
         return None
     if not s.loop.backwards:  # what goes backward is a loss of others, as of copies whose steps are written into .grad
         return None
-    return None if s.learns else {"looks": s.loop.looks}
+    shows = bool(s.loss.term.criterion) or s.has_baseline  # else a loss that falls says little, as that of a policy
+    return None if s.learns and shows else {"looks": s.loop.looks}
 
 
 def _zeroed(s: Symptoms) -> Facts | None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.data import SPREAD, beyond_chances
-from modlab.causes.model import begins_too_small
+from modlab.causes.model import began_zero, begins_too_small
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import MOVES, LossClues, Term
 
@@ -148,6 +148,8 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
 
 def _no_log(s: Symptoms) -> Facts | None:
     loss = s.loss
+    if "logarithms as targets" in loss.risks:
+        return {"path": loss.term.source or "", "of": "logarithms"}
     if "no log" in loss.risks and any(one.name == "LogSoftmax" for one in loss.term.functions):
         return {"path": loss.term.source or "", "of": "targets"}
     if loss.term.criterion == "divergence" and [one.name for one in loss.term.functions[:2]] == ["Mul", "Softmax"]:
@@ -310,8 +312,8 @@ def _class_numbers(s: Symptoms) -> Facts | None:
 
 def _weights(s: Symptoms) -> Facts | None:
     loss = s.loss
-    if loss.term.criterion.endswith("with logits") and len({*loss.weights}) == 1:
-        share, weight = s.target.mean, loss.weights[0]
+    if loss.term.criterion.endswith("with logits") and loss.weights and _one_way(loss.weights):
+        share, weight = s.target.mean, min(loss.weights, key=lambda one: abs(one - 1))  # the mildest, where each label has its own
         felt = weight * share / (weight * share + 1 - share) if 0 < share < 1 else math.nan
         if (share < RARE and weight < 0.5) or (share > 1 - RARE and weight > 2):  # the rare ones count even less
             return {"weight": weight, "share": share, "felt": felt}
@@ -327,6 +329,11 @@ def _weights(s: Symptoms) -> Facts | None:
     return {"class": parts.index(max(parts)), "felt": most, "share": loss.shares[parts.index(max(parts))]}
 
 
+def _one_way(weights: tuple[float, ...]) -> bool:
+    """Whether weights of labels are the same, or all above 1, or all below it."""
+    return len({*weights}) == 1 or min(weights) > 1 or max(weights) < 1
+
+
 def _constant(s: Symptoms) -> Facts | None:
     if s.loss.looks >= 5 and s.loss.terms and all(one.criterion == "penalty" for one in s.loss.terms):
         return {"value": s.last, "penalty": True}
@@ -338,7 +345,7 @@ def _constant(s: Symptoms) -> Facts | None:
         and s.loss.term.criterion == "cross-entropy"
     ):
         return {"value": s.last}  # of chances that add up to 1, whatever they are
-    if "half" in s.loss.risks or s.loop.replaced:
+    if "half" in s.loss.risks or s.loop.replaced or began_zero(s):
         return None  # it has no gradient for want of digits, or had one that something else has taken the place of
     same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
     if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:

@@ -36,7 +36,7 @@ def _equal(s: Symptoms) -> Facts | None:
     return {"path": some[0].path, "places": tuple(one.path for one in some), **{name: first[name] for name in ("units", "zero", "rows")}}
 
 
-def _began_zero(s: Symptoms) -> bool:
+def began_zero(s: Symptoms) -> bool:
     """Whether weights of zeros explain whatever is zero after them, and the gradients before them."""
     return bool((_equal(s) or {}).get("zero"))
 
@@ -127,14 +127,14 @@ def _nothing_comes(s: Symptoms) -> Facts | None:
         or s.progress > FALLS
         or s.loop.hooked
         or any("weight_hh" in path for path in s.flat)
-        or _began_zero(s)
+        or began_zero(s)
     ):
         return None
     return {"path": s.flat[0], "places": tuple(s.flat), "ratio": 0.0}
 
 
 def _dead(s: Symptoms) -> Facts | None:
-    if s.has_burst or not s.is_finite or _began_zero(s):
+    if s.has_burst or not s.is_finite or began_zero(s):
         return None
     for units in s.record.units:
         count = units.fired.shape[1]
@@ -207,6 +207,8 @@ def _no_bias(s: Symptoms) -> Facts | None:
     some = s.modules("linear")
     if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or s.progress > 0.95 or not s.is_finite:
         return None
+    if any(one.trainable and one.name.startswith("bias") for one in s.watched.parameters):
+        return None  # which is added beside a layer, as after the messages of a graph
     if s.category(s.first_module) == "embedding" or any(one.one_hot for one in s.inputs[:1]):
         return None  # which can say anything, of each token
     if sum(one.criterion != "penalty" for one in s.loss.terms) > 1 and s.fallen > HALVED:
@@ -219,7 +221,7 @@ def _nothing(s: Symptoms) -> Facts | None:
     ones = [one for one in s.modules("shares") if one.facts.get("summed")]
     if ones and s.is_stuck:
         return {"path": ones[0].path, "places": (), "ones": True}
-    if _began_zero(s):
+    if began_zero(s):
         return None
     zero = [path for path, first, last in s.activation("zeros") if path and first >= 0.9999 and last >= 0.9999]
     dead = {units.path for units in s.record.units}

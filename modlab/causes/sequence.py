@@ -24,6 +24,9 @@ ASKED = 0.95
 OFTEN = 0.5
 """Share of the most frequent token without which few tokens may be all that a column has."""
 
+SWOLLEN = 1e4
+"""Size of a carried state beyond which a recurrence has multiplied it."""
+
 FILLED = 0.99
 """Share of a token that fills up the ends of rows, and is no word, from which on that is what it is there for."""
 
@@ -35,6 +38,14 @@ def _unmoved(s: Symptoms) -> Facts | None:
     if s.pairs.beside and s.pairs.equal > 0.99:
         return None if _is_read_in_turn(s) else {"share": 1.0, "beside": True}
     return {"share": s.pairs.equal, "beside": False} if s.pairs.equal > 0.99 and s.tokens and not s.loss.ignored else None
+
+
+def _skips(s: Symptoms) -> Facts | None:
+    """The one thing that is asked of each position is the token after the next."""
+    single = len(s.clues.losses) == 1 and sum(bool(one.criterion) for one in s.loss.terms) == 1
+    if not single or s.pairs.beside or s.pairs.further < ASKED or s.pairs.moved > OFTEN:
+        return None
+    return {"by": 1, "skipped": s.pairs.further, "share": s.pairs.moved}
 
 
 def _is_read_in_turn(s: Symptoms) -> bool:
@@ -169,7 +180,8 @@ def _exploding(s: Symptoms) -> Facts | None:
 
 def _grows(s: Symptoms) -> bool:
     exploding = any(alert.kind == "exploding" for alert in s.record.alerts)
-    return (exploding and not s.learns) or s.begins_wild
+    carried = any(one.state and max(-one.numbers.low, one.numbers.high) > SWOLLEN for one in s.clues.inputs)
+    return ((exploding or carried) and not s.learns) or s.begins_wild
 
 
 def _unknown(s: Symptoms) -> Facts | None:
@@ -179,6 +191,9 @@ def _unknown(s: Symptoms) -> Facts | None:
         share = one.common / (1 - _padded(s, one.token))
         if share > 0.8 and not s.learns and len(one.shape) > 1 and not filled:
             return {"path": one.name, "token": one.token, "share": min(share, 1.0)}
+    tables = [one for one in s.modules("embedding rows") if one.facts["rows"] > 1]
+    if tables and not s.learns and all(one.facts["seen"] == 1 and one.facts["total"] >= 10 * one.facts["rows"] for one in tables):
+        return {"path": tables[0].path, "token": -1, "share": 1 / tables[0].facts["rows"]}
     for layer in s.modules("embedding rows"):
         rows, seen, total = layer.facts["rows"], layer.facts["seen"], layer.facts["total"]
         alone = all(other.facts["seen"] == seen or other.facts["total"] != total for other in s.modules("embedding rows"))
@@ -269,6 +284,7 @@ ROWS = (
     CauseRow("mask turned around", _turned),
     CauseRow("sees the future", _future),
     CauseRow("targets not moved", _unmoved),
+    CauseRow("targets shifted", _skips),
     CauseRow("padding idx of a token", _real_token),
     CauseRow("batch first mixed up", _mixed_up),
     CauseRow("state not kept", _anew),

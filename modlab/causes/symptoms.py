@@ -197,6 +197,11 @@ class Symptoms:
         return self.progress > 0.5 or (math.isnan(self.progress) and self.fallen > 0.5)
 
     @property
+    def trained(self) -> bool:
+        """Whether all steps that were looked at were made in training mode."""
+        return self.watched.passes > 0 and not self.loop.in_eval
+
+    @property
     def falls(self) -> bool:
         """Whether it is lower in its second half than in its first fifth, by more than its noise explains."""
         before, after = self.values[: max(len(self.values) // 5, FEW)], self.values[len(self.values) // 2 :]
@@ -358,13 +363,16 @@ class Symptoms:
 
     @cached_property
     def inputs(self) -> list[InputClues]:
-        """Floating-point inputs with several samples."""
-        return [one for one in self.clues.inputs if one.dtype.startswith(("float", "bfloat")) and one.shape]
+        """Floating-point inputs with several samples, but for targets, and for a state that the model gives back."""
+        some = [one for one in self.clues.inputs if one.dtype.startswith(("float", "bfloat")) and one.shape]
+        return [one for one in some if not (one.state or one.asked)]
 
     @cached_property
     def tokens(self) -> list[InputClues]:
-        """Inputs of whole numbers."""
-        return [one for one in self.clues.inputs if one.dtype.startswith(("int", "uint")) and one.shape]
+        """Inputs of whole numbers, but for targets, and for the mask of ones and zeros that lies beside them."""
+        some = [one for one in self.clues.inputs if one.dtype.startswith(("int", "uint")) and one.shape and not one.asked]
+        told = {one.shape for one in some if not _is_mask(one)}
+        return [one for one in some if not (_is_mask(one) and one.shape in told)]
 
     def modules(self, kind: str) -> list[ModuleClues]:
         """What is known about modules of a kind."""
@@ -392,3 +400,7 @@ class Symptoms:
     def flat(self) -> list[str]:
         """Parameters with several dimensions whose gradient was zero in each look."""
         return [one.path for one in self.matrices if one.felt and not one.graded]
+
+
+def _is_mask(one: InputClues) -> bool:
+    return one.numbers.low >= 0 and one.numbers.high <= 1

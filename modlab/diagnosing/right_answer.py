@@ -44,6 +44,8 @@ CLASSES, MANY = 20, 16
 """So many classes are looked at one by one, and so many samples show that a target is a class."""
 WEIGHS = 0.99
 """Fraction of the loss's gain that answers to one class may bring, if fewer than `MOST` of the samples have it."""
+WHOLE = 1.001
+"""It cannot bring more than all of it, but where other answers cost: then something else is turned around."""
 MOST = 0.9
 
 
@@ -216,7 +218,7 @@ def _uneven(loss: Callable[[Tensor], float], answers: Answers, wrong: float, apa
         of_class = answers.labels == label
         gain = (loss(torch.where(of_class, answers.right, answers.wrong)) - wrong) / apart
         share = float(of_class.double().mean())
-        if gain > WEIGHS and share < MOST:
+        if WEIGHS < gain < WHOLE and share < MOST:
             kind = "weights of classes"
             return record("aim", "failed", kind, Remedy(kind), label=int(label), gain=gain, share=share)
     return None

@@ -181,6 +181,8 @@ class InputClues:
         ends: which share of that token fills up the ends of rows, with nothing else behind it.
         woven: of images of a few channels, by how much a number is more like the one that is so many channels further than the next one;
             the least of all looks, less what chance does.
+        state: whether it comes after another input, and has the shape of what the model gives besides its first output: it is carried on.
+        asked: whether it comes after another input, and is the target of the loss.
     """
 
     name: str = ""
@@ -201,6 +203,8 @@ class InputClues:
     tells: float = UNKNOWN
     woven: float = UNKNOWN
     ends: float = 0.0
+    state: bool = False
+    asked: bool = False
 
     @property
     def one_hot(self) -> bool:
@@ -224,6 +228,7 @@ class PairClues:
         upright: whether tokens are filled up along the samples, and not along the positions.
         restored: the share of a target's numbers that are those of the input, where these are no series.
         back: the share of targets that are the input before them; `down`: that are the next one along the first dimension.
+        further: the share of targets that are the input two places on.
         through: whether nothing stands between an input and the output in the same place that is narrower, or knows no places.
     """
 
@@ -242,6 +247,7 @@ class PairClues:
     restored: float = 0.0
     back: float = 0.0
     down: float = 0.0
+    further: float = 0.0
 
 
 @frozen

@@ -70,11 +70,20 @@ def diagnose(
 
 
 def diagnosed(
-    model: Module, optimizer: Any, batch: Any, loss: Any, seen: Sequence[Finding] = (), *, learns: bool = False, falls: bool = False
+    model: Module,
+    optimizer: Any,
+    batch: Any,
+    loss: Any,
+    seen: Sequence[Finding] = (),
+    *,
+    learns: bool = False,
+    falls: bool = False,
+    trained: bool = False,
 ) -> Diagnosis:
     """The same after a watch: which causes it has `seen`, whether the model `learns`, and whether the loss `falls` at all.
 
-    Of what learns no short training is made; and how far a loss can fall that has come down already is not known.
+    If it was `trained` in training mode, evaluation came afterwards, and keeps nothing from learning. Of what learns no short training
+    is made; and how far a loss can fall that has come down already is not known.
     """
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
@@ -90,6 +99,8 @@ def diagnosed(
         failed = {one.kind for one in run.experiments if one.outcome == "failed"}
         if failed & CAUSES.keys() or (falls and not seen):
             why = [one for one in why if one.facts.get("tier") != LEFT]  # what is left when nothing else is, and the loss stays
+        if trained and not seen:
+            why = [one for one in why if one.kind != "eval while training"]
         if THROUGH in failed:  # the trace has seen the function
             why = [_through(one) if one.kind == "detached" else one for one in why]
         apart = [one for one in found if _is_left_alone(one, run.experiments)]

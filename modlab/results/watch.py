@@ -345,7 +345,7 @@ class Watch(Result):
         optimizers = [one for one in (held() for held in self._optimizers) if one is not None]
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
         known = Symptoms(record)
-        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, learns=known.learns, falls=known.falls)
+        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, learns=known.learns, falls=known.falls, trained=known.trained)
 
     def log(self, **scalars: Any) -> None:
         """Add a point to a curve for each name, at the latest step.

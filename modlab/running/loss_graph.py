@@ -531,6 +531,11 @@ def _product(node: Any) -> str:
     return INFINITE if any(_has(saved(node, side), torch.isinf) for side in ("self", "other")) else ""
 
 
+def _logarithms(node: Any) -> str:
+    """The targets of a divergence, of which it takes the logarithm itself."""
+    return "logarithms as targets" if _has(saved(node, "other"), lambda x: x < 0) else ""
+
+
 def _weighted(node: Any) -> str:
     return "division by zero" if _has(saved(node, "weight"), lambda x: ~x.isfinite()) else ""
 
@@ -559,5 +564,6 @@ RISKS = {
     "NllLoss2D": _weighted,
     "BinaryCrossEntropyWithLogits": _weighted,
     "ToCopy": _cast,
+    "Xlogy": _logarithms,
 }
 """By the name of a function."""

@@ -115,10 +115,16 @@ def _is_of_signs(factor: Tensor) -> bool:
 
 
 def is_of_positives(node: Any, factor: float) -> bool:
-    """Whether a logistic loss becomes small by one score alone, a product of two things, as large as it may be; or no pair is pushed."""
+    """Whether a logistic loss becomes small by one score alone, a product of two things, as large as it may be; or no pair is pushed.
+
+    A sum of such losses does so, too: what should have been pushed has the sign of what is pulled.
+    """
     pair = _pairs(node)
     if pair is not None:
         return len(pair.same) >= MANY and bool(pair.same.all())
+    if name_of(node) == "Add":
+        sides = [_summed(one) for one in children(node)]
+        return len(sides) == 2 and all(is_of_positives(one, factor) for one in sides)
     name, below = name_of(node), children(node)
     if not below or (name, factor < 0) not in (("LogSigmoid", True), ("Softplus", False)):
         return False
@@ -137,6 +143,15 @@ def is_of_positives(node: Any, factor: float) -> bool:
             return False
         at = below[0]
     return False
+
+
+def _summed(node: Any) -> Any:
+    """What is summed up or only moved here."""
+    for _ in range(DEEP):
+        if name_of(node) not in ("Sum", "Mean", *MOVES) or len(children(node)) != 1:
+            break
+        node = children(node)[0]
+    return node
 
 
 def _is_weight(product: Any) -> bool:

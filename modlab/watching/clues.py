@@ -121,6 +121,7 @@ class ClueCollector:
         self._through: dict[str, str] = {}  # by a module that is linear without weights of its own mixing features, what it took
         self._bent: set[str] = set()  # modules that did so in one look, and not in another
         self.batch: list[Tensor] = []
+        self._names: list[str] = []  # of the tensors of the batch
         self._inputs: dict[str, InputPool] = {}
         self._losses: dict[str, LossPool] = {}
         self._modules: dict[tuple[str, str], dict[str, Any]] = {}
@@ -154,7 +155,7 @@ class ClueCollector:
     @_aside
     def begin(self, step: int) -> None:
         """A step is looked at."""
-        self._step, self._made, self.batch, self._met = step, {}, [], 0
+        self._step, self._made, self.batch, self._names, self._met = step, {}, [], [], 0
         self._sequences = []
         self.reads = self.looks < DENSE or step >= self._read_at + RARELY
         self._read_at = step if self.reads else self._read_at
@@ -167,7 +168,7 @@ class ClueCollector:
 
     def end(self) -> None:
         """It is over: of its tensors nothing is kept but one batch."""
-        self._made, self.batch, self._given, self._output = {}, [], None, None
+        self._made, self.batch, self._names, self._given, self._output = {}, [], [], None, None
         self._sequences = []
         if self.looks >= SOON:
             self._stale.forget()
@@ -193,6 +194,7 @@ class ClueCollector:
         for name, thing, _ in leaves(given)[:TENSORS]:
             if isinstance(thing, Tensor) and is_readable(thing) and not (thing.requires_grad and thing.grad_fn is not None):
                 self.batch.append(thing)
+                self._names.append(name)
                 if self.reads:
                     pool = self._inputs.setdefault(name, InputPool(name))
                     pool.add(thing.detach(), self._step)
@@ -208,8 +210,9 @@ class ClueCollector:
     def _take(self, member: Member, module: Module, args: tuple[Any, ...], kwargs: Any, output: Any, *, enabled: bool) -> None:
         if not member.path:
             self._output = output
+            self._tell_states(output)
         for _, one, _ in leaves(output)[:TENSORS]:
-            if isinstance(one, Tensor) and one.grad_fn is not None:
+            if isinstance(one, Tensor) and one.grad_fn is not None and one.dim():  # else it is a loss, which is read further
                 self._made.setdefault(one.grad_fn, member.path)
         held = [one for one in (stores.contents(module).get("_parameters") or {}).values() if one is not None]
         if args and isinstance(args[0], Tensor) and type(args[0]) in PLAIN:
@@ -219,6 +222,12 @@ class ClueCollector:
             self._sequences.append(output[0].grad_fn)
         for kind, facts in module_clues.told(self, module, args, kwargs, output):
             self._note(member.path, kind, **facts)
+
+    def _tell_states(self, output: Any) -> None:
+        """Inputs after the first one that look like what is given besides the first output: a state, carried from call to call."""
+        shapes = {tuple(one.shape) for _, one, _ in leaves(output)[1:TENSORS] if isinstance(one, Tensor) and one.is_floating_point()}
+        for pool in [*self._inputs.values()][1:]:
+            pool.state |= pool.shape in shapes
 
     def _take_input(self, path: str, module: Module, taken: Tensor, output: Any, *, enabled: bool, holds: bool) -> None:
         """What the first input of a module shows: a cut in the graph, zeros alone, values that are no more what they were."""
@@ -323,6 +332,7 @@ class ClueCollector:
                 return
             pool = self._losses.setdefault(name, LossPool(name))
             found[0] = self._with_target(found[0])
+            self._tell_targets(found)
             times = self._gradients.scale = 1.0 if scale is None or is_far(scale) else float(scale)
             without_autograd(partial(pool.add, tensor, found, times, numbers=True, whole=whole and self.reads))
             if whole and self.reads and (self._walks[name] < SOON or (self.looks <= SOON and self._walked.get(name) != step)):
@@ -336,6 +346,12 @@ class ClueCollector:
                 found[0] = found[0]._replace(target=_one_for_each_place(found))
                 cuts = [saved(one, "start") for one in found[0].way if name_of(one) == "Slice" and saved(one, "dim") == 1]
                 without_autograd(self._pair_up, self.batch[0].detach(), found[0].target.detach(), max(cuts, default=0))
+
+    def _tell_targets(self, found: list[loss_graph.Found]) -> None:
+        """Inputs after the first one that are the targets of the loss, as a model takes them that gives its loss itself."""
+        asked = [one.target for one in found if one.target is not None]
+        for name, thing in [*zip(self._names, self.batch, strict=True)][1:]:
+            self._inputs[name].asked |= any(_is_view(one, thing) for one in asked)
 
     def _walk(self, loss: Tensor) -> None:
         """Look at the whole graph of a loss: attention, dropout, and weights that the model does not know."""

@@ -178,7 +178,8 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
             return PairClues(open=True)
         moved, back = _alike(there[:, :-1], tokens[:, 1:]), _alike(there[:, 1:], tokens[:, :-1])
         down = _alike(there[:-1], tokens[1:]) if len(tokens) > 1 else 0.0
-        return PairClues(_alike(tokens, there), moved, padded=_padded(tokens, there), back=back, down=down)
+        further = _alike(there[:, :-2], tokens[:, 2:]) if tokens.shape[1] > 2 else 0.0
+        return PairClues(_alike(tokens, there), moved, padded=_padded(tokens, there), back=back, down=down, further=further)
     if target.numel() == tokens[:, 1:].numel():  # of one position less: those from the second on
         there = target.reshape(tokens[:, 1:].shape)
         same = _alike(there, tokens[:, 1:])

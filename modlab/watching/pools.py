@@ -116,6 +116,8 @@ class InputPool:
         self.typical, self.woven = math.nan, math.inf
         self.twins: set[str] | None = None  # other inputs that were the same in each look
         self.bad = -1
+        self.state = False  # that the model has given in the call before
+        self.asked = False  # by the loss
         self.noisy: list[Tensor] = []  # by sample: what it says, and how an input and the target differ
 
     def add(self, tensor: Tensor, step: int) -> None:
@@ -198,6 +200,8 @@ class InputPool:
             self._tells(),
             self.woven if math.isfinite(self.woven) else math.nan,
             min(self.filling[token] / count, 1.0) if count else 0.0,
+            self.state,
+            self.asked,
         )
 
 

@@ -528,6 +528,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "the targets add up to 1 as they are, and log_target=True promises logarithms"
             if f.get("of") == "targets"
+            else "the target that it gets is below zero: logarithms where it takes chances, as when input and target are exchanged"
+            if f.get("of") == "logarithms"
             else "what it gets comes from a softmax without its logarithm"
             if f.get("of") == "softmax"
             else "what it gets does not add up to 1 as probabilities"
@@ -671,9 +673,11 @@ CAUSES: dict[str, CauseWords] = {
         "learn (y - mean) / std",
     ),
     "targets shifted": CauseWords(
-        "each target belongs to a neighbouring sample",
+        lambda f: "each target is one token too far on" if "skipped" in f else "each target belongs to a neighbouring sample",
         lambda f: (
-            f"the targets moved by {f['by']:+d} are told by the inputs to {_share(f['told'])}, as they are to {_share(f['together'])}"
+            f"{_share(f['skipped'])} of the targets are the token after the next one, {_share(f['share'])} the next one"
+            if "skipped" in f
+            else f"the targets moved by {f['by']:+d} are told by the inputs to {_share(f['told'])}, as they are to {_share(f['together'])}"
         ),
         "Inputs and targets are out of step.",
         "look at where inputs and targets are joined",

@@ -47,6 +47,7 @@ from bench.sick.working import (  # noqa: F401
     sixth_models,
     stale_weights,
     strange,
+    tenth_everyday,
     third_nets,
     third_sequences,
     third_strange,
