@@ -27,7 +27,7 @@ class Result:
 
     kind: ClassVar[str]
     _is_picture: ClassVar[bool] = False
-    """Whether its HTML is all there is to see: no script draws more."""
+    """Whether a script has nothing to add to its HTML."""
 
     def __init__(self, source: Any = None) -> None:
         self._source: ReferenceType[Any] | None = None if source is None else ref(source)

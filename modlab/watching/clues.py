@@ -48,7 +48,7 @@ NODES = 5000
 """Functions of a graph that are looked at, at most: what lies beyond is not known."""
 
 TENSORS, PLACES, PASSES = 4, 8, 64
-"""Inputs of a call, and places where a loss is computed, that are kept apart; and backward passes of one step that are looked at."""
+"""Inputs of a call, and places where a loss is computed, that are kept apart; and passes of one step that are kept, forward and backward."""
 
 STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside", "Normal"))
 """Functions whose gradient is zero."""
@@ -122,6 +122,7 @@ class ClueCollector:
         self._bent: set[str] = set()  # modules that did so in one look, and not in another
         self.batch: list[Tensor] = []
         self._names: list[str] = []  # of the tensors of the batch
+        self._compared = False  # whether a loss has gone backward since they came in
         self._inputs: dict[str, InputPool] = {}
         self._losses: dict[str, LossPool] = {}
         self._modules: dict[tuple[str, str], dict[str, Any]] = {}
@@ -179,8 +180,17 @@ class ClueCollector:
         if self.active and self.reads:
             self._met = 0
             self._pass += 1
+            self._let_go()
             self._given = args, {}
             self._enter(args)
+
+    def _let_go(self) -> None:
+        """Forget the inputs of a loss that has gone backward, and what a look without an end has met: it may not fill the memory."""
+        many = self._pass % PASSES == 0
+        if many or self._compared:
+            self.batch, self._names, self._sequences, self._compared = [], [], [], False
+        if many:
+            self._made = {}
 
     @_aside
     def took(self, kwargs: dict[str, Any]) -> None:
@@ -323,6 +333,7 @@ class ClueCollector:
         self._read_in_step = step, count + 1 if known == step else 1
         if known == step and count >= PASSES:
             return
+        self._compared = True
         with without_torch_function():
             self._ask_carried()
             root = self._index.root

@@ -25,7 +25,7 @@ from modlab.running.values import leaves
 from modlab.statistics.memory import local, part_of
 from modlab.watching import axes
 from modlab.watching.batched_statistics import JOINED, LARGE, BatchedStatistics, Readings, ScratchBuffer, evenly, has_numbers
-from modlab.watching.clues import ClueCollector
+from modlab.watching.clues import PASSES, ClueCollector
 from modlab.watching.last_step import LastPass, run_aside
 from modlab.watching.light_samples import LightSamples
 from modlab.watching.module_hooks import ModuleHooks
@@ -154,7 +154,7 @@ class Sample:
     @timed
     def enter(self, module: Module, args: tuple[Any, ...]) -> None:
         """A module is called."""
-        if run_aside():
+        if run_aside() or self._has_enough():
             return
         if id(module) in self.shared.roots:
             if not self._inside and not self._begins_pass(module):
@@ -170,7 +170,7 @@ class Sample:
     def leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Its forward has returned."""
         member, is_root = self.index.members.get(id(module)), id(module) in self.shared.roots
-        if (member is None and not is_root) or run_aside():
+        if (member is None and not is_root) or run_aside() or self._has_enough():
             return
         again = graph_task() != -1  # computed once more under checkpointing
         trains = torch.is_grad_enabled() if again else self._inside > 0 or (torch.is_grad_enabled() and module.training)
@@ -186,6 +186,10 @@ class Sample:
                 self._makers.clear()
                 self._functions.clear()
                 self._told.clear()
+
+    def _has_enough(self) -> bool:
+        """Whether nothing more is measured before the step: it may never come."""
+        return not self._inside and len(self.tasks) >= PASSES
 
     @timed
     def step_begins(self, closure: bool) -> None:
