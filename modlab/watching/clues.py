@@ -48,7 +48,7 @@ NODES = 5000
 """Functions of a graph that are looked at, at most: what lies beyond is not known."""
 
 TENSORS, PLACES, PASSES = 4, 8, 64
-"""Inputs of a call, and places where a loss is computed, that are kept apart; and passes of one step that are kept, forward and backward."""
+"""Inputs of a call, and places where a loss is computed, that are kept apart; and passes of one step that are kept."""
 
 STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside", "Normal"))
 """Functions whose gradient is zero."""
