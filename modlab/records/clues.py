@@ -181,7 +181,7 @@ class InputClues:
         ends: which share of that token fills up the ends of rows, with nothing else behind it.
         woven: of images of a few channels, by how much a number is more like the one that is so many channels further than the next one;
             the least of all looks, less what chance does.
-        state: whether it comes after another input, and has the shape of what the model gives besides its first output: it is carried on.
+        state: whether it comes after another input, and was what the model gave besides its first output in the call before.
         asked: whether it comes after another input, and is the target of the loss.
     """
 

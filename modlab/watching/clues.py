@@ -62,6 +62,9 @@ OF_HOOKS = "BackwardHookFunction"
 CLOSE = 1e-4
 """Distance from whole numbers that rounding may have made."""
 
+BEGINNING = 32
+"""Numbers by which a state is known again."""
+
 HELD = 16 << 20
 """Bytes of the batch that is kept for a diagnosis, at most."""
 
@@ -122,6 +125,7 @@ class ClueCollector:
         self._bent: set[str] = set()  # modules that did so in one look, and not in another
         self.batch: list[Tensor] = []
         self._names: list[str] = []  # of the tensors of the batch
+        self._states: list[tuple[torch.Size, Tensor]] = []  # what the last call gave besides its first output: its shape, and some of it
         self._compared = False  # whether a loss has gone backward since they came in
         self._inputs: dict[str, InputPool] = {}
         self._losses: dict[str, LossPool] = {}
@@ -209,6 +213,7 @@ class ClueCollector:
                     pool = self._inputs.setdefault(name, InputPool(name))
                     pool.add(thing.detach(), self._step)
                     pool.beside(thing.detach(), met)
+                    pool.state |= bool(met) and self._is_state(thing)
                     met[name] = thing.detach()
 
     @_aside
@@ -220,7 +225,7 @@ class ClueCollector:
     def _take(self, member: Member, module: Module, args: tuple[Any, ...], kwargs: Any, output: Any, *, enabled: bool) -> None:
         if not member.path:
             self._output = output
-            self._tell_states(output)
+            self._keep_states(output)
         for _, one, _ in leaves(output)[:TENSORS]:
             if isinstance(one, Tensor) and one.grad_fn is not None and one.dim():  # else it is a loss, which is read further
                 self._made.setdefault(one.grad_fn, member.path)
@@ -233,11 +238,16 @@ class ClueCollector:
         for kind, facts in module_clues.told(self, module, args, kwargs, output):
             self._note(member.path, kind, **facts)
 
-    def _tell_states(self, output: Any) -> None:
-        """Inputs after the first one that look like what is given besides the first output: a state, carried from call to call."""
-        shapes = {tuple(one.shape) for _, one, _ in leaves(output)[1:TENSORS] if isinstance(one, Tensor) and one.is_floating_point()}
-        for pool in [*self._inputs.values()][1:]:
-            pool.state |= pool.shape in shapes
+    def _keep_states(self, output: Any) -> None:
+        """Keep how that begins which is given besides the first output: it may come in again, as a state that is carried."""
+        given = [one for _, one, _ in leaves(output)[1:TENSORS] if isinstance(one, Tensor)]
+        self._states = [(one.shape, _beginning(one)) for one in given if one.is_floating_point() and is_readable(one)]
+
+    def _is_state(self, thing: Tensor) -> bool:
+        """Whether an input is what the model gave in the call before."""
+        return any(
+            shape == thing.shape and begin.dtype == thing.dtype and torch.equal(begin, _beginning(thing)) for shape, begin in self._states
+        )
 
     def _take_input(self, path: str, module: Module, taken: Tensor, output: Any, *, enabled: bool, holds: bool) -> None:
         """What the first input of a module shows: a cut in the graph, zeros alone, values that are no more what they were."""
@@ -744,6 +754,11 @@ def _copied(thing: Any) -> Any:
     if isinstance(thing, dict):
         return {name: _copied(one) for name, one in thing.items()}
     return type(thing)(map(_copied, thing)) if type(thing) in (tuple, list) else thing
+
+
+def _beginning(tensor: Tensor) -> Tensor:
+    """A copy of its first numbers."""
+    return tensor.detach().flatten()[:BEGINNING].clone()
 
 
 def _is_cut(taken: Tensor, batch: list[Tensor]) -> bool:

@@ -111,6 +111,29 @@ def test_a_state_that_is_carried_is_no_input(times, explodes):
     assert ("exploding recurrence" in kinds(w)) is explodes
 
 
+def test_an_input_of_the_shape_of_an_output_is_no_state():
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other, self.out = nn.Linear(6, 16), nn.Linear(3, 3), nn.Linear(19, 1)
+
+        def forward(self, x: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+            z = self.other(c)
+            return self.out(torch.cat([self.one(x).tanh(), z], 1)), z
+
+    torch.manual_seed(0)
+    net = Two()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-16)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(40):
+            x = torch.randn(32, 6)
+            optimizer.zero_grad()
+            F.mse_loss(net(x, 5e4 + 2e4 * torch.randn(32, 3))[0], x[:, :1]).backward()
+            optimizer.step()
+    assert len(Symptoms(w.record).inputs) == 2
+    assert "weights begin too large" not in kinds(w)
+
+
 def test_evaluation_after_the_training_kept_nothing_from_learning():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
