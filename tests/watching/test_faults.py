@@ -14,7 +14,6 @@ import time
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from modlab.watching import nan_guard
 from modlab.watching.units import Units
 from modlab.watching.watcher import watchers
 from tests.patience import until
-from tests.ranks import FRESH
+from tests.ranks import run_ranks
 
 
 def hooks() -> dict[str, int]:
@@ -439,46 +438,29 @@ def test_optimizers_of_which_nobody_told() -> None:
 # ---- harm
 
 
-def ranks(rank: int, folder: str, watched: bool) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store{int(watched)}", rank=rank, world_size=2)
-    try:
-        torch.manual_seed(0)
-        model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 1)))
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        torch.manual_seed(rank + 1)
-        w = modlab.watch(model, optimizer, budget=1.0 if rank else 0.02, on_nan="hold") if watched else None
-        losses = []
-        for _ in range(25):
-            optimizer.zero_grad()
-            loss = model(torch.randn(8, 4)).square().mean()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-            if w is not None and rank == 0:  # each has its own log, or none
-                w.log(loss=loss)
-        if w is not None:
-            w.close()
-            assert w.record.steps == 25 and not w.record.error and not w.alerts
-        assert not any(hooks().values())
-        torch.save((losses, model.state_dict(), torch.get_rng_state()), f"{folder}/{int(watched)}-{rank}.pt")
-    finally:
-        torch.distributed.destroy_process_group()
+def trained(rank: int, watched: bool) -> tuple[list[float], list[list[float]], list[int]]:
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 1)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    torch.manual_seed(rank + 1)
+    w = modlab.watch(model, optimizer, budget=1.0 if rank else 0.02, on_nan="hold") if watched else None
+    losses = []
+    for _ in range(25):
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        if w is not None and rank == 0:  # each has its own log, or none
+            w.log(loss=loss)
+    if w is not None:
+        w.close()
+        assert w.record.steps == 25 and not w.record.error and not w.alerts
+    assert not any(hooks().values())
+    return losses, [one.flatten().tolist() for one in model.state_dict().values()], torch.get_rng_state().tolist()
 
 
-def test_two_ranks_do_not_disturb_each_other(tmp_path: Path) -> None:
-    context = torch.multiprocessing.get_context(FRESH)
-    processes = [context.Process(target=ranks, args=(rank, str(tmp_path), watched)) for watched in (False, True) for rank in (0, 1)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-        assert process.exitcode == 0
-    for rank in (0, 1):
-        alone, watched = (torch.load(tmp_path / f"{kind}-{rank}.pt") for kind in (0, 1))
-        assert alone[0] == watched[0]
-        assert all(torch.equal(alone[1][name], watched[1][name]) for name in alone[1])
-        assert torch.equal(alone[2], watched[2])
+def test_two_ranks_do_not_disturb_each_other() -> None:
+    assert run_ranks(trained, 2, False) == run_ranks(trained, 2, True)
 
 
 class Numbers(torch.utils.data.Dataset[Tensor]):
