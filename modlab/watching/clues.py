@@ -35,8 +35,8 @@ from modlab.watching.stale_weights import StaleWeights
 from modlab.watching.steps import Steps
 from modlab.watching.watch_index import Member, WatchIndex, Weight
 
-RARELY = 10
-"""Steps from one look in which the numbers of batches are read to the next, after the first ones."""
+RARELY, OFTEN = 10, 20
+"""After the first looks, steps from one in which the numbers of batches are read to the next: so many, or this part of all so far."""
 
 SOON = 3
 """Looks in which parameters and optimizers are taken down."""
@@ -162,12 +162,12 @@ class ClueCollector:
         """A step is looked at."""
         self._step, self._made, self.batch, self._names, self._met = step, {}, [], [], 0
         self._sequences = []
-        self.reads = self.looks < DENSE or step >= self._read_at + RARELY
+        self.reads = self.looks < DENSE or step >= self._read_at + max(RARELY, step // OFTEN)
         self._read_at = step if self.reads else self._read_at
         self.looks += 1
         if self.active and self.reads:
             without_autograd(self._look_at_rows)
-            without_autograd(self._gradients.begin, step)
+            without_autograd(partial(self._gradients.begin, step, densely=self.looks < DENSE))
             if self.looks < SOON:
                 self._held = self._take_down(closed=False)
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from modlab.compat import after_backward, without_autograd
-from modlab.watching.pools import is_readable
+from modlab.watching.pools import Array, is_readable
 from modlab.watching.readback import is_far
-from modlab.watching.watch_index import WatchIndex
+from modlab.watching.watch_index import WatchIndex, Weight
 
 ALIKE = 0.7
 """Cosine between two gradients below which the one is not the other."""
@@ -56,22 +56,23 @@ class GradientClues:
         self.ratios: list[float] = []
         self.factors: list[float] = []
         self.scale = 1.0
-        self._step, self._tasks = 0, set[int]()
-        self._brought: dict[str, Tensor] = {}
+        self._step, self._tasks, self._densely = 0, set[int](), True
+        self._brought: dict[str, Array] = {}
         self._left: dict[str, int] = {}
         self._flowed = False
-        self._slope: tuple[int, dict[str, tuple[Tensor, Tensor | None]]] = (-1, {})
+        self._slope: tuple[int, dict[str, tuple[Array, Array | None]]] = (-1, {})
         self._before: list[Tensor] = []
         self._after: list[Tensor] = []
         self._compared = -2
 
-    def begin(self, step: int) -> None:
-        """A step is looked at, and the one before may have been."""
-        self._step, self._brought, self._tasks = step, {}, set()
+    @np.errstate(all="ignore")
+    def begin(self, step: int, *, densely: bool) -> None:
+        """A step is looked at, and the one before may have been; ``densely``: the next one may be, too."""
+        self._step, self._brought, self._tasks, self._densely = step, {}, set(), densely
         (seen, before), self._slope = self._slope, (-1, {})
         now = self._weights() if before and seen == step - 1 else {}
-        some = [(now[path][0] - here, slope) for path, (here, slope) in before.items() if path in now and slope is not None]
-        rises = sum(float(moved @ slope) for moved, slope in some if len(moved) == len(slope))
+        pairs = [(now[path], here, slope) for path, (here, slope) in before.items() if path in now and slope is not None]
+        rises = sum(float((there - here) @ slope) for there, here, slope in pairs if len(there) == len(here) == len(slope))
         self.up += rises > 0
         self.down += rises < 0
 
@@ -85,7 +86,9 @@ class GradientClues:
         self.arrivals += 1
         self._brought = without_autograd(self._gradients)
         self._left = self._holders()
-        self._slope = self._step, without_autograd(self._weights)
+        if self._densely:
+            slopes = without_autograd(self._slopes)
+            self._slope = self._step, {path: (here, slopes.get(path)) for path, here in without_autograd(self._weights).items()}
 
     def step_begins(self) -> None:
         """The optimizer is about to make its step: are these the gradients that backward() brought, and has the last step held?"""
@@ -127,24 +130,25 @@ class GradientClues:
         elif hooked:
             self.put_back += 1
 
+    @np.errstate(all="ignore")
     def _compare(self) -> None:
         """Whether gradients at the step are those that backward() brought."""
         brought, self._brought = self._brought, {}
         self._flowed = False
-        some = {path: one for path, one in brought.items() if float(one.norm()) > 0 and bool(one.isfinite().all())}
+        some = {path: one for path, one in brought.items() if one @ one > 0 and np.isfinite(one).all()}
         if not some:
             return
         now = self._gradients()
-        there = {path: now[path] for path in some if path in now and bool(now[path].any())}
+        there = {path: now[path] for path in some if path in now and now[path].any()}
         self._flowed = bool(there)
         self.gone += not there
         if not there and self._are_others(some):
             self.replaced += 1
-            self.brought = max(float(one.abs().max()) for one in some.values())
-        known = [(one, some[path]) for path, one in there.items() if bool(one.isfinite().all())]
+            self.brought = max(float(np.abs(one).max()) for one in some.values())
+        known = [(one, some[path]) for path, one in there.items() if np.isfinite(one).all()]
         if known:
-            self.ratios.append(float(np.median([float(one.norm() / other.norm()) for one, other in known])) * self.scale)
-            alike = float(np.median([float(one @ other / (one.norm() * other.norm())) for one, other in known]))
+            self.ratios.append(float(np.median([_norm(one) / _norm(other) for one, other in known])) * self.scale)
+            alike = float(np.median([_cosine(one, other) for one, other in known]))
             cut = all(_is_cut_off(one) and bool((one * other >= 0).all()) for one, other in known)
             turned = alike < ALIKE and not cut
             decayed = self._is_decay({path: one - some[path] for path, one in there.items()} if turned else there)
@@ -163,36 +167,27 @@ class GradientClues:
         now = self._holders()
         return all(path in now and now[path] != self._left.get(path) for path in paths)
 
-    def _is_decay(self, gradients: dict[str, Tensor]) -> bool:
+    def _is_decay(self, gradients: dict[str, Array]) -> bool:
         """Whether gradients, or what was added to them, are the weights times a number."""
         weights = self._weights()
-        pairs = [(one, weights[path][0]) for path, one in gradients.items() if path in weights and len(one) > VALUES]
-        alike = [float(one @ held / (one.norm() * held.norm())) for one, held in pairs if bool(one.any()) and bool(held.any())]
+        pairs = [(one, weights[path]) for path, one in gradients.items() if path in weights and len(one) > VALUES]
+        alike = [_cosine(one, held) for one, held in pairs if one.any() and held.any()]
         return bool(alike) and float(np.median(alike)) > 0.99
 
-    def _gradients(self) -> dict[str, Tensor]:
-        """Some numbers of the gradients of some parameters, as they are now."""
-        found: dict[str, Tensor] = {}
-        weights = [one for one in self._index.weights if one.trainable and one.owned]
-        for weight in weights[:: max(1, len(weights) // GRADIENTS)]:
-            tensor = weight.tensor()
-            gradient = tensor.grad if tensor is not None else None
-            if gradient is not None and is_readable(gradient):
-                flat = gradient.detach().flatten()
-                found[weight.path] = flat[:: max(1, len(flat) // PART)].double()
-        return found
+    def _gradients(self) -> dict[str, Array]:
+        """Some numbers of the gradients of some parameters that an optimizer moves, as they are now."""
+        return _some_numbers([(one.path, _gradient(one)) for one in _apart([one for one in self._trained() if one.owned])])
 
-    def _weights(self) -> dict[str, tuple[Tensor, Tensor | None]]:
-        """Some numbers of some parameters as they are now, and those of their gradients."""
-        weights = [one for one in self._index.weights if one.trainable]
-        found = {}
-        for weight in weights[:: max(1, len(weights) // GRADIENTS)]:
-            tensor = weight.tensor()
-            if tensor is not None and is_readable(tensor):
-                apart, slope = max(1, tensor.numel() // PART), tensor.grad
-                there = slope.detach().flatten()[::apart].double() if slope is not None and is_readable(slope) else None
-                found[weight.path] = tensor.detach().flatten()[::apart].double(), there
-        return found
+    def _slopes(self) -> dict[str, Array]:
+        """The gradients of those whose numbers `_weights` has."""
+        return _some_numbers([(one.path, _gradient(one)) for one in _apart(self._trained())])
+
+    def _weights(self) -> dict[str, Array]:
+        """Some numbers of some parameters as they are now."""
+        return _some_numbers([(one.path, one.tensor()) for one in _apart(self._trained())])
+
+    def _trained(self) -> list[Weight]:
+        return [one for one in self._index.weights if one.trainable]
 
     def _probes(self) -> list[Tensor]:
         found = []
@@ -205,15 +200,42 @@ class GradientClues:
         return found
 
 
-def _is_clamped(gradient: Tensor) -> bool:
+def _apart(weights: list[Weight]) -> list[Weight]:
+    return weights[:: max(1, len(weights) // GRADIENTS)]
+
+
+def _gradient(weight: Weight) -> Tensor | None:
+    tensor = weight.tensor()
+    return tensor.grad if tensor is not None else None
+
+
+def _some_numbers(tensors: list[tuple[str, Tensor | None]]) -> dict[str, Array]:
+    """Copies of some numbers of each tensor that can be read."""
+    return {
+        path: tensor.detach().flatten()[:: max(1, tensor.numel() // PART)].to(torch.float64, copy=True).numpy()
+        for path, tensor in tensors
+        if tensor is not None and is_readable(tensor)
+    }
+
+
+def _norm(some: Array) -> float:
+    return math.sqrt(some @ some)
+
+
+def _cosine(one: Array, other: Array) -> float:
+    size = math.sqrt((one @ one) * (other @ other))
+    return float(one @ other) / size if size else math.nan
+
+
+def _is_clamped(gradient: Array) -> bool:
     """Whether many numbers have the size of the largest one."""
-    sizes = gradient[gradient != 0].abs()
-    return len(sizes) >= 2 * VALUES and float((sizes > 0.999 * sizes.max()).double().mean()) > 0.3
+    sizes = np.abs(gradient[gradient != 0])
+    return len(sizes) >= 2 * VALUES and float((sizes > 0.999 * sizes.max()).mean()) > 0.3
 
 
-def _is_cut_off(gradient: Tensor) -> bool:
+def _is_cut_off(gradient: Array) -> bool:
     """Whether all numbers have one size, as clipping each of them makes it."""
-    sizes = gradient[gradient != 0].abs()
+    sizes = np.abs(gradient[gradient != 0])
     return len(sizes) > 2 and float(sizes.max()) < 1.001 * float(sizes.min())
 
 

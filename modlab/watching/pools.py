@@ -351,7 +351,7 @@ class LossPool:
             self.squares = (self.squares if self.rows else 0) + flat.square().sum(0).numpy()
             self.rows += len(flat)
         if found.term.criterion in ("absolute error", "smooth error") and len(self.some) < DENSE and flat.numel() <= MOST // DENSE:
-            self.some.append(flat)
+            self.some.append(flat.clone())
         self.bend = next((one for name in ("delta", "beta") if isinstance(one := saved(found.node, name), float)), 1.0)
         weight = saved(found.node, "pos_weight")
         if isinstance(weight, Tensor) and not is_far(weight):

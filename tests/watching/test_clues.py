@@ -52,11 +52,28 @@ def facts(clues: Clues, kind: str) -> dict[str, dict[str, object]]:
     return {one.path: dict(one.facts) for one in clues.modules if one.kind == kind}
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("left", [1.0, 1e-3])
-def test_what_is_left_of_gradients_at_the_step(left):
-    model = net()
-    loop = trained(model, before=lambda: [one.grad.mul_(left) for one in model.parameters()]).loop
+def test_what_is_left_of_gradients_at_the_step(left, dtype):
+    model = net().to(dtype)
+    change = lambda: [one.grad.mul_(left) for one in model.parameters()]  # noqa: E731
+    loop = trained(model, loss=lambda model, x, y: squares(model, x.to(dtype), y.to(dtype)), before=change).loop
     assert loop.left == pytest.approx(left, rel=1e-5) and loop.edited[0] == 0
+
+
+def test_numbers_are_read_more_rarely_the_longer_a_training_lasts():
+    model, looks = net(), []
+    optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(600):
+            x = torch.randn(4, 4)
+            optimizer.zero_grad()
+            squares(model, x, x.sum(1, keepdim=True)).backward()
+            optimizer.step()
+            looks.append(w.record.watched.clues.losses[0].looks)
+    read = [step for step in range(1, 600) if looks[step] > looks[step - 1]]
+    assert read[:9] == list(range(1, 10))  # the first ones in a row
+    assert 15 < len(read) < 60 and read[-1] > 550
 
 
 def test_gradients_that_are_turned_or_gone_are_no_clipped_ones():
