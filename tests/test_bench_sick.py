@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
 
-from bench.sick import case, cases_of, misses, score
+from bench.sick import case, cases_of, misses, modlab_tools, score
 from bench.sick.causes import CAUSES, SOURCES
 from bench.sick.modlab_tools import watch
 from bench.sick.proof import prove
@@ -78,6 +81,26 @@ def test_a_training_repeats_itself(side, name):
         training.run()
         ends.append(torch.cat([one.detach().flatten() for one in training.model.parameters()]))
     assert torch.equal(*ends)
+
+
+def test_the_same_steps_are_looked_at_on_a_slow_machine():
+    looked_at = []
+    for wait in (0.0, 0.003):
+        training = case("working", "lookup/the mean of a gradient is kept and not taken off").training(0)
+        first = next(training.model.children())
+        with held_up(first, wait):
+            _, w = modlab_tools._watched(training)
+        looked_at.append((w.record.sampled.tolist(), w.record.inputs))
+    assert looked_at[0] == looked_at[1] and len(looked_at[0][0]) > 10
+
+
+@contextmanager
+def held_up(module: torch.nn.Module, seconds: float) -> Iterator[None]:
+    handle = module.register_forward_hook(lambda *_: time.sleep(seconds))
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 SICK = case("working", "wave/rate of ten")  # the rate is too high; that it is not finite is right as well
