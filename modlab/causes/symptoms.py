@@ -187,11 +187,6 @@ class Symptoms:
         return len(self.values) >= FEW and (self.progress < STUCK or self.has_burst)
 
     @property
-    def is_flat(self) -> bool:
-        """Whether it moves by no more than its own noise, as a share of its value."""
-        return len(self.values) >= FEW and abs(self.last - self.first) < 0.1 * abs(self.first)
-
-    @property
     def learns(self) -> bool:
         """Whether it falls well."""
         return self.progress > 0.5 or (math.isnan(self.progress) and self.fallen > 0.5)
