@@ -135,10 +135,18 @@ def test_the_worst_seed_counts():
     assert score.worst(results).grade == "silent"
 
 
-def test_the_watch_is_asked():
-    """A cause that has long been named: layers in a plain list."""
-    asked = case("working", "wave/layers in a list")
-    assert score.grade(asked, watch(lambda: asked.training(0))) == "first"
+@pytest.mark.parametrize(
+    ("name", "grade"),
+    [
+        ("wave/layers in a list", "first"),
+        ("names/adam at a half for a gru", "first"),  # it learns, from weights ten times as large
+        ("a rate of five for prices/as it is", "quiet"),
+        ("shelf/one of two kinds is the padding", "first"),
+    ],
+)
+def test_the_watch_is_asked(name, grade):
+    asked = case("working", name)
+    assert score.grade(asked, watch(lambda: asked.training(0))) == grade
 
 
 def test_each_cause_has_what_a_person_would_look_at():

@@ -111,7 +111,7 @@ def _vanishing(s: Symptoms) -> Facts | None:
     if len(flow) < 4 or s.progress > 0.5 or s.has_burst or not s.is_finite or _dead(s) is not None:
         return None
     first, last = flow[0], flow[-1]
-    if not (last[1] > 0 and first[1] < 1e-3 * last[1]) or s.shrunk() < FADED:
+    if not (last[1] > 0 and first[1] < 1e-3 * last[1]) or s.resized() < FADED:
         return None
     if not first[1] and len(s.loop.optimizers) > 1:  # what went backward was the loss of others
         return None

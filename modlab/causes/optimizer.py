@@ -17,6 +17,9 @@ SLOW, FAST = 1e-4, 0.3
 """Parts of a weight's norm that a step adds: below the first nothing is learnt in the steps of a usual training, beyond the second a step
 is a leap."""
 
+GROWN = 10.0
+"""Times their norm at first that weights have at the end which have been leaped away from."""
+
 LITTLE = 0.3
 """Progress that is little for weights that leap."""
 
@@ -121,7 +124,7 @@ def _decay(s: Symptoms) -> Facts | None:
     if max(group.decay, penalty) < 1e-3 or s.progress > 0.7 or s.learns:
         return None
     pulls = [pull for one in s.matrices if (pull := _pull(s, one.path)) == pull]
-    stronger, shrunk = float(np.median(pulls)) if pulls and group.decay >= 1e-3 else 0.0, s.shrunk()
+    stronger, shrunk = float(np.median(pulls)) if pulls and group.decay >= 1e-3 else 0.0, s.resized()
     return {"decay": group.decay, "penalty": penalty, "shrunk": shrunk, "pull": stronger} if shrunk < 0.6 or stronger > 1 else None
 
 
@@ -169,9 +172,14 @@ def _too_high(s: Symptoms) -> Facts | None:
         return None  # it begins at 0 and goes both ways, as advantages do that are compared with their mean
     leaps = (s.quickest > FAST or s.pace > FAST / 3) and not s.fallen > FALLEN
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
-    if not (burst or _rose(s) or (leaps and _gets_nowhere(s))):
+    if not (burst or _rose(s) or _leaped_away(s) or (leaps and _gets_nowhere(s))):
         return None
     return {"pace": s.quickest, "rate": s.group.rate, "first": s.start, "most": s.most}
+
+
+def _leaped_away(s: Symptoms) -> bool:
+    """Whether the first step was larger than the weights, the loss rose to twice what it was, and the weights never came back."""
+    return s.first_pace > 1 and s.resized() > GROWN and s.most > 2 * s.start > 0
 
 
 def _gets_nowhere(s: Symptoms) -> bool:

@@ -27,6 +27,9 @@ OFTEN = 0.5
 SWOLLEN = 1e4
 """Size of a carried state beyond which a recurrence has multiplied it."""
 
+INNER = 0.2
+"""Part of the padding that lies between real tokens, from which on it is one itself."""
+
 FILLED = 0.99
 """Share of a token that fills up the ends of rows, and is no word, from which on that is what it is there for."""
 
@@ -108,7 +111,7 @@ def _all_hidden(s: Symptoms) -> Facts | None:
 
 def _real_token(s: Symptoms) -> Facts | None:
     for one in s.modules("embedding"):
-        if one.facts["share"] > 0 and one.facts["inner"] > 0.3:
+        if one.facts["share"] > 0 and one.facts["inner"] > INNER:
             return {"path": one.path, "token": one.facts["padding"], "share": one.facts["share"]}
     return None
 

@@ -286,7 +286,14 @@ class Symptoms:
         """The shapes of the parameters whose numbers are known."""
         return {one.path: tuple(one.shape) for one in self.record.history.series if one.role == PARAMETER}
 
-    def shrunk(self) -> float:
+    @cached_property
+    def first_pace(self) -> float:
+        """What the first step that was measured added to a matrix, as a share of its norm: of the matrix in the middle."""
+        pairs = [(self.updates.get(one.path, np.zeros(0))[:1], self.weights.get(one.path, np.zeros(0))[:1]) for one in self.matrices]
+        found = [float(update[0] / weight[0]) for update, weight in pairs if len(update) and len(weight) and weight[0] > 0]
+        return float(np.median(found)) if found else math.nan
+
+    def resized(self) -> float:
         """The norm of all weights at the end, as a share of what it was at first."""
         first = last = 0.0
         for one in self.matrices:
