@@ -60,7 +60,7 @@ class GradientClues:
         self._brought: dict[str, Array] = {}
         self._left: dict[str, int] = {}
         self._flowed = False
-        self._slope: tuple[int, dict[str, tuple[Array, Array | None]]] = (-1, {})
+        self._slope: tuple[int, dict[str, tuple[Array, Array]]] = (-1, {})
         self._before: list[Tensor] = []
         self._after: list[Tensor] = []
         self._compared = -2
@@ -71,7 +71,7 @@ class GradientClues:
         self._step, self._brought, self._tasks, self._densely = step, {}, set(), densely
         (seen, before), self._slope = self._slope, (-1, {})
         now = self._weights() if before and seen == step - 1 else {}
-        pairs = [(now[path], here, slope) for path, (here, slope) in before.items() if path in now and slope is not None]
+        pairs = [(now[path], here, slope) for path, (here, slope) in before.items() if path in now]
         rises = sum(float((there - here) @ slope) for there, here, slope in pairs if len(there) == len(here) == len(slope))
         self.up += rises > 0
         self.down += rises < 0
@@ -87,8 +87,8 @@ class GradientClues:
         self._brought = without_autograd(self._gradients)
         self._left = self._holders()
         if self._densely:
-            slopes = without_autograd(self._slopes)
-            self._slope = self._step, {path: (here, slopes.get(path)) for path, here in without_autograd(self._weights).items()}
+            here, slopes = without_autograd(self._weights), without_autograd(self._slopes)
+            self._slope = self._step, {path: (here[path], slope) for path, slope in slopes.items() if path in here}
 
     def step_begins(self) -> None:
         """The optimizer is about to make its step: are these the gradients that backward() brought, and has the last step held?"""
