@@ -59,6 +59,10 @@ SPREAD = 0.8
 DENSE = 64
 """Numbers that are asked of one sample, as of a picture, which may be all there is."""
 
+HALF_MIXED, HARDLY_MIXED = 0.5, 0.3
+"""Part of what targets differ by, all looks together, that they differ by within a batch: less is found in batches that are not mixed. The
+first is of classes."""
+
 GOES = 3.0
 """Standard errors beyond which outputs go with their targets."""
 
@@ -111,7 +115,7 @@ def _ordered(s: Symptoms) -> Facts | None:
         return {"how": "alike", "share": s.loss.within}
     if s.has_burst and not s.loss.classes:  # targets that burst differ from look to look
         return None
-    if s.loss.within < 0.3:
+    if s.loss.within < (HALF_MIXED if s.loss.classes > 1 else HARDLY_MIXED):
         return {"how": "alike", "share": s.loss.within}
     sorted_ = s.loss.ordered > 0.6 and not s.loss.within > EACH_HAS_ALL
     return {"how": "sorted", "share": s.loss.ordered} if sorted_ else None

@@ -96,6 +96,13 @@ def _one_batch(s: Symptoms) -> Facts | None:
     return {"calm": True, "last": float(s.values[-1])}
 
 
+def _sure_chance(s: Symptoms) -> Facts | None:
+    """The same, of a loss that takes the logarithm of a chance as it is: when that is sure, it is 0 or 1."""
+    if "logarithm of a chance" not in s.loss.risks or s.is_finite or not _was_calm(s):
+        return None
+    return {"in": "loss", "last": float(s.values[-1])}
+
+
 def _no_epsilon(s: Symptoms) -> Facts | None:
     """What Adam divides by is kept in float16: the square of a gradient is 0 there, and so is the usual epsilon."""
     some = [one for one in s.matrices if one.dtype == "float16"]
@@ -136,6 +143,7 @@ ROWS = (
     CauseRow("underflow", _underflow),
     CauseRow("underflow", _no_epsilon, "overflow", "digits"),
     CauseRow("too few digits", _digits),
+    CauseRow("log of zero", _sure_chance, "not a number in data", "batch", tier=1),
     CauseRow("not a number in data", _one_batch, "division by zero", "batch", tier=1),
     CauseRow("not finite by the rate", _rate, "rate too high", "smaller rate", tier=1),
 )

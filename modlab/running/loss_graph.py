@@ -24,6 +24,9 @@ LOGARITHMS = frozenset(("Log", "Log1P", "Log2", "Log10"))
 HUGE, INFINITE = 1e30, "infinite factor"
 """An exponential beyond which what is made of several of them becomes infinite; and a risk that is told apart afterwards."""
 
+CHANCES, OPPOSITES = frozenset(("Sigmoid", "Softmax")), frozenset(("Rsub", "Sub"))
+"""Functions whose result rounds to 0, or to 1, where it is sure; and those that make 1 - p of it."""
+
 DEEP = 96
 """Functions that are looked at, at most."""
 
@@ -483,7 +486,12 @@ def _has(tensor: Any, test: Any) -> bool:
 
 
 def _log(node: Any) -> str:
-    return "log of zero" if _has(saved(node, "self"), lambda x: x <= 0) else ""
+    if _has(saved(node, "self"), lambda x: x <= 0):
+        return "log of zero"
+    below = next(iter(children(node)), None)
+    while below is not None and name_of(below) in OPPOSITES | MOVES:
+        below = next(iter(children(below)), None)
+    return "logarithm of a chance" if name_of(below) in CHANCES else ""
 
 
 def _root(node: Any) -> str:

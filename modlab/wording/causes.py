@@ -887,7 +887,17 @@ CAUSES: dict[str, CauseWords] = {
         "look at what the tokenizer gives",
     ),
     # ---- the numbers
-    "log of zero": CauseWords("a logarithm of zero", _born, "log(0) is minus infinity.", "torch.log(x.clamp_min(1e-8)), or log_softmax"),
+    "log of zero": CauseWords(
+        lambda f: "the loss may have taken the logarithm of zero" if "last" in f else "a logarithm of zero",
+        lambda f: (
+            "it takes that of a sigmoid or softmax as it is, which rounds to 0 where the model is sure; "
+            f"it was falling in small steps, to {rough(f['last'])}, when it became NaN"
+            if "last" in f
+            else _born(f)
+        ),
+        "log(0) is minus infinity.",
+        "torch.log(x.clamp_min(1e-8)), or log_softmax",
+    ),
     "root of zero": CauseWords(
         "a root at zero", _born, "The slope of a square root, a norm or a standard deviation at 0 is infinite.", "torch.sqrt(x + 1e-8)"
     ),
