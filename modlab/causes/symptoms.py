@@ -166,10 +166,13 @@ class Symptoms:
 
     @property
     def has_burst(self) -> bool:
-        """Whether it ends as NaN or infinity, or far above where it began and what a constant answer gives."""
+        """Whether it ends as NaN or infinity, or far above where it began and what a constant answer gives; one hard batch is no end."""
         if self.curve is not None and not math.isfinite(self.curve.final):
             return True
-        return self.last > BURST * max(self.start, self.baseline) if self.start > 0 else False
+        high = max(self.start, self.baseline)
+        if not (self.start > 0 and self.last > BURST * high):
+            return False
+        return float(np.median(self.values[-max(FEW, len(self.values) // 4) :])) > high
 
     @property
     def is_wild(self) -> bool:
