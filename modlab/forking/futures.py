@@ -90,6 +90,9 @@ class Futures:
     def run(self) -> Iterator[int]:
         """Make the steps; gives the number of each that was made."""
         for step in self._steps:
+            if step.lacks:
+                self.ended = "lacking"
+                return
             self._make(step)
             if self.ended:
                 return

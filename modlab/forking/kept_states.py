@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.parameter import is_lazy
+from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from modlab.compat import inference, set_grad, tensor_hooks, without_autograd, without_modes, without_torch_function
 from modlab.forking.module_settings import named_modules, numbers_of
+from modlab.forking.nests import tensors_in
 from modlab.forking.tape import ALIGNED, PlaceNumbers, alike, nbytes
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
@@ -70,6 +71,8 @@ class TrainedThings:
                     memo[id(thing)] = alike(thing)
         for tensor in self.tensors():
             if is_lazy(tensor):
+                if isinstance(tensor, UninitializedBuffer):
+                    memo[id(tensor)] = UninitializedBuffer(device=tensor.device, dtype=tensor.dtype)  # type: ignore[call-arg]
                 continue
             if not is_there(tensor):
                 raise NoValuesError("the memory of a parameter is not there")
@@ -88,7 +91,7 @@ class TrainedThings:
                 found[id(tensor.grad)] = tensor.grad
         for optimizer in self.optimizers:
             for state in optimizer.state.values():
-                found.update((id(one), one) for one in _tensors_in(state))
+                found.update((id(one), one) for one in tensors_in(state))
         return sum(nbytes(one) for one in found.values() if not is_lazy(one))
 
 
@@ -141,17 +144,6 @@ def _generator(thing: torch.Generator) -> torch.Generator:
     made = torch.Generator(thing.device)
     made.set_state(thing.get_state())
     return made
-
-
-def _tensors_in(thing: Any) -> Iterator[Tensor]:
-    if issubclass(type(thing), Tensor):
-        yield thing
-    elif isinstance(thing, dict):
-        for part in thing.values():
-            yield from _tensors_in(part)
-    elif isinstance(thing, (list, tuple)):
-        for part in thing:
-            yield from _tensors_in(part)
 
 
 class KeptState:

@@ -12,11 +12,11 @@ from torch import Tensor
 from modlab.compat import inference, set_grad
 from modlab.forking.kept_states import KeptState, scale_by
 from modlab.forking.module_settings import Group, Setting, settings_of
+from modlab.forking.nests import Nest, tensors_in, with_parts
 from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, GIVEN, STEP, Constant, GivenGenerator, Place, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
 from modlab.inspection.tensor_difference import equal_bits
 from modlab.running.randomness import generators, states
-from modlab.running.values import leaves
 from modlab.statistics.memory import is_there, number_of
 
 NARROW = (torch.float16, torch.bfloat16)
@@ -182,13 +182,7 @@ class Player:
             if bool(result) != entry.value:
                 raise OtherBranchError
             return None
-        if issubclass(type(result), Tensor):
-            if entry.outputs:
-                self._numbers[entry.outputs[0]] = result
-        elif entry.outputs:
-            for number, (_, leaf, _) in zip(entry.outputs, leaves(result), strict=False):
-                if number and issubclass(type(leaf), Tensor):
-                    self._numbers[number] = leaf
+        self._numbers.update(zip(entry.outputs, tensors_in(result), strict=False))
         return result
 
     def _is_skipped(self, entry: TapeEntry) -> bool:
@@ -217,7 +211,7 @@ class Player:
             return cls(map(self._given, thing))
         if cls is dict:
             return {key: self._given(part) for key, part in thing.items()}
-        return thing
+        return with_parts(thing.shell, [*map(self._given, thing.parts)]) if cls is Nest else thing
 
     # ---- optimizers
 

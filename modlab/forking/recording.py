@@ -24,6 +24,7 @@ from modlab.compat import FunctionMode, pop_function_mode, push_function_mode, t
 from modlab.forking import taped_functions as functions
 from modlab.forking.kept_states import scaled_by
 from modlab.forking.module_settings import GroupSettings, ModuleSettings
+from modlab.forking.nests import tensors_in
 from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, STEP, Place, Tape, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
 from modlab.running import guarded as guarding
@@ -62,6 +63,8 @@ class _Mode(FunctionMode):
         self._seen = seen
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.compiler.is_compiling() or compat.being_traced():  # what is being captured must not have us in it
+            return func(*args, **(kwargs or {}))
         return self._seen(func, args, kwargs or {})
 
 
@@ -212,8 +215,9 @@ class Recording:
         if not places.touch(args) and not (kwargs and places.touch(kwargs.values())):
             if kind == functions.WRITES or "out" in kwargs:
                 self.tape.spare((*args, *kwargs.values()))
-            if kind != functions.ENGINE:
-                return None
+            if kind == functions.ENGINE:
+                self.tape.lacks = self.tape.lacks or self._reaches_weights(args, kwargs)
+            return None
         if compat.graph_task() != -1 or compat.is_simulated() or torch.compiler.is_compiling():
             return None
         changed = args[0] if kind == functions.WRITES and args else kwargs.get("out")
@@ -222,6 +226,20 @@ class Recording:
         if changed is not None:
             self._adopt(changed if type(changed) in (list, tuple) else (changed,))
         return self._function_entry(function, kind, args, kwargs, changed)
+
+    def _reaches_weights(self, args: Any, kwargs: Any) -> bool:
+        """Whether gradients of what the tape has not seen reach the weights: it was computed in compiled code, or as a subclass."""
+        todo = [one.grad_fn for one in tensors_in((args, kwargs))]
+        seen: set[Any] = set()
+        while todo:
+            node = todo.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if self._places.of(getattr(node, "variable", None)):
+                return True
+            todo += [after for after, _ in node.next_functions]
+        return False
 
     def _function_entry(self, function: Any, kind: int, args: Any, kwargs: Any, changed: Any) -> TapeEntry:
         what = functions.deep_copy if kind == functions.COPIES else function
@@ -247,6 +265,9 @@ class Recording:
         first = tensors[0] if type(tensors) in (list, tuple) else tensors
         if isinstance(first, Tensor) and first.numel() <= LOSS and is_there(first):
             entry.value = alike(first)
+        made = self.tape.made_by(self._places.of(first))
+        if made is not None and made.kind == CALL and not made.context[0]:  # compiled code: what has a history was made without one
+            self.tape.lacks = True
 
     def _adopt(self, things: Sequence[Any]) -> None:
         """These are about to be changed by what depends on the weights: from now on they do as well."""
@@ -273,11 +294,13 @@ class Recording:
     # ---- modules
 
     def _enter(self, module: Module, args: Any) -> None:
-        if self._thread != get_ident() or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or self._thread != get_ident():
             return
         if self._depth and not self._is_lost(module):
             self._depth += 1
             return
+        if id(module) not in self.members and not any(True for _ in tensors_in(args)):
+            return  # of another module with arguments by name, which are told at its end, the functions are taped
         self._depth, self._outer = 1, ("call", id(module), id(sys._getframe(1)))
         self._call_begins(module, args)
 
@@ -339,7 +362,7 @@ class Recording:
         return any(one is tensor for optimizer in known for group in optimizer.param_groups for one in group["params"])
 
     def _leave(self, module: Module, args: Any, *rest: Any) -> None:
-        if self._thread != get_ident() or torch.compiler.is_compiling() or not self._depth:
+        if torch.compiler.is_compiling() or self._thread != get_ident() or not self._depth:
             return
         self._depth -= 1
         if self._depth or self._outer[0] != "call":

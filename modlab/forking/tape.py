@@ -7,6 +7,7 @@ arguments depends on the weights: it is then given by a number (`Place`), and in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import is_
 from typing import Any
 from weakref import ref
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import without_autograd
-from modlab.running.values import leaves
+from modlab.forking.nests import DEPTH, Nest, is_container, parts_of, tensors_in
 from modlab.statistics.memory import NoValuesError, absence, is_gone, is_there
 from modlab.tracing.tensor_ids import version_of
 
@@ -77,7 +78,7 @@ class TapeEntry:
         kind: see above.
         what: a function; the name of a module; the number of an optimizer.
         args, kwargs: with `Place` and `Constant` for tensors.
-        outputs: the number of each leaf of what it gave; 0 where that is something else than a tensor.
+        outputs: the number of each tensor in what it gave.
         writes: the numbers of those that it changes in place.
         context: autograd and autocast, see `running_context`.
         random: the states of torch's generators before it, if it drew from them; `others`: of the rest.
@@ -124,35 +125,39 @@ class TapeEntry:
 
 def numbers_in(thing: Any) -> Iterator[int]:
     """The numbers of the places in a nest."""
-    if type(thing) is Place:
-        yield thing.number
-    elif type(thing) in (list, tuple):
-        for part in thing:
-            yield from numbers_in(part)
-    elif type(thing) is dict:
-        for part in thing.values():
-            yield from numbers_in(part)
+    for one in _standing(thing):
+        if type(one) is Place:
+            yield one.number
 
 
 def constants_in(thing: Any) -> Iterator[Constant]:
     """The constants in a nest."""
-    if type(thing) is Constant:
+    for one in _standing(thing):
+        if type(one) is Constant:
+            yield one
+
+
+def _standing(thing: Any) -> Iterator[Any]:
+    """What stands in a nest on the tape."""
+    cls = type(thing)
+    if cls in (list, tuple, dict, Nest):
+        for part in thing.values() if cls is dict else thing.parts if cls is Nest else thing:
+            yield from _standing(part)
+    else:
         yield thing
-    elif type(thing) in (list, tuple):
-        for part in thing:
-            yield from constants_in(part)
-    elif type(thing) is dict:
-        for part in thing.values():
-            yield from constants_in(part)
 
 
 class TapedStep:
-    """The entries of one step; `until` is the number of the next one. Steps that nobody announces may be noticed two at a time."""
+    """The entries of one step; `until` is the number of the next one. Steps that nobody announces may be noticed two at a time.
 
-    __slots__ = ("entries", "number", "until")
+    Attributes:
+        lacks: whether something is not on the tape, without which the step is not the same.
+    """
 
-    def __init__(self, number: int, until: int, entries: list[TapeEntry]) -> None:
-        self.number, self.until, self.entries = number, until, entries
+    __slots__ = ("entries", "lacks", "number", "until")
+
+    def __init__(self, number: int, until: int, entries: list[TapeEntry], *, lacks: bool = False) -> None:
+        self.number, self.until, self.entries, self.lacks = number, until, entries, lacks
 
     def constants(self) -> Iterator[Constant]:
         """The tensors that it holds."""
@@ -216,13 +221,13 @@ class PlaceNumbers:
         found = self._met.get(key)
         return found[1] if found is not None and found[0]() is tensor else 0
 
-    def touch(self, things: Iterable[Any]) -> bool:
-        """Whether any of these, or of the lists among them, depends on the weights."""
+    def touch(self, things: Iterable[Any], depth: int = DEPTH) -> bool:
+        """Whether any of these, or of what they hold, depends on the weights."""
         for thing in things:
             if id(thing) in self._own or id(thing) in self._met:
                 if self.of(thing):
                     return True
-            elif type(thing) in (list, tuple) and self.touch(thing):
+            elif depth and is_container(thing) and self.touch(parts_of(thing), depth - 1):
                 return True
         return False
 
@@ -247,7 +252,7 @@ class PlaceNumbers:
         """What it lies in: views of one memory give the same."""
         try:
             return int(tensor.untyped_storage()._cdata)
-        except (RuntimeError, NotImplementedError, TypeError, AttributeError):  # sparse, a stand-in: none of its own
+        except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError):  # sparse, a stand-in, lazy: none of its own
             return -number
 
     def alive(self) -> dict[int, Tensor]:
@@ -268,29 +273,31 @@ class Tape:
 
     Attributes:
         fresh: bytes of the constants that came since they were counted.
+        lacks: whether the weights got gradients in this step from what the tape has not seen.
     """
 
     def __init__(self, places: PlaceNumbers) -> None:
         self.places = places
         self.entries: list[TapeEntry] = []
-        self.fresh = 0
+        self.fresh, self.lacks = 0, False
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
         self._lies: dict[int, int] = {}  # number → what it lies in
 
-    def encoded(self, thing: Any) -> Any:
+    def encoded(self, thing: Any, depth: int = DEPTH) -> Any:
         """A nest of arguments for the tape."""
         cls = type(thing)
         if issubclass(cls, Tensor):
             return self._tensor(thing)
-        if cls in (list, tuple):
-            return cls(self.encoded(part) for part in thing)
-        if cls is dict:
-            return {key: self.encoded(part) for key, part in thing.items()}
         if cls is torch.Generator:
             return GivenGenerator(thing)
-        if issubclass(cls, tuple) and hasattr(cls, "_make"):
-            return tuple(self.encoded(part) for part in thing)
-        return thing
+        if not depth or not is_container(thing):
+            return thing
+        if cls in (list, tuple):
+            return cls(self.encoded(part, depth - 1) for part in thing)
+        if cls is dict:
+            return {key: self.encoded(part, depth - 1) for key, part in thing.items()}
+        parts = [self.encoded(part, depth - 1) for part in parts_of(thing)]
+        return thing if all(map(is_, parts, parts_of(thing))) else Nest(thing, parts)
 
     def _tensor(self, tensor: Tensor) -> Place | Constant:
         number = self.places.of(tensor)
@@ -334,22 +341,22 @@ class Tape:
 
     def numbered(self, result: Any) -> tuple[int, ...]:
         """The numbers of what a call gave."""
-        if issubclass(type(result), Tensor):
-            return (self._meet(result),)
-        if result is None or type(result) in (bool, int, float):
-            return ()
-        return tuple(self._meet(leaf) if issubclass(type(leaf), Tensor) else 0 for _, leaf, _ in leaves(result))
+        return tuple(map(self._meet, tensors_in(result)))
 
     def _meet(self, tensor: Tensor) -> int:
         number = self.places.meet(tensor)
         self._lie(tensor, number)
         return number
 
+    def made_by(self, number: int) -> TapeEntry | None:
+        """The entry of the step under way that gave a tensor."""
+        return next((entry for entry in reversed(self.entries) if number in entry.outputs), None) if number else None
+
     def step_ended(self, number: int, until: int) -> TapedStep:
         """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
         needed = {self._lies.get(one, -one) for one in self.places.alive()}
-        step = TapedStep(number, until, self._useful(self.entries, needed))
-        self.entries, self._lies = [], {}
+        step = TapedStep(number, until, self._useful(self.entries, needed), lacks=self.lacks)
+        self.entries, self._lies, self.lacks = [], {}, False
         self.places.step_ended()
         return step
 

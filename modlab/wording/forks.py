@@ -22,6 +22,7 @@ CHANGES: dict[str, str] = {
 _ENDED = {
     "branch": "At step {step} the loop would have gone another way with these numbers (an `if` on a tensor), so the fork ends there.",
     "constant": "The batch of step {step} was changed in place after the step, so the fork ends there.",
+    "lacking": "Step {step} got gradients in a way that a fork does not see (compiled code, a class of tensors): the fork ends there.",
     "error": "Step {step} of the fork ended in an error: {error}.",
     "cancelled": "It was cancelled there.",
 }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 import random
 import warnings
+from collections import OrderedDict, UserDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -415,6 +418,94 @@ def a_branch_on_a_tensor() -> Run:
     return model, [optimizer], step
 
 
+class Hidden(nn.Module):
+    """Gives its output in a container, and takes such a one."""
+
+    def __init__(self, put: Callable[[Tensor], Any], get: Callable[[Any], Tensor]) -> None:
+        super().__init__()
+        self.first, self.last, self._put, self._get = nn.Linear(4, 8), nn.Linear(8, 2), put, get
+
+    def forward(self, given: Any) -> Any:
+        return self._put(self.first(given)) if isinstance(given, Tensor) else self.last(self._get(given))
+
+
+@dataclasses.dataclass
+class Data:
+    hidden: Tensor
+
+
+class Named(NamedTuple):
+    hidden: Tensor
+
+
+NESTS: dict[str, tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]] = {
+    "a named tuple": (Named, lambda one: one.hidden),
+    "a data class": (Data, lambda one: one.hidden),
+    "an ordered dict": (lambda hidden: OrderedDict(hidden=hidden), lambda one: one["hidden"]),
+    "a dict of the user's": (lambda hidden: UserDict(hidden=hidden), lambda one: one["hidden"]),
+    "a name space": (lambda hidden: SimpleNamespace(hidden=hidden), lambda one: one.hidden),
+    "a result of torch's": (lambda hidden: hidden.sort(1), lambda one: one.values),
+    "a distribution": (lambda hidden: torch.distributions.Normal(hidden, 1.0), lambda one: one.loc),
+    "deep": (lambda hidden: [{"a": (hidden, [hidden])}], lambda one: one[0]["a"][1][0]),
+    "a hundred": (lambda hidden: [part for part in hidden.repeat(1, 10).unbind(1)], lambda one: torch.stack(one[72:], 1)),
+}
+
+
+def nested(name: str) -> Callable[[], Run]:
+    def make() -> Run:
+        model = Hidden(*NESTS[name])
+        return trained(model, lambda: model(model(torch.randn(8, 4))).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+    return make
+
+
+LOOPS.update({name: nested(name) for name in NESTS})
+
+
+@loop
+def packed_sequences() -> Run:
+    model = nn.GRU(4, 3, batch_first=True)
+    loss = lambda: model(nn.utils.rnn.pack_sequence([torch.randn(5, 4), torch.randn(3, 4)]))[1].square().mean()  # noqa: E731
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def lazy_modules() -> Run:
+    model = nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.LazyLinear(2))
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def nested_tensors() -> Run:
+    model = small()
+
+    def loss() -> Tensor:
+        batch = torch.nested.nested_tensor([torch.randn(3, 4), torch.randn(5, 4)], layout=torch.jagged)
+        return model(batch).values().square().mean()
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_loss_with_arguments_by_name() -> Run:
+    model, criterion = small(), nn.MSELoss()
+    loss = lambda: criterion(input=model(torch.randn(8, 4)), target=torch.ones(8, 2))  # noqa: E731
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_different_model_beside() -> Run:
+    model, beside = small(), small()
+    theirs = torch.optim.SGD(beside.parameters(), lr=0.1)
+
+    def between(_: int) -> None:
+        theirs.zero_grad()
+        beside(torch.randn(8, 4)).square().mean().backward()
+        theirs.step()
+
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1), between)
+
+
 def watched(make: Callable[[], Run], steps: int = STEPS, **options: Any) -> tuple[Any, nn.Module, list[Any], list[float]]:
     torch.manual_seed(0)
     random.seed(0)
@@ -591,6 +682,50 @@ def test_what_a_changed_fork_would_have_done_otherwise_is_said() -> None:
     w, *_ = watched(LOOPS["a_branch_on_a_tensor"])
     fork = w.fork(0, lambda model: model[0].weight.data.mul_(30))
     assert fork.record.ended == "branch" and "another way" in str(fork)
+
+
+class Subclass(Tensor):
+    """A class of tensors of the user's."""
+
+
+def compiled(backend: Any) -> Run:
+    model, loss = small(), torch.compile(lambda out: (out * out).mean(), backend=backend)
+    return trained(model, lambda: loss(model(torch.randn(8, 4))), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_a_compiled_loss_is_compiled_as_it_was() -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    *_, without = watched(lambda: compiled(backend), keep="")
+    torch._dynamo.reset()
+    w, *_, losses = watched(lambda: compiled(backend))
+    assert losses == without and [len(one.graph.nodes) for one in graphs] == [4, 4]
+    assert w.fork(5).exact
+
+
+def untold() -> Run:
+    model = small()
+    loss = lambda: model(torch.randn(8, 4)).as_subclass(Subclass).square().mean().as_subclass(Tensor)  # noqa: E731
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@pytest.mark.parametrize("make", [untold, lambda: compiled("aot_eager")], ids=["a subclass", "compiled"])
+def test_gradients_that_come_past_the_tape_end_the_fork(make: Callable[[], Run]) -> None:
+    w, *_ = watched(make)
+    fork = w.fork(5)
+    assert fork.exact if fork.losses else fork.record.ended == "lacking" and "does not see" in fork.headline
+
+
+def test_two_watches_at_once_are_two_forks() -> None:
+    (one, mine, step), (other, theirs, other_step) = plain_run(), plain_run(seed=1)
+    with modlab.watch(one, mine, keep="good") as w, modlab.watch(other, theirs, keep="good") as second:
+        for number in range(8):
+            step(number), other_step(number)
+    assert w.fork(5).exact and second.fork(5).exact
 
 
 def test_a_batch_that_changed_in_secret_is_noticed() -> None:
