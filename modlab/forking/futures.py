@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
 from modlab.errors import ForkError, ModlabError
 from modlab.forking.keeper import Keeper
+from modlab.forking.originals import Originals, ReachedOriginalError
 from modlab.forking.player import ChangedConstantError, OtherBranchError, Player
 from modlab.forking.tape import BACKWARD, STEP, TapedStep
 from modlab.records.finding import Fact
@@ -34,7 +35,7 @@ class ForkGround(Protocol):
         """What can be played."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """What is called inside is nobody's training."""
+        """What is called inside is nobody's training, and leaves the original as it is."""
 
 
 class KeptGround:
@@ -50,7 +51,14 @@ class KeptGround:
     def __init__(self, keeper: Keeper, at: int) -> None:
         state = keeper.from_state(at)
         assert state is not None
-        self._keeper, self._state, self.began, self.aside = keeper, state, state.step, keeper.aside
+        self._keeper, self._state, self.began = keeper, state, state.step
+        self._originals = Originals(keeper.tensors())
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is called inside is nobody's training, and leaves the original as it is."""
+        with self._keeper.aside(), self._originals.spared():
+            yield
 
     def player(self) -> Player:
         """A copy of the training at its beginning."""
@@ -118,7 +126,7 @@ class Futures:
         try:
             with self._ground.aside(), fork.running():
                 fork.change(lambda: change(fork))
-        except ModlabError:
+        except (ModlabError, ReachedOriginalError):
             raise
         except Exception as error:
             raise ForkError(
@@ -151,6 +159,8 @@ class Futures:
             self.ended = "branch"
         except ChangedConstantError:
             self.ended = "constant"
+        except ReachedOriginalError:
+            self.ended = "original"
         except ModlabError as error:  # a question that cannot be answered
             self.ended, self._question = "error", error
         except Exception as error:  # noqa: BLE001 - a model of the user's may raise anything; it is said in the result

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import ReferenceType, ref
 
+from torch import Tensor
 from torch.nn import Module
 
-from modlab.forking.kept_states import KeptState, TrainedThings, is_finite
+from modlab.forking.kept_states import KeptState, NotCopiedError, TrainedThings, is_finite
 from modlab.forking.module_settings import named_modules
 from modlab.forking.recording import Recording
 from modlab.forking.tape import OVERHEAD, PlaceNumbers, Tape, TapedStep
@@ -96,7 +97,7 @@ class Keeper:
     def fail(self, error: Exception) -> None:
         """Keep nothing more, and say why."""
         if not self.trouble:
-            self.trouble = line_of(error)
+            self.trouble = str(error) if isinstance(error, NotCopiedError) else line_of(error)
             self.recording.close()
             self._say(f"nothing is kept for a fork from step {self._step:,} on: {self.trouble}")
 
@@ -255,6 +256,13 @@ class Keeper:
         """What is called inside is nobody's training."""
         with self.recording.aside():
             yield
+
+    def tensors(self) -> list[Tensor]:
+        """The parameters and buffers of all that train along, as far as they are there."""
+        there = [self._model(), *(one() for one in self._beside.values())]
+        optimizers = [one for one in self.recording.optimizers if one is not None]
+        beside = {str(number): one for number, one in enumerate(there) if one is not None}
+        return [*TrainedThings(Module(), optimizers, beside).tensors()]
 
     def from_state(self, step: int) -> KeptState | None:
         """The last state at or before a step."""

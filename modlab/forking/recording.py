@@ -44,6 +44,8 @@ LEARNT = 20
 
 _SCALER = "grad_scaler.py"
 _CLIP = "clip_grad.py"
+_FUNCTION = os.path.join("autograd", "function.py")
+_HOOK = os.path.join("utils", "hooks.py")
 
 
 class TapedWatch(Look, Protocol):
@@ -193,7 +195,7 @@ class Recording:
             result = function(*args, **kwargs)
         else:
             result = self._run_engine(function, args, kwargs)
-        self._function_ended(entry, result)
+        self._function_ended(entry, args, result)
         return result
 
     def _run_engine(self, function: Any, args: Any, kwargs: Any) -> Any:
@@ -247,7 +249,7 @@ class Recording:
         encoded = self.tape.encoded
         entry = TapeEntry(FUNCTION, what, encoded(given), encoded(kwargs) if kwargs else None, functions.running_context())
         name, file = _caller()
-        entry.caller = name if file.endswith(_CLIP) else ""
+        entry.caller = name if file.endswith((_CLIP, _HOOK)) else ""
         if changed is not None:
             some = changed if type(changed) in (list, tuple) else (changed,)
             entry.writes = tuple(place.number for place in _flat(encoded(list(some))) if type(place) is Place)
@@ -265,9 +267,6 @@ class Recording:
         first = tensors[0] if type(tensors) in (list, tuple) else tensors
         if isinstance(first, Tensor) and first.numel() <= LOSS and is_there(first):
             entry.value = alike(first)
-        made = self.tape.made_by(self._places.of(first))
-        if made is not None and made.kind == CALL and not made.context[0]:  # compiled code: what has a history was made without one
-            self.tape.lacks = True
 
     def _adopt(self, things: Sequence[Any]) -> None:
         """These are about to be changed by what depends on the weights: from now on they do as well."""
@@ -280,7 +279,10 @@ class Recording:
                 self._strange = {}
 
     @guarded
-    def _function_ended(self, entry: TapeEntry, result: Any) -> None:
+    def _function_ended(self, entry: TapeEntry, given: Any, result: Any) -> None:
+        if entry.caller == "_apply_on_tensors":  # for a full backward hook a module's output is wrapped, in a fork as well
+            self._places.meet(result, self._places.of(given[0]))
+            return
         known = self._places.of(result)
         if known and self._places.is_new(known) and not entry.writes and entry.kind == FUNCTION:
             return  # what the tape has already: the same gradient, a tensor that was of that dtype before
@@ -514,7 +516,7 @@ def _flat(thing: Any) -> list[Any]:
 def _caller() -> tuple[str, str]:
     """The function, and its file, that called a function of torch which a mode has seen."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and (frame.f_code.co_filename in _OURS or frame.f_code.co_filename.endswith(_OVERRIDES)):
+    while frame.f_back is not None and (frame.f_code.co_filename in _OURS or frame.f_code.co_filename.endswith((_OVERRIDES, _FUNCTION))):
         frame = frame.f_back
     return frame.f_code.co_name, frame.f_code.co_filename
 

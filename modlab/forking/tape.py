@@ -231,13 +231,13 @@ class PlaceNumbers:
                 return True
         return False
 
-    def meet(self, tensor: Tensor) -> int:
-        """The number of what a call gave."""
-        number = self.of(tensor)
-        if not number:
-            number = self._next()
-            self._met[id(tensor)] = ref(tensor), number
-        return number
+    def meet(self, tensor: Tensor, number: int = 0) -> int:
+        """The number of what a call gave; a given one, where it stands for another tensor."""
+        known = self.of(tensor)
+        if not known or number:
+            known = number or self._next()
+            self._met[id(tensor)] = ref(tensor), known
+        return known
 
     def is_new(self, number: int) -> bool:
         """Whether it was met in this step."""
@@ -282,6 +282,7 @@ class Tape:
         self.fresh, self.lacks = 0, False
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
         self._lies: dict[int, int] = {}  # number → what it lies in
+        self._bare: set[int] = set()  # numbers of what was made without autograd, in the step under way
 
     def encoded(self, thing: Any, depth: int = DEPTH) -> Any:
         """A nest of arguments for the tape."""
@@ -305,6 +306,7 @@ class Tape:
             number = self.given(tensor)  # the user's own leaf, whose gradient is asked for
         if number:
             self.places.use(number)
+            self.lacks = self.lacks or (number in self._bare and tensor.grad_fn is not None)
             self._lie(tensor, number)
             return Place(number)
         found = self._held.get(id(tensor))
@@ -345,18 +347,16 @@ class Tape:
 
     def _meet(self, tensor: Tensor) -> int:
         number = self.places.meet(tensor)
+        if not torch.is_grad_enabled():  # if it has a history later, an autograd function of the user's, or compiled code, has made it
+            self._bare.add(number)
         self._lie(tensor, number)
         return number
-
-    def made_by(self, number: int) -> TapeEntry | None:
-        """The entry of the step under way that gave a tensor."""
-        return next((entry for entry in reversed(self.entries) if number in entry.outputs), None) if number else None
 
     def step_ended(self, number: int, until: int) -> TapedStep:
         """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
         needed = {self._lies.get(one, -one) for one in self.places.alive()}
         step = TapedStep(number, until, self._useful(self.entries, needed), lacks=self.lacks)
-        self.entries, self._lies, self.lacks = [], {}, False
+        self.entries, self._lies, self._bare, self.lacks = [], {}, set(), False
         self.places.step_ended()
         return step
 

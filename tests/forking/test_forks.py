@@ -6,9 +6,11 @@ import copy
 import dataclasses
 import pickle
 import random
+import re
 import warnings
 from collections import OrderedDict, UserDict
 from collections.abc import Callable, Iterator
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -506,6 +508,55 @@ def a_different_model_beside() -> Run:
     return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1), between)
 
 
+@loop
+def a_forward_that_was_replaced() -> Run:
+    model = small()
+    forward, first = model.forward, model[0]
+    model.forward = lambda x: forward(x) * 0.5  # type: ignore[method-assign]
+    first.forward = lambda x: F.linear(x, first.weight * 2, first.bias)  # type: ignore[method-assign]
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def hooks_that_refer_to_the_model() -> Run:
+    model = small()
+    model[0].register_forward_hook(lambda _, inputs, output: output + model[0].bias)
+    model[0].weight.register_hook(lambda gradient: gradient + 0.1 * model[0].weight)
+    model.register_full_backward_hook(lambda *_: None)
+    return trained(model, lambda: model(torch.randn(8, 4, requires_grad=True)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+class Own(nn.Module):
+    """Is copied in its own way, and holds a lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.lock = nn.Linear(4, 2), Lock()
+
+    def forward(self, x: Tensor) -> Tensor:
+        with self.lock:
+            return self.layer(x)  # type: ignore[no-any-return]
+
+
+class Drawing(Own):
+    def __deepcopy__(self, memo: Any) -> Drawing:
+        made = Drawing()
+        made.load_state_dict(self.state_dict())
+        return made
+
+
+@loop
+def a_lock() -> Run:
+    model = Own()
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_copy_of_its_own() -> Run:
+    model = Drawing()
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.Adam(model.parameters(), lr=0.1))
+
+
 def watched(make: Callable[[], Run], steps: int = STEPS, **options: Any) -> tuple[Any, nn.Module, list[Any], list[float]]:
     torch.manual_seed(0)
     random.seed(0)
@@ -713,11 +764,84 @@ def untold() -> Run:
     return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
 
 
-@pytest.mark.parametrize("make", [untold, lambda: compiled("aot_eager")], ids=["a subclass", "compiled"])
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return -gradients[0]
+
+
+def a_function_of_autograd() -> Run:
+    model = small()
+    return trained(model, lambda: Reversed.apply(model(torch.randn(8, 4))).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@pytest.mark.parametrize(
+    "make", [untold, a_function_of_autograd, lambda: compiled("aot_eager")], ids=["a subclass", "a function", "compiled"]
+)
 def test_gradients_that_come_past_the_tape_end_the_fork(make: Callable[[], Run]) -> None:
     w, *_ = watched(make)
     fork = w.fork(5)
     assert fork.exact if fork.losses else fork.record.ended == "lacking" and "does not see" in fork.headline
+
+
+class ByName(nn.Module):
+    """Reaches the model by another name."""
+
+    model: nn.Module
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(4, 2), nn.BatchNorm1d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ByName.model.norm(ByName.model.layer(x))  # type: ignore[no-any-return,operator]
+
+
+def test_a_model_that_reaches_itself_by_another_name_is_left_as_it_was() -> None:
+    def make() -> Run:
+        ByName.model = model = ByName()
+        return trained(model, lambda: (model(torch.randn(8, 4)) - 1).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+    w, model, *_ = watched(make)
+    before = [(one.detach().clone(), one.grad, one.grad.clone()) for one in model.parameters()], copy.deepcopy(dict(model.named_buffers()))
+    fork = w.fork(5, {"lr": 0.3})
+    assert fork.record.ended == "original" and "reached the original" in fork.headline
+    for one, (weight, gradient, numbers) in zip(model.parameters(), before[0], strict=True):
+        assert one.equal(weight) and one.grad is gradient and gradient.equal(numbers)
+    assert all(one.equal(before[1][name]) for name, one in model.named_buffers())
+
+
+class Itself(nn.Linear):
+    def __deepcopy__(self, memo: Any) -> Itself:
+        return self
+
+
+class Holding(nn.Linear):
+    def __init__(self, thing: Any) -> None:
+        super().__init__(4, 8)
+        self.thing = thing
+
+
+UNCOPIED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "a generator": (lambda: Holding(one for one in ()), r"0\.thing cannot be copied \(TypeError: .*outside of the model"),
+    "gives itself": (lambda: Itself(4, 8), "__deepcopy__ of Itself gives the module itself"),
+}
+
+
+@pytest.mark.usefixtures("swallowed")
+@pytest.mark.parametrize("name", UNCOPIED)
+def test_what_cannot_be_copied_is_named(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    make, words = UNCOPIED[name]
+    model = nn.Sequential(make(), nn.Linear(8, 2))
+    run = trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+    w, *_ = watched(lambda: run)
+    with pytest.raises(modlab_errors.ForkError, match=words):
+        w.fork()
+    assert re.search(words, capfd.readouterr().err) and w.record.state == "ended"
 
 
 def test_two_watches_at_once_are_two_forks() -> None:
