@@ -38,7 +38,7 @@ class BatchPlayer(Player):
         for optimizer in things.optimizers:
             optimizer.zero_grad()
         loss = self._forward(things.model, things.beside.get("loss"))
-        self.losses = [copied(loss)]
+        self.losses = {0: copied(loss)}
         (loss if self.loss_factor == 1 else loss * self.loss_factor).backward()
         for optimizer in things.optimizers:
             optimizer.step()

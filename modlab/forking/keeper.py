@@ -23,6 +23,7 @@ from modlab.inspection import stores
 from modlab.inspection.optimizers import steppers
 from modlab.records.fork import KeptRecord, KeptSetting
 from modlab.running.guarded import apart, guarded, line_of
+from modlab.running.randomness import in_code
 
 STATES = 8
 """States that are kept at most."""
@@ -123,7 +124,7 @@ class Keeper:
     def _take(self, step: TapedStep) -> None:
         losses = step.losses()
         if losses:
-            self._losses = [*self._losses[1 - LEVEL :], losses[-1].value]
+            self._losses = [*self._losses[1 - LEVEL :], step.value_of(losses[-1])]
         self.tape[step.number] = step
         tape = self.recording.tape
         self._tape_bytes += len(step.entries) * OVERHEAD + step.states() + tape.fresh
@@ -173,6 +174,7 @@ class Keeper:
         modules = things.modules()
         self.recording.members = {id(module): name for name, module in modules.items()}
         self.recording.settings.follow(modules)
+        self.recording.private = in_code(modules.values())
         for number, optimizer in enumerate(things.optimizers):
             self.recording.groups.read(number, optimizer)
         self.states[self._step] = KeptState(self._step, things, self.places, self._level())

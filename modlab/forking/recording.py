@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import enumerate as threads
 from threading import get_ident
 from typing import Any, Protocol
@@ -25,13 +26,13 @@ from modlab.forking import taped_functions as functions
 from modlab.forking.kept_states import scaled_by
 from modlab.forking.module_settings import GroupSettings, ModuleSettings
 from modlab.forking.nests import tensors_in
-from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, STEP, Place, Tape, TapedStep, TapeEntry, alike
+from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, SCALE, STEP, Place, Tape, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
 from modlab.running import guarded as guarding
 from modlab.running.guarded import Look, guarded
 from modlab.running.listener import GlobalHooks
 from modlab.running.optimizer_hooks import OptimizerHooks
-from modlab.running.randomness import Meter, generators, states
+from modlab.running.randomness import Meter, Private, generators, states
 from modlab.statistics.memory import is_there
 from modlab.tracing import callers
 
@@ -42,7 +43,7 @@ WIDE = frozenset({"Python's random", "numpy"})
 LEARNT = 20
 """Calls after which it is known whether these are used."""
 
-_SCALER = "grad_scaler.py"
+_SCALER, _SCALES = "grad_scaler.py", ("scale", "apply_scale")
 _CLIP = "clip_grad.py"
 _FUNCTION = os.path.join("autograd", "function.py")
 _HOOK = os.path.join("utils", "hooks.py")
@@ -80,6 +81,7 @@ class Recording:
     Attributes:
         members: the names of modules by identity: of the model, and of others that train along.
         settings, groups: what the user sets on modules and in optimizers.
+        private: generators outside of the model that its code refers to.
     """
 
     def __init__(self, watch: TapedWatch, tape: Tape) -> None:
@@ -96,6 +98,8 @@ class Recording:
         self._modules = GlobalHooks(self._enter, self._leave, with_kwargs=True, always_call=True)
         self._hooks = OptimizerHooks(self._step_begins, self._step_ended)
         self._closures: list[tuple[TapeEntry, list[TapeEntry]]] = []  # steps with a closure, and the entries before them
+        self.private: list[Any] = []
+        self._private: list[tuple[Private, Any]] = []  # as they were before the call under way
         self.settings = ModuleSettings()
         self.groups = GroupSettings()
         self._strange: dict[int, bool] = {}  # modules outside of the model: whether a tensor of theirs depends on the weights
@@ -255,6 +259,8 @@ class Recording:
             entry.writes = tuple(place.number for place in _flat(encoded(list(some))) if type(place) is Place)
         if functions.draws(function):
             self._draw(entry)
+        if name in _SCALES and file.endswith(_SCALER) and "mul" in getattr(function, "__name__", "") and _is_loss(args[0]):
+            entry.kind, entry.value = SCALE, alike(args[0])
         if kind == functions.ENGINE and functions.is_backward(function):
             self._backward(entry, args, kwargs)
         elif kind == functions.DECIDES or kind == functions.QUIET:
@@ -265,7 +271,7 @@ class Recording:
         entry.kind, entry.line = BACKWARD, _line()
         tensors = args[0] if args else kwargs.get("tensors")
         first = tensors[0] if type(tensors) in (list, tuple) else tensors
-        if isinstance(first, Tensor) and first.numel() <= LOSS and is_there(first):
+        if _is_loss(first):
             entry.value = alike(first)
 
     def _adopt(self, things: Sequence[Any]) -> None:
@@ -491,6 +497,7 @@ class Recording:
         entry.random = [one.get_state() for one in generators()]
         if self._wide:
             entry.others = states(), Meter(thorough=True)
+        self._private = [(held, held.read()) for held in map(Private, self.private)]
 
     def _drew(self, entry: TapeEntry) -> None:
         """A call that drew nothing keeps no states."""
@@ -503,10 +510,23 @@ class Recording:
             self._learnt += 1
             self._widely = self._widely or entry.others is not None
             self._wide = self._widely or self._learnt < LEARNT
+        used = [held.put_back for held, before in self._private if held.read() != before]
+        if used:
+            entry.others = partial(_all, [*filter(None, [entry.others]), *used])
+
+
+def _all(works: list[Callable[[], None]]) -> None:
+    for work in works:
+        work()
 
 
 def _same(thing: Any) -> Any:
     return thing
+
+
+def _is_loss(thing: Any) -> bool:
+    """Whether it is a tensor of which a copy is kept."""
+    return isinstance(thing, Tensor) and thing.numel() <= LOSS and is_there(thing)
 
 
 def _flat(thing: Any) -> list[Any]:

@@ -19,9 +19,9 @@ from modlab.forking.nests import DEPTH, Nest, is_container, parts_of, tensors_in
 from modlab.statistics.memory import NoValuesError, absence, is_gone, is_there
 from modlab.tracing.tensor_ids import version_of
 
-FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN = "function", "call", "backward", "step", "check", "given"
-"""Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, and a tensor
-that comes from outside and is changed or trained."""
+FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN, SCALE = "function", "call", "backward", "step", "check", "given", "scale"
+"""Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, a tensor
+that comes from outside and is changed or trained, and a loss that a `GradScaler` multiplies."""
 
 OVERHEAD = 500
 """Bytes, about, that an entry takes beside its tensors."""
@@ -82,7 +82,7 @@ class TapeEntry:
         writes: the numbers of those that it changes in place.
         context: autograd and autocast, see `running_context`.
         random: the states of torch's generators before it, if it drew from them; `others`: of the rest.
-        value: of a check, what it gave; of a backward pass, a copy of what it began from.
+        value: of a check, what it gave; of a backward pass, a copy of what it began from; of a scaled loss, a copy of the loss.
         caller: the name of the function of torch's that called it, "" for code of the user's.
         line: of a backward pass, the line in the user's code.
         settings: before it, what the user set on modules, or in an optimizer's groups; None if nothing.
@@ -171,6 +171,37 @@ class TapedStep:
     def losses(self) -> list[TapeEntry]:
         """Its backward passes."""
         return [entry for entry in _flat(self.entries) if entry.kind == BACKWARD]
+
+    def loss(self, line: int | None) -> list[TapeEntry]:
+        """The backward passes at a line that make up the loss of the step, for the gradient is that of their sum.
+
+        Of a closure those of its first call; where gradients are thrown away, and the loss is evaluated anew, those before.
+        """
+        found: list[TapeEntry] = []
+        stepped = False
+        for entry in self.entries:
+            if found and throws_away(entry):
+                if not stepped:
+                    break
+                found = []  # of another optimizer
+            stepped = bool(found) and (stepped or entry.kind == STEP)
+            inside = [entry] if not entry.closures else [] if found else [*_flat(entry.closures[0])]
+            found += [one for one in inside if one.kind == BACKWARD and line in (None, one.line)]
+        return found
+
+    def value_of(self, entry: TapeEntry) -> Tensor | None:
+        """What a backward pass began from, without the factor of a scaler."""
+        number = next(numbers_in(entry.args), 0)
+        scaled = next((one for one in self.entries if one.kind == SCALE and number in one.outputs), entry)
+        return scaled.value  # type: ignore[no-any-return]
+
+
+def throws_away(entry: TapeEntry) -> bool:
+    """Whether it takes gradients away, or makes them 0."""
+    name = getattr(entry.what, "__name__", "")
+    if name == "__set__":
+        return getattr(getattr(entry.what, "__self__", None), "__name__", "") == "grad" and entry.args[1] is None
+    return entry.kind == FUNCTION and name in ("zero_", "_foreach_zero_")
 
 
 def _flat(entries: Iterable[TapeEntry]) -> Iterator[TapeEntry]:

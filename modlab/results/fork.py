@@ -294,6 +294,11 @@ def of_batch(model: Module, optimizers: list[Any], pair: tuple[Any, Any] | None,
             f"The weights of {title} are not finite, so there is nothing to try a fix on: good weights were not kept.\n"
             '  Watch the training: modlab.watch(model, optimizer, keep="good"), then w.findings[0].try_fix()'
         )
+    if not optimizers and is_rate(finding):
+        raise ForkError(
+            f"No optimizer of {title} is known, so another learning rate cannot be tried.\n"
+            "  Write: modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss)"
+        )
     inputs, target = pair
 
     def forward(model: Module, loss: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Functions that a model holds and that refer to it: `copy.deepcopy` copies no functions, so in a copy they refer to the original."""
+"""Closures of functions that a model holds: `copy.deepcopy` copies no functions, so in a copy they refer to the original."""
 
 from __future__ import annotations
 

@@ -546,6 +546,22 @@ class Drawing(Own):
 
 
 @loop
+def generators_in_the_code() -> Run:
+    own, theirs, third = torch.Generator().manual_seed(3), np.random.default_rng(4), random.Random(5)
+
+    class Odd(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * third.random() + torch.randn(2, generator=own) * float(theirs.normal())
+
+    model = Odd(4, 2)
+
+    def loss() -> Tensor:
+        return model(torch.randn(8, 4)).square().mean() + torch.randn((), generator=own)
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
 def a_lock() -> Run:
     model = Own()
     return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
@@ -733,6 +749,13 @@ def test_what_a_changed_fork_would_have_done_otherwise_is_said() -> None:
     w, *_ = watched(LOOPS["a_branch_on_a_tensor"])
     fork = w.fork(0, lambda model: model[0].weight.data.mul_(30))
     assert fork.record.ended == "branch" and "another way" in str(fork)
+
+
+@pytest.mark.parametrize("name", ["closure", "sharpness_aware", "a_scaler_and_a_fused_optimizer", "gradients_are_edited"])
+def test_the_loss_is_that_of_the_loop(name: str) -> None:
+    w, *_, losses = watched((RUNS | LOOPS)[name])
+    fork = w.fork(w.record.kept.states[1], {"lr": 1e-4})
+    assert fork.original == pytest.approx(losses[-len(fork.original) :], rel=1e-3)
 
 
 class Subclass(Tensor):
