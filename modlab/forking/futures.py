@@ -99,7 +99,7 @@ class Futures:
         """Make the steps; gives the number of each that was made."""
         for step in self._steps:
             if step.lacks:
-                self.ended = "lacking"
+                self.ended = step.lacks
                 return
             self._make(step)
             if self.ended:

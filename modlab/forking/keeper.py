@@ -18,7 +18,7 @@ from torch.nn import Module
 from modlab.forking.kept_states import KeptState, NotCopiedError, TrainedThings, is_finite
 from modlab.forking.module_settings import named_modules
 from modlab.forking.recording import Recording
-from modlab.forking.tape import OVERHEAD, PlaceNumbers, Tape, TapedStep
+from modlab.forking.tape import CHANGED, OVERHEAD, PlaceNumbers, Tape, TapedStep
 from modlab.inspection import stores
 from modlab.inspection.optimizers import steppers
 from modlab.records.fork import KeptRecord, KeptSetting
@@ -69,7 +69,7 @@ class Keeper:
         self._step = self._next = 0
         self._gap = GAP
         self._anew = False  # whether what was kept lacks somebody who trains along
-        self._tape_bytes = 0
+        self._tape_bytes = self._changed = 0
         self._losses: list[Any] = []
 
     # ---- on and off
@@ -126,6 +126,9 @@ class Keeper:
         if losses:
             self._losses = [*self._losses[1 - LEVEL :], step.value_of(losses[-1])]
         self.tape[step.number] = step
+        if step.lacks == CHANGED and self._changed < STATES:  # what was kept before ends here: a state soon
+            self._changed += 1
+            self._next = step.until
         tape = self.recording.tape
         self._tape_bytes += len(step.entries) * OVERHEAD + step.states() + tape.fresh
         tape.fresh = 0
@@ -169,8 +172,7 @@ class Keeper:
         things = self._things()
         if things is None:
             return
-        for tensor in things.tensors():
-            self.places.own(tensor)
+        self.places.keep_own([*things.tensors()])
         modules = things.modules()
         self.recording.members = {id(module): name for name, module in modules.items()}
         self.recording.settings.follow(modules)
@@ -269,6 +271,10 @@ class Keeper:
     def from_state(self, step: int) -> KeptState | None:
         """The last state at or before a step."""
         return self.states[max(found)] if (found := [one for one in self.states if one <= step]) else None
+
+    def latest(self) -> int:
+        """The last state with steps behind it."""
+        return max((number for number, one in self.states.items() if any(self.after(one))), default=max(self.states))
 
     def after(self, state: KeptState) -> Iterator[TapedStep]:
         """The steps that follow a state, as long as they are kept."""

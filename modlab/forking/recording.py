@@ -26,7 +26,7 @@ from modlab.forking import taped_functions as functions
 from modlab.forking.kept_states import scaled_by
 from modlab.forking.module_settings import GroupSettings, ModuleSettings
 from modlab.forking.nests import tensors_in
-from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, SCALE, STEP, Place, Tape, TapedStep, TapeEntry, alike
+from modlab.forking.tape import BACKWARD, CALL, CHANGED, CHECK, FUNCTION, LACKING, SCALE, STEP, Place, Tape, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
 from modlab.running import guarded as guarding
 from modlab.running.guarded import Look, guarded
@@ -222,7 +222,7 @@ class Recording:
             if kind == functions.WRITES or "out" in kwargs:
                 self.tape.spare((*args, *kwargs.values()))
             if kind == functions.ENGINE:
-                self.tape.lacks = self.tape.lacks or self._reaches_weights(args, kwargs)
+                self.tape.lacks = self.tape.lacks or LACKING * self._reaches_weights(args, kwargs)
             return None
         if compat.graph_task() != -1 or compat.is_simulated() or torch.compiler.is_compiling():
             return None
@@ -337,9 +337,15 @@ class Recording:
         entry = TapeEntry(CALL, module if name is None else name, self.tape.encoded(args), None, functions.running_context())
         entry.value = training
         if name is not None:
+            self._ask_members()
             entry.settings = self.settings.changes()
         self._draw(entry)
         self._entry = entry
+
+    def _ask_members(self) -> None:
+        """A fork cannot repeat what the loop itself puts into the model or takes out of it."""
+        if self.settings.has_other_members():
+            self.tape.lacks = CHANGED
 
     def _is_stranger(self, module: Module, args: Any) -> bool:
         """Whether the call of a module that is not the model's is taped: it depends on the weights, by what it gets or by what it holds."""
@@ -408,6 +414,7 @@ class Recording:
         if number < 0:
             return None
         self._take_off()
+        self._ask_members()
         entry = TapeEntry(STEP, number, self.tape.encoded(scaled_by(optimizer)), None, functions.running_context())
         entry.settings = self.groups.changes(number, optimizer, self._places)
         self._draw(entry)

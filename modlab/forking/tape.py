@@ -23,6 +23,9 @@ FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN, SCALE = "function", "call", "backw
 """Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, a tensor
 that comes from outside and is changed or trained, and a loss that a `GradScaler` multiplies."""
 
+LACKING, CHANGED = "lacking", "changed"
+"""Why a step cannot be made again: the weights got gradients past the tape; the loop itself changed the model's members."""
+
 OVERHEAD = 500
 """Bytes, about, that an entry takes beside its tensors."""
 
@@ -151,12 +154,12 @@ class TapedStep:
     """The entries of one step; `until` is the number of the next one. Steps that nobody announces may be noticed two at a time.
 
     Attributes:
-        lacks: whether something is not on the tape, without which the step is not the same.
+        lacks: why it cannot be made again, as a fork's end: something is not on the tape; "" if it can.
     """
 
     __slots__ = ("entries", "lacks", "number", "until")
 
-    def __init__(self, number: int, until: int, entries: list[TapeEntry], *, lacks: bool = False) -> None:
+    def __init__(self, number: int, until: int, entries: list[TapeEntry], lacks: str = "") -> None:
         self.number, self.until, self.entries, self.lacks = number, until, entries, lacks
 
     def constants(self) -> Iterator[Constant]:
@@ -235,6 +238,13 @@ class PlaceNumbers:
             self._owned.add(number)
         return number
 
+    def keep_own(self, tensors: Iterable[Tensor]) -> None:
+        """The model has these tensors now; others may have the identities of those that it had."""
+        there = {id(one) for one in tensors}
+        self._own = {key: number for key, number in self._own.items() if key in there}
+        for one in tensors:
+            self.own(one)
+
     def is_own(self, number: int) -> bool:
         """Whether it is the number of one of the model's."""
         return number in self._owned
@@ -304,13 +314,13 @@ class Tape:
 
     Attributes:
         fresh: bytes of the constants that came since they were counted.
-        lacks: whether the weights got gradients in this step from what the tape has not seen.
+        lacks: what this step did that is not on the tape, as a fork's end: "lacking" or "changed"; "" if nothing.
     """
 
     def __init__(self, places: PlaceNumbers) -> None:
         self.places = places
         self.entries: list[TapeEntry] = []
-        self.fresh, self.lacks = 0, False
+        self.fresh, self.lacks = 0, ""
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
         self._lies: dict[int, int] = {}  # number → what it lies in
         self._bare: set[int] = set()  # numbers of what was made without autograd, in the step under way
@@ -337,7 +347,7 @@ class Tape:
             number = self.given(tensor)  # the user's own leaf, whose gradient is asked for
         if number:
             self.places.use(number)
-            self.lacks = self.lacks or (number in self._bare and tensor.grad_fn is not None)
+            self.lacks = self.lacks or LACKING * (number in self._bare and tensor.grad_fn is not None)
             self._lie(tensor, number)
             return Place(number)
         found = self._held.get(id(tensor))
@@ -386,8 +396,8 @@ class Tape:
     def step_ended(self, number: int, until: int) -> TapedStep:
         """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
         needed = {self._lies.get(one, -one) for one in self.places.alive()}
-        step = TapedStep(number, until, self._useful(self.entries, needed), lacks=self.lacks)
-        self.entries, self._lies, self._bare, self.lacks = [], {}, set(), False
+        step = TapedStep(number, until, self._useful(self.entries, needed), self.lacks)
+        self.entries, self._lies, self._bare, self.lacks = [], {}, set(), ""
         self.places.step_ended()
         return step
 

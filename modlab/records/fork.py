@@ -72,7 +72,8 @@ class ForkRecord:
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
         ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
             gone another way), "error", "constant" (a batch was changed in place later), "lacking" (the next step is not whole on
-            the tape), "original" (the model's code reached the original) or "cancelled"; "running" until then.
+            the tape), "changed" (the loop changed the model's members), "original" (the model's code reached the original) or
+            "cancelled"; "running" until then.
         error: of that, in one line.
         until: the step that it comes to if nothing ends it before.
     """

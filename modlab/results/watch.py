@@ -563,7 +563,7 @@ class Watch(Result):
         along, and the result says whether it equals the original bit for bit. What a fork cannot repeat is in docs/fork.md.
 
         Args:
-            step: where to fork; without it, the last kept state.
+            step: where to fork; without it, the last kept state with steps behind it.
             change: called with a copy of the model and of the optimizer (a list of several), as its parameters are named: ``model``,
                 ``optimizer``. Or settings by name: ``{"lr": 1e-3, "2.p": 0.5}``. None changes nothing.
             steps: how many to make; without it, as many as batches were kept for.

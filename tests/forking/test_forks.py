@@ -838,6 +838,43 @@ def test_a_model_that_reaches_itself_by_another_name_is_left_as_it_was() -> None
     assert all(one.equal(before[1][name]) for name, one in model.named_buffers())
 
 
+def grown(model: nn.Sequential, optimizer: Any) -> None:
+    model.append(nn.Linear(2, 2))
+    optimizer.add_param_group({"params": [*model[-1].parameters()]})
+
+
+MEMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "a layer more": grown,
+    "another activation": lambda model, _: model.__setitem__(1, nn.ReLU()),
+    "another weight": lambda model, _: nn.utils.prune.l1_unstructured(model[0], "weight", 0.5),
+    "another forward": lambda model, _: setattr(model[1], "forward", torch.relu),
+    "another buffer": lambda model, _: setattr(model, "scale", model.scale * 2),
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_fork_ends_where_the_loop_changes_the_model_s_members(name: str) -> None:
+    def make() -> Run:
+        model = small()
+        model.register_buffer("scale", torch.ones(1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        change = lambda number: MEMBERS[name](model, optimizer) if number == 7 else None  # noqa: E731
+        return trained(model, lambda: model(torch.randn(8, 4) * model.scale).square().mean(), optimizer, change)  # type: ignore[operator]
+
+    w, *_ = watched(make)
+    fork = w.fork(5)
+    assert fork.exact and fork.record.ended == "changed" and len(fork.losses) in (2, 3) and "put a module" in str(fork)
+    states = [one for one in w.record.kept.states if one > 8]
+    assert states and all(w.fork(one).exact for one in states)
+
+
+def test_a_fork_without_a_step_begins_where_there_are_steps() -> None:
+    w, *_ = watched(plain_run, 20)
+    assert w.record.kept.states[-1] == 20
+    fork = w.fork()
+    assert fork.record.at == 15 and fork.exact and fork.losses
+
+
 class Itself(nn.Linear):
     def __deepcopy__(self, memo: Any) -> Itself:
         return self
