@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch.nn import Module
 
 from modlab.forking.kept_states import KeptState, TrainedThings
+from modlab.forking.originals import Originals
 from modlab.forking.player import Player
 from modlab.forking.tape import PlaceNumbers, TapedStep
 from modlab.inspection import stores
@@ -38,7 +38,7 @@ class BatchPlayer(Player):
         for optimizer in things.optimizers:
             optimizer.zero_grad()
         loss = self._forward(things.model, things.beside.get("loss"))
-        self.losses = [copied(loss)]
+        self.losses = {0: copied(loss)}
         (loss if self.loss_factor == 1 else loss * self.loss_factor).backward()
         for optimizer in things.optimizers:
             optimizer.step()
@@ -61,9 +61,10 @@ class BatchGround:
         held = {"loss": loss} if stores.is_module(loss) else {}
         trained = [one for one in model.parameters() if one.requires_grad] or [*model.parameters()]
         given = optimizers or [torch.optim.Adam(trained, RATE)]
-        self._state = KeptState(0, TrainedThings(model, given, held), PlaceNumbers(), (0.0, 0.0))
+        things = TrainedThings(model, given, held)
+        self._state = KeptState(0, things, PlaceNumbers(), (0.0, 0.0))
         self._forward, self._loss, self._most = forward, loss, most
-        self.aside = nullcontext[None]
+        self.aside = Originals(things.tensors()).spared
 
     def player(self) -> Player:
         """A copy of the training at its beginning."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
 from modlab.errors import ForkError, ModlabError
 from modlab.forking.keeper import Keeper
+from modlab.forking.originals import Originals, ReachedOriginalError
 from modlab.forking.player import ChangedConstantError, OtherBranchError, Player
-from modlab.forking.tape import BACKWARD, STEP, TapedStep
+from modlab.forking.tape import BACKWARD, STEP, TapedStep, throws_away
 from modlab.records.finding import Fact
 from modlab.records.fork import ForkRecord
 from modlab.running.guarded import line_of
@@ -34,7 +35,7 @@ class ForkGround(Protocol):
         """What can be played."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """What is called inside is nobody's training."""
+        """What is called inside is nobody's training, and leaves the original as it is."""
 
 
 class KeptGround:
@@ -50,7 +51,14 @@ class KeptGround:
     def __init__(self, keeper: Keeper, at: int) -> None:
         state = keeper.from_state(at)
         assert state is not None
-        self._keeper, self._state, self.began, self.aside = keeper, state, state.step, keeper.aside
+        self._keeper, self._state, self.began = keeper, state, state.step
+        self._originals = Originals(keeper.tensors())
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is called inside is nobody's training, and leaves the original as it is."""
+        with self._keeper.aside(), self._originals.spared():
+            yield
 
     def player(self) -> Player:
         """A copy of the training at its beginning."""
@@ -90,6 +98,9 @@ class Futures:
     def run(self) -> Iterator[int]:
         """Make the steps; gives the number of each that was made."""
         for step in self._steps:
+            if step.lacks:
+                self.ended = step.lacks
+                return
             self._make(step)
             if self.ended:
                 return
@@ -115,7 +126,7 @@ class Futures:
         try:
             with self._ground.aside(), fork.running():
                 fork.change(lambda: change(fork))
-        except ModlabError:
+        except (ModlabError, ReachedOriginalError):
             raise
         except Exception as error:
             raise ForkError(
@@ -129,15 +140,12 @@ class Futures:
                     player.play(step)
 
     def _note(self, step: TapedStep) -> None:
-        taped = step.losses()
         if self._line is None:
             self._line = _line_of_loss(step)
-        some = [place for place, one in enumerate(taped) if one.line == self._line]
-        original = [one.value for one in taped] if taped else self.twin.losses  # of one batch there is no tape
-        some = some or [*range(len(original))]
-        found = (original, self.twin.losses, (self.fork or self.twin).losses)
-        for curve, values in zip(self._curves, found, strict=True):
-            curve.append(_sum([values[place] for place in some if place < len(values)]))
+        counted = step.loss(self._line) or step.loss(None)
+        original = {id(one): step.value_of(one) for one in counted} or self.twin.losses  # of one batch there is no tape
+        for curve, values in zip(self._curves, (original, self.twin.losses, (self.fork or self.twin).losses), strict=True):
+            curve.append(_sum([values[key] for key in original if key in values]))
         if not self.twin.same and self._differs < 0:
             self._differs = step.number
 
@@ -148,6 +156,8 @@ class Futures:
             self.ended = "branch"
         except ChangedConstantError:
             self.ended = "constant"
+        except ReachedOriginalError:
+            self.ended = "original"
         except ModlabError as error:  # a question that cannot be answered
             self.ended, self._question = "error", error
         except Exception as error:  # noqa: BLE001 - a model of the user's may raise anything; it is said in the result
@@ -171,13 +181,17 @@ class Futures:
 
 
 def _line_of_loss(step: TapedStep) -> int | None:
-    """Where ``backward()`` is called for the first optimizer's step; the last one, where several are."""
+    """Where ``backward()`` is called for the first optimizer's step; the last one, where several are and none is an evaluation anew."""
     found = None
+    stepped = anew = False
     for entry in step.entries:
+        if found is not None and throws_away(entry):
+            found, anew = (None, False) if stepped else (found, True)
+        stepped = found is not None and (stepped or entry.kind == STEP)
         if entry.kind == STEP and entry.what == 0 and (inside := [one for part in entry.closures for one in part if one.kind == BACKWARD]):
             return inside[0].line
         if entry.kind == BACKWARD:
-            found = entry.line
+            found = found if anew else entry.line
         elif entry.kind == STEP and entry.what == 0 and found is not None:
             return found
     return found

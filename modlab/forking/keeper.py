@@ -12,16 +12,18 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import ReferenceType, ref
 
+from torch import Tensor
 from torch.nn import Module
 
-from modlab.forking.kept_states import KeptState, TrainedThings, is_finite
+from modlab.forking.kept_states import KeptState, NotCopiedError, TrainedThings, is_finite
 from modlab.forking.module_settings import named_modules
 from modlab.forking.recording import Recording
-from modlab.forking.tape import OVERHEAD, PlaceNumbers, Tape, TapedStep
+from modlab.forking.tape import CHANGED, OVERHEAD, PlaceNumbers, Tape, TapedStep
 from modlab.inspection import stores
 from modlab.inspection.optimizers import steppers
 from modlab.records.fork import KeptRecord, KeptSetting
 from modlab.running.guarded import apart, guarded, line_of
+from modlab.running.randomness import in_code
 
 STATES = 8
 """States that are kept at most."""
@@ -67,7 +69,7 @@ class Keeper:
         self._step = self._next = 0
         self._gap = GAP
         self._anew = False  # whether what was kept lacks somebody who trains along
-        self._tape_bytes = 0
+        self._tape_bytes = self._changed = 0
         self._losses: list[Any] = []
 
     # ---- on and off
@@ -96,7 +98,7 @@ class Keeper:
     def fail(self, error: Exception) -> None:
         """Keep nothing more, and say why."""
         if not self.trouble:
-            self.trouble = line_of(error)
+            self.trouble = str(error) if isinstance(error, NotCopiedError) else line_of(error)
             self.recording.close()
             self._say(f"nothing is kept for a fork from step {self._step:,} on: {self.trouble}")
 
@@ -122,8 +124,11 @@ class Keeper:
     def _take(self, step: TapedStep) -> None:
         losses = step.losses()
         if losses:
-            self._losses = [*self._losses[1 - LEVEL :], losses[-1].value]
+            self._losses = [*self._losses[1 - LEVEL :], step.value_of(losses[-1])]
         self.tape[step.number] = step
+        if step.lacks == CHANGED and self._changed < STATES:  # what was kept before ends here: a state soon
+            self._changed += 1
+            self._next = step.until
         tape = self.recording.tape
         self._tape_bytes += len(step.entries) * OVERHEAD + step.states() + tape.fresh
         tape.fresh = 0
@@ -167,11 +172,11 @@ class Keeper:
         things = self._things()
         if things is None:
             return
-        for tensor in things.tensors():
-            self.places.own(tensor)
+        self.places.keep_own([*things.tensors()])
         modules = things.modules()
         self.recording.members = {id(module): name for name, module in modules.items()}
         self.recording.settings.follow(modules)
+        self.recording.private = in_code(modules.values())
         for number, optimizer in enumerate(things.optimizers):
             self.recording.groups.read(number, optimizer)
         self.states[self._step] = KeptState(self._step, things, self.places, self._level())
@@ -256,9 +261,20 @@ class Keeper:
         with self.recording.aside():
             yield
 
+    def tensors(self) -> list[Tensor]:
+        """The parameters and buffers of all that train along, as far as they are there."""
+        there = [self._model(), *(one() for one in self._beside.values())]
+        optimizers = [one for one in self.recording.optimizers if one is not None]
+        beside = {str(number): one for number, one in enumerate(there) if one is not None}
+        return [*TrainedThings(Module(), optimizers, beside).tensors()]
+
     def from_state(self, step: int) -> KeptState | None:
         """The last state at or before a step."""
         return self.states[max(found)] if (found := [one for one in self.states if one <= step]) else None
+
+    def latest(self) -> int:
+        """The last state with steps behind it."""
+        return max((number for number, one in self.states.items() if any(self.after(one))), default=max(self.states))
 
     def after(self, state: KeptState) -> Iterator[TapedStep]:
         """The steps that follow a state, as long as they are kept."""

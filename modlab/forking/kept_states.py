@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from threading import Lock, RLock
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.parameter import is_lazy
+from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from modlab.compat import inference, set_grad, tensor_hooks, without_autograd, without_modes, without_torch_function
 from modlab.forking.module_settings import named_modules, numbers_of
+from modlab.forking.nests import tensors_in
 from modlab.forking.tape import ALIGNED, PlaceNumbers, alike, nbytes
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
-from modlab.running.randomness import generators
+from modlab.running.guarded import line_of
+from modlab.running.randomness import generators, states
+from modlab.statistics.closures import rebound
 from modlab.statistics.memory import NoValuesError, deepcopied, is_there
+
+LOCKS = (type(Lock()), type(RLock()))
+"""What a copy shares with the original."""
+
+
+class NotCopiedError(Exception):
+    """Something in a training cannot be copied."""
 
 
 class TrainedThings:
@@ -47,17 +58,43 @@ class TrainedThings:
         Raises:
             Exception: something in it cannot be copied.
         """
-        with inference(False), without_modes():
-            set_grad(False)
-            with without_torch_function():
-                memo = self._memo()
-            made = deepcopied((self.model, self.optimizers, self.beside), memo, alone=True)
-            for optimizer in self.optimizers:
-                _with_attributes(optimizer, memo)
-            with without_torch_function():
-                for tensor in self.tensors():
-                    _with_gradient(tensor, memo[id(tensor)])
-        return TrainedThings(*made), memo
+        undo = states()  # a `__deepcopy__` of the user's may draw the weights of a new model
+        try:
+            with inference(False), without_modes():
+                set_grad(False)
+                return self._copied()
+        finally:
+            undo()
+
+    def _copied(self) -> tuple[TrainedThings, dict[int, Any]]:
+        with without_torch_function():
+            memo = self._memo()
+        try:
+            made = TrainedThings(*deepcopied((self.model, [], self.beside), memo, alone=True))
+            self._pair(made, memo)
+            made.optimizers = deepcopied(self.optimizers, memo, alone=True)
+        except NotCopiedError:
+            raise
+        except Exception as error:
+            raise _uncopied(self.modules(), error) from error
+        for optimizer in self.optimizers:
+            _with_attributes(optimizer, memo)
+        with without_torch_function():
+            for tensor in self.tensors():
+                _with_gradient(tensor, memo)
+        return made, memo
+
+    def _pair(self, made: TrainedThings, memo: dict[int, Any]) -> None:
+        """Note what has become of modules and tensors, also where a `__deepcopy__` of the user's has not."""
+        copies = made.modules()
+        for path, module in self.modules().items():
+            copy = memo.setdefault(id(module), copies.get(path))
+            if copy is module:
+                raise NotCopiedError(f"the __deepcopy__ of {type(module).__name__} gives the module itself, and no copy")
+            tensors = {} if copy is None else dict(stores.named_tensors(copy))
+            for name, tensor in stores.named_tensors(module):
+                if memo.setdefault(id(tensor), tensors.get(name)) is None or memo[id(tensor)] is tensor:
+                    raise NotCopiedError(f"the __deepcopy__ of {type(module).__name__} gives no copy of its {name}")
 
     def _memo(self) -> dict[int, Any]:
         """Copies of what `copy.deepcopy` copies in another way, or not at all."""
@@ -66,10 +103,14 @@ class TrainedThings:
             for thing in object.__getattribute__(module, "__dict__").values():
                 if type(thing) is torch.Generator:
                     memo[id(thing)] = _generator(thing)
+                elif type(thing) in LOCKS:
+                    memo[id(thing)] = thing
                 elif issubclass(type(thing), Tensor) and not thing.is_leaf:
                     memo[id(thing)] = alike(thing)
         for tensor in self.tensors():
             if is_lazy(tensor):
+                if isinstance(tensor, UninitializedBuffer):
+                    memo[id(tensor)] = UninitializedBuffer(device=tensor.device, dtype=tensor.dtype)  # type: ignore[call-arg]
                 continue
             if not is_there(tensor):
                 raise NoValuesError("the memory of a parameter is not there")
@@ -88,8 +129,24 @@ class TrainedThings:
                 found[id(tensor.grad)] = tensor.grad
         for optimizer in self.optimizers:
             for state in optimizer.state.values():
-                found.update((id(one), one) for one in _tensors_in(state))
+                found.update((id(one), one) for one in tensors_in(state))
         return sum(nbytes(one) for one in found.values() if not is_lazy(one))
+
+
+def _uncopied(modules: dict[str, Module], error: Exception) -> NotCopiedError:
+    """Which attribute of which module cannot be copied."""
+    for path, module in modules.items():
+        for name, value in object.__getattribute__(module, "__dict__").items():
+            if name in stores.STANDARD:
+                continue
+            try:
+                deepcopied(value, alone=True)
+            except Exception as reason:  # noqa: BLE001 - anything may refuse in its own way
+                place = f"{path}.{name}".lstrip(".")
+                return NotCopiedError(
+                    f"{place} cannot be copied ({line_of(reason)}): hold it outside of the model, or give it a __deepcopy__"
+                )
+    return NotCopiedError(f"it cannot be copied ({line_of(error)})")
 
 
 def _like(tensor: Tensor) -> Tensor:
@@ -124,8 +181,9 @@ def scale_by(optimizer: Any, values: tuple[Any, ...]) -> None:
             vars(optimizer).pop(name, None)
 
 
-def _with_gradient(tensor: Tensor, made: Tensor) -> None:
+def _with_gradient(tensor: Tensor, memo: dict[int, Any]) -> None:
     """What a copy of a parameter lacks: its gradient, and the hooks that change gradients."""
+    made = memo[id(tensor)]
     if made is tensor or is_lazy(tensor) or not tensor.is_leaf:
         return
     if tensor.grad is not None:
@@ -134,24 +192,13 @@ def _with_gradient(tensor: Tensor, made: Tensor) -> None:
         for name, hooks in tensor_hooks(tensor):
             if name == "_backward_hooks":
                 for hook in hooks.values():
-                    made.register_hook(hook)  # type: ignore[no-untyped-call]
+                    made.register_hook(rebound(hook, memo))
 
 
 def _generator(thing: torch.Generator) -> torch.Generator:
     made = torch.Generator(thing.device)
     made.set_state(thing.get_state())
     return made
-
-
-def _tensors_in(thing: Any) -> Iterator[Tensor]:
-    if issubclass(type(thing), Tensor):
-        yield thing
-    elif isinstance(thing, dict):
-        for part in thing.values():
-            yield from _tensors_in(part)
-    elif isinstance(thing, (list, tuple)):
-        for part in thing:
-            yield from _tensors_in(part)
 
 
 class KeptState:

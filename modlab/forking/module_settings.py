@@ -16,11 +16,17 @@ Setting = tuple[str, str, Any]
 
 
 class ModuleSettings:
-    """Floats among the modules' attributes, and their modes: what changes between two calls, somebody has set."""
+    """Floats among the modules' attributes, and their modes: what changes between two calls, somebody has set.
+
+    So it is with modules, parameters and buffers that come, go or are replaced.
+    """
 
     def __init__(self) -> None:
         self._places: list[tuple[str, dict[str, Any], str]] = []
         self._last: list[Any] = []
+        self._parts: list[dict[str, Any]] = []
+        self._contents: list[dict[str, Any]] = []
+        self._members: list[int] = []
 
     def follow(self, modules: Mapping[str, Module]) -> None:
         """From now on those of these modules, by name."""
@@ -28,6 +34,8 @@ class ModuleSettings:
         self._places = [
             (path, one, name) for path, one in held for name, value in one.items() if name == "training" or type(value) is float
         ]
+        self._contents = [one for _, one in held]
+        self._parts = [one[name] for one in self._contents for name in ("_modules", "_parameters", "_buffers")]
         self.read()
 
     def _now(self) -> list[Any]:
@@ -35,7 +43,15 @@ class ModuleSettings:
 
     def read(self) -> None:
         """A call has ended: what it has changed itself, it changes in a fork as well."""
-        self._last = self._now()
+        self._last, self._members = self._now(), self._members_now()
+
+    def _members_now(self) -> list[int]:
+        return [id(one) for part in self._parts for one in part.values()] + [id(one.get("forward")) for one in self._contents]
+
+    def has_other_members(self) -> bool:
+        """Whether a module, a parameter, a buffer or a `forward` has come, gone or been replaced since."""
+        before, self._members = self._members, self._members_now()
+        return self._members != before
 
     def changes(self) -> tuple[Setting, ...] | None:
         """What was set since; None if nothing."""

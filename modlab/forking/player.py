@@ -12,11 +12,26 @@ from torch import Tensor
 from modlab.compat import inference, set_grad
 from modlab.forking.kept_states import KeptState, scale_by
 from modlab.forking.module_settings import Group, Setting, settings_of
-from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, GIVEN, STEP, Constant, GivenGenerator, Place, TapedStep, TapeEntry, alike
+from modlab.forking.nests import Nest, tensors_in, with_parts
+from modlab.forking.tape import (
+    BACKWARD,
+    CALL,
+    CHECK,
+    FUNCTION,
+    GIVEN,
+    SCALE,
+    STEP,
+    Constant,
+    GivenGenerator,
+    Place,
+    TapedStep,
+    TapeEntry,
+    alike,
+    numbers_in,
+)
 from modlab.inspection import stores
 from modlab.inspection.tensor_difference import equal_bits
-from modlab.running.randomness import generators, states
-from modlab.running.values import leaves
+from modlab.running.randomness import Private, generators, in_code, states
 from modlab.statistics.memory import is_there, number_of
 
 NARROW = (torch.float16, torch.bfloat16)
@@ -41,7 +56,7 @@ class Player:
 
     Attributes:
         things: the copies.
-        losses: of the last step: what each backward pass began from.
+        losses: of the last step: what each backward pass began from, without the factor of a scaler, by the identity of its entry.
         same: whether all of them so far were those on the tape, bit for bit.
         without_clipping: gradients are not clipped; clipping: what the bound is multiplied by.
         fresh_gradients: gradients are zeroed before each first backward pass of a step.
@@ -57,7 +72,9 @@ class Player:
         self._names = state.names
         self._modules = self.things.modules()
         self._random = state.random
-        self.losses: list[Tensor] = []
+        self._private = in_code(self._modules.values())
+        self.losses: dict[int, Tensor] = {}
+        self._plain: dict[int, Tensor] = {}  # what a scaler has multiplied, by the number of the product
         self.same = True
         self.without_clipping, self.clipping = False, 1.0
         self.fresh_gradients = self.training = self.wide = self.clips = self.narrow = False
@@ -116,7 +133,7 @@ class Player:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Its own random numbers inside, the user's again behind."""
-        undo = states()
+        undo, private = states(), [*map(Private, self._private)]
         for generator, state in zip(generators(), self._random, strict=False):
             generator.set_state(state)
         was = torch.is_grad_enabled()
@@ -127,6 +144,8 @@ class Player:
             set_grad(was)
             self._random = [one.get_state() for one in generators()]
             undo()
+            for one in private:
+                one.put_back()
 
     def play(self, step: TapedStep) -> None:
         """Make one step.
@@ -136,7 +155,7 @@ class Player:
             ChangedConstantError: a batch is not what it was.
             Exception: what a call raises.
         """
-        self.losses = []
+        self.losses, self._plain = {}, {}
         stale = self._stepped() if self.fresh_gradients else self._joined
         for entry in step.entries:
             if entry.kind in (BACKWARD, STEP):
@@ -182,13 +201,9 @@ class Player:
             if bool(result) != entry.value:
                 raise OtherBranchError
             return None
-        if issubclass(type(result), Tensor):
-            if entry.outputs:
-                self._numbers[entry.outputs[0]] = result
-        elif entry.outputs:
-            for number, (_, leaf, _) in zip(entry.outputs, leaves(result), strict=False):
-                if number and issubclass(type(leaf), Tensor):
-                    self._numbers[number] = leaf
+        if entry.kind == SCALE:
+            self._plain[entry.outputs[0]] = args[0]
+        self._numbers.update(zip(entry.outputs, tensors_in(result), strict=False))
         return result
 
     def _is_skipped(self, entry: TapeEntry) -> bool:
@@ -199,7 +214,8 @@ class Player:
         tensors = args[0] if args else kwargs.get("tensors")
         first = tensors[0] if type(tensors) in (list, tuple) else tensors
         if isinstance(first, Tensor) and is_there(first):
-            self.losses.append(first.detach().clone())
+            plain = self._plain.get(next(numbers_in(entry.args), 0), first)
+            self.losses.setdefault(id(entry), plain.detach().clone())
             if entry.value is not None and not (entry.value.shape == first.shape and equal_bits(entry.value, first.detach())):
                 self.same = False
 
@@ -217,7 +233,7 @@ class Player:
             return cls(map(self._given, thing))
         if cls is dict:
             return {key: self._given(part) for key, part in thing.items()}
-        return thing
+        return with_parts(thing.shell, [*map(self._given, thing.parts)]) if cls is Nest else thing
 
     # ---- optimizers
 

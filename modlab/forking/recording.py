@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import enumerate as threads
 from threading import get_ident
 from typing import Any, Protocol
@@ -24,13 +25,14 @@ from modlab.compat import FunctionMode, pop_function_mode, push_function_mode, t
 from modlab.forking import taped_functions as functions
 from modlab.forking.kept_states import scaled_by
 from modlab.forking.module_settings import GroupSettings, ModuleSettings
-from modlab.forking.tape import BACKWARD, CALL, CHECK, FUNCTION, STEP, Place, Tape, TapedStep, TapeEntry, alike
+from modlab.forking.nests import tensors_in
+from modlab.forking.tape import BACKWARD, CALL, CHANGED, CHECK, FUNCTION, LACKING, SCALE, STEP, Place, Tape, TapedStep, TapeEntry, alike
 from modlab.inspection import stores
 from modlab.running import guarded as guarding
 from modlab.running.guarded import Look, guarded
 from modlab.running.listener import GlobalHooks
 from modlab.running.optimizer_hooks import OptimizerHooks
-from modlab.running.randomness import Meter, generators, states
+from modlab.running.randomness import Meter, Private, generators, states
 from modlab.statistics.memory import is_there
 from modlab.tracing import callers
 
@@ -41,8 +43,10 @@ WIDE = frozenset({"Python's random", "numpy"})
 LEARNT = 20
 """Calls after which it is known whether these are used."""
 
-_SCALER = "grad_scaler.py"
+_SCALER, _SCALES = "grad_scaler.py", ("scale", "apply_scale")
 _CLIP = "clip_grad.py"
+_FUNCTION = os.path.join("autograd", "function.py")
+_HOOK = os.path.join("utils", "hooks.py")
 
 
 class TapedWatch(Look, Protocol):
@@ -62,6 +66,8 @@ class _Mode(FunctionMode):
         self._seen = seen
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.compiler.is_compiling() or compat.being_traced():  # what is being captured must not have us in it
+            return func(*args, **(kwargs or {}))
         return self._seen(func, args, kwargs or {})
 
 
@@ -75,6 +81,7 @@ class Recording:
     Attributes:
         members: the names of modules by identity: of the model, and of others that train along.
         settings, groups: what the user sets on modules and in optimizers.
+        private: generators outside of the model that its code refers to.
     """
 
     def __init__(self, watch: TapedWatch, tape: Tape) -> None:
@@ -91,6 +98,8 @@ class Recording:
         self._modules = GlobalHooks(self._enter, self._leave, with_kwargs=True, always_call=True)
         self._hooks = OptimizerHooks(self._step_begins, self._step_ended)
         self._closures: list[tuple[TapeEntry, list[TapeEntry]]] = []  # steps with a closure, and the entries before them
+        self.private: list[Any] = []
+        self._private: list[tuple[Private, Any]] = []  # as they were before the call under way
         self.settings = ModuleSettings()
         self.groups = GroupSettings()
         self._strange: dict[int, bool] = {}  # modules outside of the model: whether a tensor of theirs depends on the weights
@@ -190,7 +199,7 @@ class Recording:
             result = function(*args, **kwargs)
         else:
             result = self._run_engine(function, args, kwargs)
-        self._function_ended(entry, result)
+        self._function_ended(entry, args, result)
         return result
 
     def _run_engine(self, function: Any, args: Any, kwargs: Any) -> Any:
@@ -212,8 +221,9 @@ class Recording:
         if not places.touch(args) and not (kwargs and places.touch(kwargs.values())):
             if kind == functions.WRITES or "out" in kwargs:
                 self.tape.spare((*args, *kwargs.values()))
-            if kind != functions.ENGINE:
-                return None
+            if kind == functions.ENGINE:
+                self.tape.lacks = self.tape.lacks or LACKING * self._reaches_weights(args, kwargs)
+            return None
         if compat.graph_task() != -1 or compat.is_simulated() or torch.compiler.is_compiling():
             return None
         changed = args[0] if kind == functions.WRITES and args else kwargs.get("out")
@@ -223,18 +233,34 @@ class Recording:
             self._adopt(changed if type(changed) in (list, tuple) else (changed,))
         return self._function_entry(function, kind, args, kwargs, changed)
 
+    def _reaches_weights(self, args: Any, kwargs: Any) -> bool:
+        """Whether gradients of what the tape has not seen reach the weights: it was computed in compiled code, or as a subclass."""
+        todo = [one.grad_fn for one in tensors_in((args, kwargs))]
+        seen: set[Any] = set()
+        while todo:
+            node = todo.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if self._places.of(getattr(node, "variable", None)):
+                return True
+            todo += [after for after, _ in node.next_functions]
+        return False
+
     def _function_entry(self, function: Any, kind: int, args: Any, kwargs: Any, changed: Any) -> TapeEntry:
         what = functions.deep_copy if kind == functions.COPIES else function
         given = args[:1] if kind == functions.COPIES else args
         encoded = self.tape.encoded
         entry = TapeEntry(FUNCTION, what, encoded(given), encoded(kwargs) if kwargs else None, functions.running_context())
         name, file = _caller()
-        entry.caller = name if file.endswith(_CLIP) else ""
+        entry.caller = name if file.endswith((_CLIP, _HOOK)) else ""
         if changed is not None:
             some = changed if type(changed) in (list, tuple) else (changed,)
             entry.writes = tuple(place.number for place in _flat(encoded(list(some))) if type(place) is Place)
         if functions.draws(function):
             self._draw(entry)
+        if name in _SCALES and file.endswith(_SCALER) and "mul" in getattr(function, "__name__", "") and _is_loss(args[0]):
+            entry.kind, entry.value = SCALE, alike(args[0])
         if kind == functions.ENGINE and functions.is_backward(function):
             self._backward(entry, args, kwargs)
         elif kind == functions.DECIDES or kind == functions.QUIET:
@@ -245,7 +271,7 @@ class Recording:
         entry.kind, entry.line = BACKWARD, _line()
         tensors = args[0] if args else kwargs.get("tensors")
         first = tensors[0] if type(tensors) in (list, tuple) else tensors
-        if isinstance(first, Tensor) and first.numel() <= LOSS and is_there(first):
+        if _is_loss(first):
             entry.value = alike(first)
 
     def _adopt(self, things: Sequence[Any]) -> None:
@@ -259,7 +285,10 @@ class Recording:
                 self._strange = {}
 
     @guarded
-    def _function_ended(self, entry: TapeEntry, result: Any) -> None:
+    def _function_ended(self, entry: TapeEntry, given: Any, result: Any) -> None:
+        if entry.caller == "_apply_on_tensors":  # for a full backward hook a module's output is wrapped, in a fork as well
+            self._places.meet(result, self._places.of(given[0]))
+            return
         known = self._places.of(result)
         if known and self._places.is_new(known) and not entry.writes and entry.kind == FUNCTION:
             return  # what the tape has already: the same gradient, a tensor that was of that dtype before
@@ -273,11 +302,13 @@ class Recording:
     # ---- modules
 
     def _enter(self, module: Module, args: Any) -> None:
-        if self._thread != get_ident() or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or self._thread != get_ident():
             return
         if self._depth and not self._is_lost(module):
             self._depth += 1
             return
+        if id(module) not in self.members and not any(True for _ in tensors_in(args)):
+            return  # of another module with arguments by name, which are told at its end, the functions are taped
         self._depth, self._outer = 1, ("call", id(module), id(sys._getframe(1)))
         self._call_begins(module, args)
 
@@ -306,9 +337,15 @@ class Recording:
         entry = TapeEntry(CALL, module if name is None else name, self.tape.encoded(args), None, functions.running_context())
         entry.value = training
         if name is not None:
+            self._ask_members()
             entry.settings = self.settings.changes()
         self._draw(entry)
         self._entry = entry
+
+    def _ask_members(self) -> None:
+        """A fork cannot repeat what the loop itself puts into the model or takes out of it."""
+        if self.settings.has_other_members():
+            self.tape.lacks = CHANGED
 
     def _is_stranger(self, module: Module, args: Any) -> bool:
         """Whether the call of a module that is not the model's is taped: it depends on the weights, by what it gets or by what it holds."""
@@ -339,7 +376,7 @@ class Recording:
         return any(one is tensor for optimizer in known for group in optimizer.param_groups for one in group["params"])
 
     def _leave(self, module: Module, args: Any, *rest: Any) -> None:
-        if self._thread != get_ident() or torch.compiler.is_compiling() or not self._depth:
+        if torch.compiler.is_compiling() or self._thread != get_ident() or not self._depth:
             return
         self._depth -= 1
         if self._depth or self._outer[0] != "call":
@@ -377,6 +414,7 @@ class Recording:
         if number < 0:
             return None
         self._take_off()
+        self._ask_members()
         entry = TapeEntry(STEP, number, self.tape.encoded(scaled_by(optimizer)), None, functions.running_context())
         entry.settings = self.groups.changes(number, optimizer, self._places)
         self._draw(entry)
@@ -466,6 +504,7 @@ class Recording:
         entry.random = [one.get_state() for one in generators()]
         if self._wide:
             entry.others = states(), Meter(thorough=True)
+        self._private = [(held, held.read()) for held in map(Private, self.private)]
 
     def _drew(self, entry: TapeEntry) -> None:
         """A call that drew nothing keeps no states."""
@@ -478,10 +517,23 @@ class Recording:
             self._learnt += 1
             self._widely = self._widely or entry.others is not None
             self._wide = self._widely or self._learnt < LEARNT
+        used = [held.put_back for held, before in self._private if held.read() != before]
+        if used:
+            entry.others = partial(_all, [*filter(None, [entry.others]), *used])
+
+
+def _all(works: list[Callable[[], None]]) -> None:
+    for work in works:
+        work()
 
 
 def _same(thing: Any) -> Any:
     return thing
+
+
+def _is_loss(thing: Any) -> bool:
+    """Whether it is a tensor of which a copy is kept."""
+    return isinstance(thing, Tensor) and thing.numel() <= LOSS and is_there(thing)
 
 
 def _flat(thing: Any) -> list[Any]:
@@ -491,7 +543,7 @@ def _flat(thing: Any) -> list[Any]:
 def _caller() -> tuple[str, str]:
     """The function, and its file, that called a function of torch which a mode has seen."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and (frame.f_code.co_filename in _OURS or frame.f_code.co_filename.endswith(_OVERRIDES)):
+    while frame.f_back is not None and (frame.f_code.co_filename in _OURS or frame.f_code.co_filename.endswith((_OVERRIDES, _FUNCTION))):
         frame = frame.f_back
     return frame.f_code.co_name, frame.f_code.co_filename
 

@@ -7,6 +7,7 @@ arguments depends on the weights: it is then given by a number (`Place`), and in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import is_
 from typing import Any
 from weakref import ref
 
@@ -14,13 +15,16 @@ import torch
 from torch import Tensor
 
 from modlab.compat import without_autograd
-from modlab.running.values import leaves
+from modlab.forking.nests import DEPTH, Nest, is_container, parts_of, tensors_in
 from modlab.statistics.memory import NoValuesError, absence, is_gone, is_there
 from modlab.tracing.tensor_ids import version_of
 
-FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN = "function", "call", "backward", "step", "check", "given"
-"""Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, and a tensor
-that comes from outside and is changed or trained."""
+FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN, SCALE = "function", "call", "backward", "step", "check", "given", "scale"
+"""Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, a tensor
+that comes from outside and is changed or trained, and a loss that a `GradScaler` multiplies."""
+
+LACKING, CHANGED = "lacking", "changed"
+"""Why a step cannot be made again: the weights got gradients past the tape; the loop itself changed the model's members."""
 
 OVERHEAD = 500
 """Bytes, about, that an entry takes beside its tensors."""
@@ -77,11 +81,11 @@ class TapeEntry:
         kind: see above.
         what: a function; the name of a module; the number of an optimizer.
         args, kwargs: with `Place` and `Constant` for tensors.
-        outputs: the number of each leaf of what it gave; 0 where that is something else than a tensor.
+        outputs: the number of each tensor in what it gave.
         writes: the numbers of those that it changes in place.
         context: autograd and autocast, see `running_context`.
         random: the states of torch's generators before it, if it drew from them; `others`: of the rest.
-        value: of a check, what it gave; of a backward pass, a copy of what it began from.
+        value: of a check, what it gave; of a backward pass, a copy of what it began from; of a scaled loss, a copy of the loss.
         caller: the name of the function of torch's that called it, "" for code of the user's.
         line: of a backward pass, the line in the user's code.
         settings: before it, what the user set on modules, or in an optimizer's groups; None if nothing.
@@ -124,35 +128,39 @@ class TapeEntry:
 
 def numbers_in(thing: Any) -> Iterator[int]:
     """The numbers of the places in a nest."""
-    if type(thing) is Place:
-        yield thing.number
-    elif type(thing) in (list, tuple):
-        for part in thing:
-            yield from numbers_in(part)
-    elif type(thing) is dict:
-        for part in thing.values():
-            yield from numbers_in(part)
+    for one in _standing(thing):
+        if type(one) is Place:
+            yield one.number
 
 
 def constants_in(thing: Any) -> Iterator[Constant]:
     """The constants in a nest."""
-    if type(thing) is Constant:
+    for one in _standing(thing):
+        if type(one) is Constant:
+            yield one
+
+
+def _standing(thing: Any) -> Iterator[Any]:
+    """What stands in a nest on the tape."""
+    cls = type(thing)
+    if cls in (list, tuple, dict, Nest):
+        for part in thing.values() if cls is dict else thing.parts if cls is Nest else thing:
+            yield from _standing(part)
+    else:
         yield thing
-    elif type(thing) in (list, tuple):
-        for part in thing:
-            yield from constants_in(part)
-    elif type(thing) is dict:
-        for part in thing.values():
-            yield from constants_in(part)
 
 
 class TapedStep:
-    """The entries of one step; `until` is the number of the next one. Steps that nobody announces may be noticed two at a time."""
+    """The entries of one step; `until` is the number of the next one. Steps that nobody announces may be noticed two at a time.
 
-    __slots__ = ("entries", "number", "until")
+    Attributes:
+        lacks: why it cannot be made again, as a fork's end: something is not on the tape; "" if it can.
+    """
 
-    def __init__(self, number: int, until: int, entries: list[TapeEntry]) -> None:
-        self.number, self.until, self.entries = number, until, entries
+    __slots__ = ("entries", "lacks", "number", "until")
+
+    def __init__(self, number: int, until: int, entries: list[TapeEntry], lacks: str = "") -> None:
+        self.number, self.until, self.entries, self.lacks = number, until, entries, lacks
 
     def constants(self) -> Iterator[Constant]:
         """The tensors that it holds."""
@@ -166,6 +174,37 @@ class TapedStep:
     def losses(self) -> list[TapeEntry]:
         """Its backward passes."""
         return [entry for entry in _flat(self.entries) if entry.kind == BACKWARD]
+
+    def loss(self, line: int | None) -> list[TapeEntry]:
+        """The backward passes at a line that make up the loss of the step, for the gradient is that of their sum.
+
+        Of a closure those of its first call; where gradients are thrown away, and the loss is evaluated anew, those before.
+        """
+        found: list[TapeEntry] = []
+        stepped = False
+        for entry in self.entries:
+            if found and throws_away(entry):
+                if not stepped:
+                    break
+                found = []  # of another optimizer
+            stepped = bool(found) and (stepped or entry.kind == STEP)
+            inside = [entry] if not entry.closures else [] if found else [*_flat(entry.closures[0])]
+            found += [one for one in inside if one.kind == BACKWARD and line in (None, one.line)]
+        return found
+
+    def value_of(self, entry: TapeEntry) -> Tensor | None:
+        """What a backward pass began from, without the factor of a scaler."""
+        number = next(numbers_in(entry.args), 0)
+        scaled = next((one for one in self.entries if one.kind == SCALE and number in one.outputs), entry)
+        return scaled.value  # type: ignore[no-any-return]
+
+
+def throws_away(entry: TapeEntry) -> bool:
+    """Whether it takes gradients away, or makes them 0."""
+    name = getattr(entry.what, "__name__", "")
+    if name == "__set__":
+        return getattr(getattr(entry.what, "__self__", None), "__name__", "") == "grad" and entry.args[1] is None
+    return entry.kind == FUNCTION and name in ("zero_", "_foreach_zero_")
 
 
 def _flat(entries: Iterable[TapeEntry]) -> Iterator[TapeEntry]:
@@ -199,6 +238,13 @@ class PlaceNumbers:
             self._owned.add(number)
         return number
 
+    def keep_own(self, tensors: Iterable[Tensor]) -> None:
+        """The model has these tensors now; others may have the identities of those that it had."""
+        there = {id(one) for one in tensors}
+        self._own = {key: number for key, number in self._own.items() if key in there}
+        for one in tensors:
+            self.own(one)
+
     def is_own(self, number: int) -> bool:
         """Whether it is the number of one of the model's."""
         return number in self._owned
@@ -216,23 +262,23 @@ class PlaceNumbers:
         found = self._met.get(key)
         return found[1] if found is not None and found[0]() is tensor else 0
 
-    def touch(self, things: Iterable[Any]) -> bool:
-        """Whether any of these, or of the lists among them, depends on the weights."""
+    def touch(self, things: Iterable[Any], depth: int = DEPTH) -> bool:
+        """Whether any of these, or of what they hold, depends on the weights."""
         for thing in things:
             if id(thing) in self._own or id(thing) in self._met:
                 if self.of(thing):
                     return True
-            elif type(thing) in (list, tuple) and self.touch(thing):
+            elif depth and is_container(thing) and self.touch(parts_of(thing), depth - 1):
                 return True
         return False
 
-    def meet(self, tensor: Tensor) -> int:
-        """The number of what a call gave."""
-        number = self.of(tensor)
-        if not number:
-            number = self._next()
-            self._met[id(tensor)] = ref(tensor), number
-        return number
+    def meet(self, tensor: Tensor, number: int = 0) -> int:
+        """The number of what a call gave; a given one, where it stands for another tensor."""
+        known = self.of(tensor)
+        if not known or number:
+            known = number or self._next()
+            self._met[id(tensor)] = ref(tensor), known
+        return known
 
     def is_new(self, number: int) -> bool:
         """Whether it was met in this step."""
@@ -247,7 +293,7 @@ class PlaceNumbers:
         """What it lies in: views of one memory give the same."""
         try:
             return int(tensor.untyped_storage()._cdata)
-        except (RuntimeError, NotImplementedError, TypeError, AttributeError):  # sparse, a stand-in: none of its own
+        except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError):  # sparse, a stand-in, lazy: none of its own
             return -number
 
     def alive(self) -> dict[int, Tensor]:
@@ -268,29 +314,32 @@ class Tape:
 
     Attributes:
         fresh: bytes of the constants that came since they were counted.
+        lacks: what this step did that is not on the tape, as a fork's end: "lacking" or "changed"; "" if nothing.
     """
 
     def __init__(self, places: PlaceNumbers) -> None:
         self.places = places
         self.entries: list[TapeEntry] = []
-        self.fresh = 0
+        self.fresh, self.lacks = 0, ""
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
         self._lies: dict[int, int] = {}  # number → what it lies in
+        self._bare: set[int] = set()  # numbers of what was made without autograd, in the step under way
 
-    def encoded(self, thing: Any) -> Any:
+    def encoded(self, thing: Any, depth: int = DEPTH) -> Any:
         """A nest of arguments for the tape."""
         cls = type(thing)
         if issubclass(cls, Tensor):
             return self._tensor(thing)
-        if cls in (list, tuple):
-            return cls(self.encoded(part) for part in thing)
-        if cls is dict:
-            return {key: self.encoded(part) for key, part in thing.items()}
         if cls is torch.Generator:
             return GivenGenerator(thing)
-        if issubclass(cls, tuple) and hasattr(cls, "_make"):
-            return tuple(self.encoded(part) for part in thing)
-        return thing
+        if not depth or not is_container(thing):
+            return thing
+        if cls in (list, tuple):
+            return cls(self.encoded(part, depth - 1) for part in thing)
+        if cls is dict:
+            return {key: self.encoded(part, depth - 1) for key, part in thing.items()}
+        parts = [self.encoded(part, depth - 1) for part in parts_of(thing)]
+        return thing if all(map(is_, parts, parts_of(thing))) else Nest(thing, parts)
 
     def _tensor(self, tensor: Tensor) -> Place | Constant:
         number = self.places.of(tensor)
@@ -298,6 +347,7 @@ class Tape:
             number = self.given(tensor)  # the user's own leaf, whose gradient is asked for
         if number:
             self.places.use(number)
+            self.lacks = self.lacks or LACKING * (number in self._bare and tensor.grad_fn is not None)
             self._lie(tensor, number)
             return Place(number)
         found = self._held.get(id(tensor))
@@ -334,22 +384,20 @@ class Tape:
 
     def numbered(self, result: Any) -> tuple[int, ...]:
         """The numbers of what a call gave."""
-        if issubclass(type(result), Tensor):
-            return (self._meet(result),)
-        if result is None or type(result) in (bool, int, float):
-            return ()
-        return tuple(self._meet(leaf) if issubclass(type(leaf), Tensor) else 0 for _, leaf, _ in leaves(result))
+        return tuple(map(self._meet, tensors_in(result)))
 
     def _meet(self, tensor: Tensor) -> int:
         number = self.places.meet(tensor)
+        if not torch.is_grad_enabled():  # if it has a history later, an autograd function of the user's, or compiled code, has made it
+            self._bare.add(number)
         self._lie(tensor, number)
         return number
 
     def step_ended(self, number: int, until: int) -> TapedStep:
         """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
         needed = {self._lies.get(one, -one) for one in self.places.alive()}
-        step = TapedStep(number, until, self._useful(self.entries, needed))
-        self.entries, self._lies = [], {}
+        step = TapedStep(number, until, self._useful(self.entries, needed), self.lacks)
+        self.entries, self._lies, self._bare, self.lacks = [], {}, set(), ""
         self.places.step_ended()
         return step
 

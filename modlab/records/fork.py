@@ -71,7 +71,9 @@ class ForkRecord:
         differs: the first step at which the unchanged fork was not the original bit for bit; -1 if it was.
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
         ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
-            gone another way), "error", "constant" (a batch was changed in place later) or "cancelled"; "running" until then.
+            gone another way), "error", "constant" (a batch was changed in place later), "lacking" (the next step is not whole on
+            the tape), "changed" (the loop changed the model's members), "original" (the model's code reached the original) or
+            "cancelled"; "running" until then.
         error: of that, in one line.
         until: the step that it comes to if nothing ends it before.
     """

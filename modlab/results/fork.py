@@ -241,7 +241,7 @@ def of_keeper(keeper: Keeper | None, record: WatchRecord, step: Any, change: Any
     if steps is not None and (isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 1):
         raise QuestionError(f"w.fork(steps=…) got {steps!r}, but takes how many steps to run, at least 1: w.fork(steps=100)")
     keeper = require_kept(keeper, record)
-    at = require_step(step, [*keeper.states], record.steps)
+    at = require_step(keeper.latest() if step is None else step, [*keeper.states], record.steps)
     ground = KeptGround(keeper, at)
     made = run(Futures(ground, at, None if steps is None else int(steps), asked if asked.kind else None))
     made.raise_question()
@@ -293,6 +293,11 @@ def of_batch(model: Module, optimizers: list[Any], pair: tuple[Any, Any] | None,
         raise ForkError(
             f"The weights of {title} are not finite, so there is nothing to try a fix on: good weights were not kept.\n"
             '  Watch the training: modlab.watch(model, optimizer, keep="good"), then w.findings[0].try_fix()'
+        )
+    if not optimizers and is_rate(finding):
+        raise ForkError(
+            f"No optimizer of {title} is known, so another learning rate cannot be tried.\n"
+            "  Write: modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss)"
         )
     inputs, target = pair
 

@@ -143,7 +143,6 @@ def watch(
         watcher = Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow", patterns, keep == "good")
         watcher.held = held
         made = Watch(watcher, before)
-        made._optimizers = [ref(one) for one in optimizers]
     except Exception as error:  # noqa: BLE001 - the training begins all the same
         unseen = Unseen(model, float(budget))
         failed(unseen, error)
@@ -342,10 +341,16 @@ class Watch(Result):
             )
         if kept is not None:
             batch, loss = batch or (kept.inputs, kept.target), loss or kept.loss
-        optimizers = [one for one in (held() for held in self._optimizers) if one is not None]
+        optimizers = self._known_optimizers()
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
         known = Symptoms(record)
         return diagnosis.diagnosed(model, optimizers, batch, loss, seen, learns=known.learns, falls=known.falls, trained=known.trained)
+
+    def _known_optimizers(self) -> list[Any]:
+        """Those that were given, and those that made steps with parameters of the model's; without those that were replaced."""
+        if self._watcher is not None:
+            return self._watcher.steps.at_work()
+        return [one for one in (held() for held in self._optimizers) if one is not None]
 
     def log(self, **scalars: Any) -> None:
         """Add a point to a curve for each name, at the latest step.
@@ -451,6 +456,7 @@ class Watch(Result):
         closed, record = watcher.closed, self._with_forks(watcher.record())
         if closed:  # first kept, then the rest is let go
             self._final, self._kept = record, watcher.clues.kept
+            self._optimizers = [ref(one) for one in watcher.steps.at_work()]
             self._watcher = None
         return record
 
@@ -557,7 +563,7 @@ class Watch(Result):
         along, and the result says whether it equals the original bit for bit. What a fork cannot repeat is in docs/fork.md.
 
         Args:
-            step: where to fork; without it, the last kept state.
+            step: where to fork; without it, the last kept state with steps behind it.
             change: called with a copy of the model and of the optimizer (a list of several), as its parameters are named: ``model``,
                 ``optimizer``. Or settings by name: ``{"lr": 1e-3, "2.p": 0.5}``. None changes nothing.
             steps: how many to make; without it, as many as batches were kept for.
@@ -604,8 +610,7 @@ class Watch(Result):
         model = self._source() if self._source is not None else None
         kept = self._watcher.clues.kept if self._watcher is not None else self._kept
         if self._keeper is None and kept is not None and model is not None:  # the present state, with the batch that is at hand
-            optimizers = [one for one in (held() for held in self._optimizers) if one is not None]
-            return fork.of_batch(model, optimizers, (kept.inputs, kept.target), kept.loss, finding, steps)
+            return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps)
         return fork.of_watch(self._keeper, self.record, finding, steps, model)
 
     @classmethod

@@ -47,7 +47,7 @@ def shape_of(node: Any) -> tuple[int, ...]:
     metadata = getattr(node, "_input_metadata", ())
     try:
         return tuple(int(size) for size in metadata[0].shape) if metadata else ()
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, AttributeError):  # of a nested tensor one size is no number
         return ()
 
 

@@ -157,6 +157,12 @@ def named_in_code(module: Module, seen: set[int]) -> Iterator[tuple[str, Any]]:
                 todo.append((value, depth + 1))
 
 
+def in_code(modules: Iterable[Module]) -> list[Any]:
+    """The generators outside of modules that their code refers to, each once."""
+    seen: set[int] = set()
+    return [*{id(thing): thing for module in modules for _, thing in named_in_code(module, seen)}.values()]
+
+
 def _of_library(function: FunctionType) -> bool:
     return str(function.__globals__.get("__name__", "")).partition(".")[0] in ("torch", "numpy", "random") and not function.__closure__
 

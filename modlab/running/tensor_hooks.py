@@ -25,14 +25,19 @@ class TensorHooks:
 
         Args:
             tensor: a tensor that requires grad.
-            hook: a callable that accepts attributes, such as a function or a partial.
+            hook: what is called.
             held: returns the tensor later; a weak reference by default.
         """
         if tensor._backward_hooks is None:
             self._bare.append(held or ref(tensor))
-        hook.__torch_unserializable__ = True  # type: ignore[attr-defined]
-        self._coming = tensor, hook
-        self._handles.append(tensor.register_hook(hook))  # type: ignore[no-untyped-call]
+
+        def told(gradient: Tensor | None) -> None:
+            if gradient is not None:  # of several outputs of a function, one that no loss depends on gets none
+                hook(gradient)
+
+        told.__torch_unserializable__ = True  # type: ignore[attr-defined]
+        self._coming = tensor, told
+        self._handles.append(tensor.register_hook(told))  # type: ignore[no-untyped-call]
         self._coming = None
 
     def close(self) -> None:

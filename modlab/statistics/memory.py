@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from modlab.compat import FunctionMode, inference, is_functional, is_transformed, set_grad, without_torch_function
+from modlab.statistics.closures import rebind
 
 T = TypeVar("T")
 
@@ -148,6 +149,8 @@ class _Copying(FunctionMode):
 def deepcopied(thing: T, memo: dict[int, Any] | None = None, *, alone: bool = False) -> T:
     """``copy.deepcopy``, which would end the process where a tensor inside has no memory. Not within `without_torch_function`.
 
+    Functions that modules hold refer to the copies.
+
     Args:
         thing: of any kind.
         memo: copies that are there already, by the identity of what they are copies of.
@@ -156,8 +159,11 @@ def deepcopied(thing: T, memo: dict[int, Any] | None = None, *, alone: bool = Fa
     Raises:
         NoValuesError: one has none.
     """
+    memo = {} if memo is None else memo
     with _Copying(alone=alone):
-        return copy.deepcopy(thing, {} if memo is None else memo)
+        made = copy.deepcopy(thing, memo)
+    rebind(memo)
+    return made
 
 
 def local(tensor: Tensor) -> Tensor:

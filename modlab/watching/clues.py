@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.nn import Module
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
 
 from modlab.compat import without_autograd, without_torch_function
 from modlab.inspection import stores
@@ -625,7 +626,7 @@ class ClueCollector:
 
     def _take_down(self, *, closed: bool) -> HeldParameters:
         """What is known of parameters and optimizers: at the first looks, and in the end."""
-        weights = [(weight, tensor) for _, weight, tensor in self._index.present()]
+        weights = [(weight, tensor) for _, weight, tensor in self._index.present() if not is_lazy(tensor)]
         many: Counter[int] = Counter()
         for optimizer in self._steps.optimizers:
             many.update({id(tensor) for group in optimizer.param_groups for tensor in group["params"]})
@@ -675,7 +676,7 @@ class ClueCollector:
                     _number(group.get("weight_decay") or 0.0),
                     type(optimizer).__name__ == "AdamW" or bool(group.get("decoupled_weight_decay")),
                     bool(group.get("maximize")),
-                    sum(tensor.numel() for tensor in group["params"]),
+                    sum(tensor.numel() for tensor in group["params"] if not is_lazy(tensor)),
                     tuple(mine[:16]),
                 )
 

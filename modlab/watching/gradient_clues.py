@@ -94,7 +94,8 @@ class GradientClues:
         """The optimizer is about to make its step: are these the gradients that backward() brought, and has the last step held?"""
         self._compare()
         now = self._probes()
-        if self._compared == self._step - 1 and self._before and len(now) == len(self._before):
+        same = [one.shape for one in now] == [one.shape for one in self._before]  # else weights have come or gone
+        if self._compared == self._step - 1 and self._before and same:
             stepped = sum(float((after - before).square().sum()) for after, before in zip(self._after, self._before, strict=True))
             left = sum(float((one - before).square().sum()) for one, before in zip(now, self._before, strict=True))
             self.put_back += stepped > 0 and left < BACK * stepped

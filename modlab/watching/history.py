@@ -105,10 +105,10 @@ class History:
         shape, one = tensor.shape, self.series[row]
         known = self._shapes.get(row)
         self._shapes[row] = shape
-        sizes = tuple(shape)
+        sizes = tuple(size if type(size) is int else -1 for size in shape)  # of a nested tensor one is no number
         if known is not None and len(known) == len(shape):
-            sizes = tuple(new if new == old else -1 for new, old in zip(shape, one.shape, strict=True))
-        self.series[row] = replace(one, count=shape.numel(), shape=sizes)
+            sizes = tuple(new if new == old else -1 for new, old in zip(sizes, one.shape, strict=True))
+        self.series[row] = replace(one, count=tensor.numel(), shape=sizes)
 
     def note(self, row: int, note: str) -> None:
         """Say what to know about a series."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from modlab.compat import graph_task, without_autograd
 from modlab.running.guarded import Look, apart, guarded
@@ -193,12 +194,14 @@ class StepHooks:
 
     def are_hidden(self) -> bool:
         """Whether the weights were changed, and no step was seen: a compiled function may make them whole."""
-        return not self._steps.made and self._weight_versions() != self._begun
+        return not self._steps.made and any(
+            before not in (-1, now) for before, now in zip(self._begun, self._weight_versions(), strict=False)
+        )
 
     def _weight_versions(self) -> tuple[int, ...]:
         """How often some weights have been changed in place."""
         some = (weight.tensor() for weight in self._index.weights[:4])
-        return tuple(-1 if one is None or one.is_inference() else one._version for one in some)
+        return tuple(-1 if one is None or is_lazy(one) or one.is_inference() else one._version for one in some)
 
     def _grads_gone(self) -> bool:
         """Whether what the last backward pass brought was thrown away: a step is over, though no optimizer made one."""

@@ -48,6 +48,7 @@ class Steps:
         self._turning: WeakSet[Any] = WeakSet()  # optimizers that made some steps in a row
         self._row: tuple[int, int] = 0, 0  # which one made the last steps, and how many in a row
         self._awake: WeakSet[Any] = WeakSet()  # optimizers that have made a step
+        self._replaced: WeakSet[Any] = WeakSet()  # optimizers in whose place another one came
         self._under_way: list[int] = []  # optimizers with parameters that make one now, the inner ones last
         self._stepping: ReferenceType[Any] | None = None  # whose step is looked at
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
@@ -90,6 +91,8 @@ class Steps:
 
     def _lead(self, optimizer: Any) -> None:
         """Its steps are the steps from now on."""
+        self._replaced.update(one for one in self.optimizers if id(one) == self._main)
+        self._replaced.discard(optimizer)
         self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
         self._optimizers = [ref(optimizer), *(ref(one) for one in self.optimizers if one is not optimizer)]
         self._catch_up(optimizer)
@@ -116,6 +119,7 @@ class Steps:
         """Whether an optimizer that is not the one whose steps are counted holds parameters of the model, and is known from now on."""
         if not self.holds(optimizer):
             return False
+        self._replaced.discard(optimizer)
         if not any(one is optimizer for one in self.optimizers):
             self._optimizers.append(ref(optimizer))
             for group in optimizer.param_groups:
@@ -123,6 +127,10 @@ class Steps:
                     if weight is not None:
                         weight.owned = True
         return True
+
+    def at_work(self) -> list[Any]:
+        """Those that are known, without those in whose place another one came."""
+        return [one for one in self.optimizers if one not in self._replaced]
 
     def shares(self) -> tuple[set[int] | None, set[int]]:
         """The parameters that the step under way moves, by identity, and those that only other optimizers hold.

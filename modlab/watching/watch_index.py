@@ -108,7 +108,7 @@ class Weight:
 
     def look(self, tensor: Tensor) -> None:
         """Whether it should be trained may have changed, and in FSDP whether there is anything of it here."""
-        self.empty = not local(tensor).numel() and not is_lazy(tensor)
+        self.empty = not is_lazy(tensor) and not local(tensor).numel()
         self.trainable = tensor.requires_grad and not self.empty
 
     def begin_anew(self, tensor: Tensor) -> None:
@@ -255,7 +255,7 @@ class WatchIndex:
         made.dtype = str(one.tensor.dtype)[6:]
         made.look(one.tensor)
         made.note_old()
-        made.stacked = not part and _is_stack(local(one.tensor), one.owner)
+        made.stacked = not part and not is_lazy(one.tensor) and _is_stack(local(one.tensor), one.owner)
         self._places[id(one.tensor)] = made
         return made
 

@@ -71,3 +71,20 @@ def test_a_model_that_takes_a_tuple_gets_it_whole() -> None:
             F.mse_loss(net((x[:, :1], x[:, 1:])), x.sum(1, keepdim=True)).backward()
             optimizer.step()
     assert causes(w.diagnose()) == []
+
+
+def test_optimizers_that_were_not_given_are_known_and_those_that_were_replaced_are_not() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    first, beside = torch.optim.SGD(net[0].parameters(), lr=0.02), torch.optim.Adam(net[2].parameters(), lr=0.01)
+    with modlab.watch(net, first) as w:
+        for step in range(60):
+            if step == 20:
+                second = torch.optim.SGD(net[0].parameters(), lr=0.01)
+            steppers = [first if step < 20 else second, beside]
+            x = torch.randn(32, 4)
+            net.zero_grad()
+            F.mse_loss(net(x), x.sum(1, keepdim=True)).backward()
+            for one in steppers:
+                one.step()
+    assert causes(w.diagnose()) == []

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 import random
+import re
 import warnings
+from collections import OrderedDict, UserDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from threading import Lock
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -415,6 +420,159 @@ def a_branch_on_a_tensor() -> Run:
     return model, [optimizer], step
 
 
+class Hidden(nn.Module):
+    """Gives its output in a container, and takes such a one."""
+
+    def __init__(self, put: Callable[[Tensor], Any], get: Callable[[Any], Tensor]) -> None:
+        super().__init__()
+        self.first, self.last, self._put, self._get = nn.Linear(4, 8), nn.Linear(8, 2), put, get
+
+    def forward(self, given: Any) -> Any:
+        return self._put(self.first(given)) if isinstance(given, Tensor) else self.last(self._get(given))
+
+
+@dataclasses.dataclass
+class Data:
+    hidden: Tensor
+
+
+class Named(NamedTuple):
+    hidden: Tensor
+
+
+NESTS: dict[str, tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]] = {
+    "a named tuple": (Named, lambda one: one.hidden),
+    "a data class": (Data, lambda one: one.hidden),
+    "an ordered dict": (lambda hidden: OrderedDict(hidden=hidden), lambda one: one["hidden"]),
+    "a dict of the user's": (lambda hidden: UserDict(hidden=hidden), lambda one: one["hidden"]),
+    "a name space": (lambda hidden: SimpleNamespace(hidden=hidden), lambda one: one.hidden),
+    "a result of torch's": (lambda hidden: hidden.sort(1), lambda one: one.values),
+    "a distribution": (lambda hidden: torch.distributions.Normal(hidden, 1.0), lambda one: one.loc),
+    "deep": (lambda hidden: [{"a": (hidden, [hidden])}], lambda one: one[0]["a"][1][0]),
+    "a hundred": (lambda hidden: [part for part in hidden.repeat(1, 10).unbind(1)], lambda one: torch.stack(one[72:], 1)),
+}
+
+
+def nested(name: str) -> Callable[[], Run]:
+    def make() -> Run:
+        model = Hidden(*NESTS[name])
+        return trained(model, lambda: model(model(torch.randn(8, 4))).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+    return make
+
+
+LOOPS.update({name: nested(name) for name in NESTS})
+
+
+@loop
+def packed_sequences() -> Run:
+    model = nn.GRU(4, 3, batch_first=True)
+    loss = lambda: model(nn.utils.rnn.pack_sequence([torch.randn(5, 4), torch.randn(3, 4)]))[1].square().mean()  # noqa: E731
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def lazy_modules() -> Run:
+    model = nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.LazyLinear(2))
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def nested_tensors() -> Run:
+    model = small()
+
+    def loss() -> Tensor:
+        batch = torch.nested.nested_tensor([torch.randn(3, 4), torch.randn(5, 4)], layout=torch.jagged)
+        return model(batch).values().square().mean()
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_loss_with_arguments_by_name() -> Run:
+    model, criterion = small(), nn.MSELoss()
+    loss = lambda: criterion(input=model(torch.randn(8, 4)), target=torch.ones(8, 2))  # noqa: E731
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_different_model_beside() -> Run:
+    model, beside = small(), small()
+    theirs = torch.optim.SGD(beside.parameters(), lr=0.1)
+
+    def between(_: int) -> None:
+        theirs.zero_grad()
+        beside(torch.randn(8, 4)).square().mean().backward()
+        theirs.step()
+
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1), between)
+
+
+@loop
+def a_forward_that_was_replaced() -> Run:
+    model = small()
+    forward, first = model.forward, model[0]
+    model.forward = lambda x: forward(x) * 0.5  # type: ignore[method-assign]
+    first.forward = lambda x: F.linear(x, first.weight * 2, first.bias)  # type: ignore[method-assign]
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def hooks_that_refer_to_the_model() -> Run:
+    model = small()
+    model[0].register_forward_hook(lambda _, inputs, output: output + model[0].bias)
+    model[0].weight.register_hook(lambda gradient: gradient + 0.1 * model[0].weight)
+    model.register_full_backward_hook(lambda *_: None)
+    return trained(model, lambda: model(torch.randn(8, 4, requires_grad=True)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+class Own(nn.Module):
+    """Is copied in its own way, and holds a lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.lock = nn.Linear(4, 2), Lock()
+
+    def forward(self, x: Tensor) -> Tensor:
+        with self.lock:
+            return self.layer(x)  # type: ignore[no-any-return]
+
+
+class Drawing(Own):
+    def __deepcopy__(self, memo: Any) -> Drawing:
+        made = Drawing()
+        made.load_state_dict(self.state_dict())
+        return made
+
+
+@loop
+def generators_in_the_code() -> Run:
+    own, theirs, third = torch.Generator().manual_seed(3), np.random.default_rng(4), random.Random(5)
+
+    class Odd(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * third.random() + torch.randn(2, generator=own) * float(theirs.normal())
+
+    model = Odd(4, 2)
+
+    def loss() -> Tensor:
+        return model(torch.randn(8, 4)).square().mean() + torch.randn((), generator=own)
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_lock() -> Run:
+    model = Own()
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@loop
+def a_copy_of_its_own() -> Run:
+    model = Drawing()
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.Adam(model.parameters(), lr=0.1))
+
+
 def watched(make: Callable[[], Run], steps: int = STEPS, **options: Any) -> tuple[Any, nn.Module, list[Any], list[float]]:
     torch.manual_seed(0)
     random.seed(0)
@@ -591,6 +749,167 @@ def test_what_a_changed_fork_would_have_done_otherwise_is_said() -> None:
     w, *_ = watched(LOOPS["a_branch_on_a_tensor"])
     fork = w.fork(0, lambda model: model[0].weight.data.mul_(30))
     assert fork.record.ended == "branch" and "another way" in str(fork)
+
+
+@pytest.mark.parametrize("name", ["closure", "sharpness_aware", "a_scaler_and_a_fused_optimizer", "gradients_are_edited"])
+def test_the_loss_is_that_of_the_loop(name: str) -> None:
+    w, *_, losses = watched((RUNS | LOOPS)[name])
+    fork = w.fork(w.record.kept.states[1], {"lr": 1e-4})
+    assert fork.original == pytest.approx(losses[-len(fork.original) :], rel=1e-3)
+
+
+class Subclass(Tensor):
+    """A class of tensors of the user's."""
+
+
+def compiled(backend: Any) -> Run:
+    model, loss = small(), torch.compile(lambda out: (out * out).mean(), backend=backend)
+    return trained(model, lambda: loss(model(torch.randn(8, 4))), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_a_compiled_loss_is_compiled_as_it_was() -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    *_, without = watched(lambda: compiled(backend), keep="")
+    torch._dynamo.reset()
+    w, *_, losses = watched(lambda: compiled(backend))
+    assert losses == without and [len(one.graph.nodes) for one in graphs] == [4, 4]
+    assert w.fork(5).exact
+
+
+def untold() -> Run:
+    model = small()
+    loss = lambda: model(torch.randn(8, 4)).as_subclass(Subclass).square().mean().as_subclass(Tensor)  # noqa: E731
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return -gradients[0]
+
+
+def a_function_of_autograd() -> Run:
+    model = small()
+    return trained(model, lambda: Reversed.apply(model(torch.randn(8, 4))).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@pytest.mark.parametrize(
+    "make", [untold, a_function_of_autograd, lambda: compiled("aot_eager")], ids=["a subclass", "a function", "compiled"]
+)
+def test_gradients_that_come_past_the_tape_end_the_fork(make: Callable[[], Run]) -> None:
+    w, *_ = watched(make)
+    fork = w.fork(5)
+    assert fork.exact if fork.losses else fork.record.ended == "lacking" and "does not see" in fork.headline
+
+
+class ByName(nn.Module):
+    """Reaches the model by another name."""
+
+    model: nn.Module
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(4, 2), nn.BatchNorm1d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ByName.model.norm(ByName.model.layer(x))  # type: ignore[no-any-return,operator]
+
+
+def test_a_model_that_reaches_itself_by_another_name_is_left_as_it_was() -> None:
+    def make() -> Run:
+        ByName.model = model = ByName()
+        return trained(model, lambda: (model(torch.randn(8, 4)) - 1).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+    w, model, *_ = watched(make)
+    before = [(one.detach().clone(), one.grad, one.grad.clone()) for one in model.parameters()], copy.deepcopy(dict(model.named_buffers()))
+    fork = w.fork(5, {"lr": 0.3})
+    assert fork.record.ended == "original" and "reached the original" in fork.headline
+    for one, (weight, gradient, numbers) in zip(model.parameters(), before[0], strict=True):
+        assert one.equal(weight) and one.grad is gradient and gradient.equal(numbers)
+    assert all(one.equal(before[1][name]) for name, one in model.named_buffers())
+
+
+def grown(model: nn.Sequential, optimizer: Any) -> None:
+    model.append(nn.Linear(2, 2))
+    optimizer.add_param_group({"params": [*model[-1].parameters()]})
+
+
+MEMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "a layer more": grown,
+    "another activation": lambda model, _: model.__setitem__(1, nn.ReLU()),
+    "another weight": lambda model, _: nn.utils.prune.l1_unstructured(model[0], "weight", 0.5),
+    "another forward": lambda model, _: setattr(model[1], "forward", torch.relu),
+    "another buffer": lambda model, _: setattr(model, "scale", model.scale * 2),
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_fork_ends_where_the_loop_changes_the_model_s_members(name: str) -> None:
+    def make() -> Run:
+        model = small()
+        model.register_buffer("scale", torch.ones(1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        change = lambda number: MEMBERS[name](model, optimizer) if number == 7 else None  # noqa: E731
+        return trained(model, lambda: model(torch.randn(8, 4) * model.scale).square().mean(), optimizer, change)  # type: ignore[operator]
+
+    w, *_ = watched(make)
+    fork = w.fork(5)
+    assert fork.exact and fork.record.ended == "changed" and len(fork.losses) in (2, 3) and "put a module" in str(fork)
+    states = [one for one in w.record.kept.states if one > 8]
+    assert states and all(w.fork(one).exact for one in states)
+
+
+def test_a_fork_without_a_step_begins_where_there_are_steps() -> None:
+    w, *_ = watched(plain_run, 20)
+    assert w.record.kept.states[-1] == 20
+    fork = w.fork()
+    assert fork.record.at == 15 and fork.exact and fork.losses
+
+
+class Itself(nn.Linear):
+    def __deepcopy__(self, memo: Any) -> Itself:
+        return self
+
+
+class Holding(nn.Linear):
+    def __init__(self, thing: Any) -> None:
+        super().__init__(4, 8)
+        self.thing = thing
+
+
+UNCOPIED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "a generator": (lambda: Holding(one for one in ()), r"0\.thing cannot be copied \(TypeError: .*outside of the model"),
+    "gives itself": (lambda: Itself(4, 8), "__deepcopy__ of Itself gives the module itself"),
+}
+
+
+@pytest.mark.usefixtures("swallowed")
+@pytest.mark.parametrize("name", UNCOPIED)
+def test_what_cannot_be_copied_is_named(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    make, words = UNCOPIED[name]
+    model = nn.Sequential(make(), nn.Linear(8, 2))
+    run = trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+    w, *_ = watched(lambda: run)
+    with pytest.raises(modlab_errors.ForkError, match=words):
+        w.fork()
+    assert re.search(words, capfd.readouterr().err) and w.record.state == "ended"
+
+
+def test_two_watches_at_once_are_two_forks() -> None:
+    (one, mine, step), (other, theirs, other_step) = plain_run(), plain_run(seed=1)
+    with modlab.watch(one, mine, keep="good") as w, modlab.watch(other, theirs, keep="good") as second:
+        for number in range(8):
+            step(number), other_step(number)
+    assert w.fork(5).exact and second.fork(5).exact
 
 
 def test_a_batch_that_changed_in_secret_is_noticed() -> None:

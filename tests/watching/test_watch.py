@@ -911,3 +911,51 @@ def test_a_tensor_that_several_modules_hand_on_is_told_of_each() -> None:
     for role in ("activation", "gradient"):
         inner, outer = (history.row(path, role) for path in ("4", ""))
         assert (history.norm(inner) == history.norm(outer)).all() and (history.norm(outer) > 0).all()
+
+
+def ragged() -> Tensor:
+    return torch.nested.nested_tensor([torch.randn(3, 4), torch.randn(5, 4)], layout=torch.jagged)
+
+
+ODD: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module], Tensor]]] = {
+    "not initialized yet": (
+        lambda: nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.LazyLinear(2)),
+        lambda model: model(torch.randn(8, 4)).square().mean(),
+    ),
+    "nested tensors": (lambda: nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2)), lambda model: model(ragged()).values().square().mean()),
+    "an output of several that is not used": (lambda: Halves(), lambda model: model(torch.randn(8, 4)).square().mean()),
+}
+
+
+class Halves(nn.Module):
+    """Uses the second of two outputs of one function: the first one's gradient does not arrive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.two = Split()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(x)[1]  # type: ignore[no-any-return]
+
+
+class Split(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return self.layer(x).unbind(1)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_tensors_end_no_watch(name: str) -> None:
+    make, loss = ODD[name]
+    torch.manual_seed(0)
+    model = make()
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(10):
+            optimizer.zero_grad()
+            loss(model).backward()
+            optimizer.step()
+    assert w.record.state == "ended" and w.record.steps == 10 and w.verdict.ok
