@@ -143,6 +143,7 @@ def test_the_worst_seed_counts():
         ("a rate of five for prices/as it is", 0, "quiet"),
         ("shelf/one of two kinds is the padding", 0, "first"),
         ("spirals/sorted by label", 1, "first"),  # one batch seen holds the end of one class and the beginning of the next
+        ("one at a time/as it is", 1, "quiet"),  # the last batches are hard ones
         ("inside/logarithm of a sigmoid", 1, "first"),  # when a loss is read next, all is NaN
     ],
 )
