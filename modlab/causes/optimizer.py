@@ -17,6 +17,9 @@ SLOW, FAST = 1e-4, 0.3
 """Parts of a weight's norm that a step adds: below the first nothing is learnt in the steps of a usual training, beyond the second a step
 is a leap."""
 
+GROWN = 30.0
+"""Times its first norm to which a training that learns nothing takes its weights by steps that are too long."""
+
 LITTLE = 0.3
 """Progress that is little for weights that leap."""
 
@@ -99,7 +102,7 @@ def _never_warm(s: Symptoms) -> Facts | None:
         return None
     if group.initial > 0 and group.rate <= 0.1 * group.initial:
         return {"rate": group.rate, "aim": group.initial, "steps": s.record.steps}
-    climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > 1.2 * rate[len(rate) // 2] > 0
+    climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > 1.2 * s.rate_at(s.record.steps // 2) > 0
     return {"rate": group.rate, "steps": s.record.steps} if climbs and s.pace < 1e-3 else None
 
 
@@ -168,8 +171,9 @@ def _too_high(s: Symptoms) -> Facts | None:
     if s.least < 0 < s.start < ABOUT_ZERO * s.most:
         return None  # it begins at 0 and goes both ways, as advantages do that are compared with their mean
     leaps = (s.quickest > FAST or s.pace > FAST / 3) and not s.fallen > FALLEN
+    grown = s.shrunk() > GROWN and s.is_stuck and not s.falls
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
-    if not (burst or _rose(s) or (leaps and _gets_nowhere(s))):
+    if not (burst or grown or _rose(s) or (leaps and _gets_nowhere(s))):
         return None
     return {"pace": s.quickest, "rate": s.group.rate, "first": s.start, "most": s.most}
 

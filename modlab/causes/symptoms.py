@@ -198,12 +198,33 @@ class Symptoms:
 
     @property
     def falls(self) -> bool:
-        """Whether it is lower in its second half than in its first fifth, by more than its noise explains."""
+        """Whether it is lower in its second half than in its first fifth, by more than its noise explains.
+
+        What falls most in its first steps varies there for that reason: it is lower, too, if all of its second half is.
+        """
         before, after = self.values[: max(len(self.values) // 5, FEW)], self.values[len(self.values) // 2 :]
         if len(after) < FEW:
             return False
+        usual = float(np.median(before))
+        if after.max() < usual - A_TENTH * abs(usual):
+            return True
         gap, noise = float(before.mean() - after.mean()), math.sqrt(float(before.var()) / len(before) + float(after.var()) / len(after))
         return gap > CLEARLY * noise and gap > A_TENTH * abs(float(before.mean()))
+
+    @cached_property
+    def is_recurrent(self) -> bool:
+        """Whether a layer carries a state from step to step."""
+        return bool(self.modules("recurrent"))
+
+    @property
+    def waits(self) -> bool:
+        """Whether it stays at what a constant answer gives for its first quarter, and then falls well, where a state is carried.
+
+        What tells the target has to be remembered before it tells anything; a column of a table is there at once.
+        """
+        early = self.values[: len(self.values) // 4]
+        found = self.is_recurrent and self.has_baseline and len(early) >= FEW
+        return found and self.progress > 0.5 and self._way_to(float(early.min())) < STUCK
 
     @property
     def is_sick(self) -> bool:
@@ -250,7 +271,7 @@ class Symptoms:
     def paces(self) -> dict[str, float]:
         """By parameter, what a step adds as a share of its norm, in the middle of the looks."""
         found = {}
-        for one in self.matrices:
+        for one in self.matrices or self._rows:
             update, weight = self.updates.get(one.path), self.weights.get(one.path)
             if update is None or weight is None:
                 continue
@@ -259,6 +280,16 @@ class Symptoms:
             if len(some) and len(known) and known.max() > 0:
                 found[one.path] = float(np.median(some) / np.median(known)) if np.median(known) > 0 else math.inf
         return found
+
+    @property
+    def _rows(self) -> list[WatchedParameter]:
+        """The largest parameters that should be trained, where none has several dimensions, and none that begins at zero."""
+        sizes = {one.path: math.prod(self.shapes.get(one.path, ())) for one in self.watched.parameters if one.trainable}
+        return [
+            one
+            for one in self.watched.parameters
+            if sizes.get(one.path, 0) == max(sizes.values(), default=-1) and self.weights.get(one.path, np.zeros(1))[:1].all()
+        ]
 
     @cached_property
     def pace(self) -> float:
@@ -285,6 +316,20 @@ class Symptoms:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the parameters whose numbers are known."""
         return {one.path: tuple(one.shape) for one in self.record.history.series if one.role == PARAMETER}
+
+    @cached_property
+    def has_adapters(self) -> bool:
+        """Whether beside frozen matrices stand two narrow ones each, whose product has their shape: then they are frozen on purpose."""
+        trained = {one.path: self.shapes.get(one.path, ()) for one in self.matrices}
+        for one in self.watched.parameters:
+            shape = self.shapes.get(one.path, ())
+            if one.trainable or len(shape) != 2:
+                continue
+            around = (one.module or "").rpartition(".")[0]
+            beside = [other for path, other in trained.items() if path.startswith(f"{around}.") and len(other) == 2]
+            if any(low[0] < min(shape) and low[1] == shape[1] and (shape[0], low[0]) in beside for low in beside):
+                return True
+        return False
 
     def shrunk(self) -> float:
         """The norm of all weights at the end, as a share of what it was at first."""

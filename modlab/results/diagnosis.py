@@ -79,11 +79,14 @@ def diagnosed(
     learns: bool = False,
     falls: bool = False,
     trained: bool = False,
+    waits: bool = False,
+    wild: bool = False,
 ) -> Diagnosis:
     """The same after a watch: which causes it has `seen`, whether the model `learns`, and whether the loss `falls` at all.
 
-    If it was `trained` in training mode, evaluation came afterwards, and keeps nothing from learning. Of what learns no short training
-    is made; and how far a loss can fall that has come down already is not known.
+    If the loss `waits` before it falls, the input has to be remembered before it tells the target. Of one that went `wild` the model
+    shows what came of that. If it was `trained` in training mode, evaluation came afterwards, and keeps nothing from learning. Of what
+    learns no short training is made; and how far a loss can fall that has come down already is not known.
     """
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
@@ -97,14 +100,14 @@ def diagnosed(
         run = series.run(subject, *pair, loss)
         why = seen or (series.causes_of(subject, given, *pair, loss) if not (run.findings or learns) else ())
         failed = {one.kind for one in run.experiments if one.outcome == "failed"}
-        if failed & CAUSES.keys() or (falls and not seen):
+        if (failed & CAUSES.keys() and not (seen and wild)) or (falls and not seen):
             why = [one for one in why if one.facts.get("tier") != LEFT]  # what is left when nothing else is, and the loss stays
         if trained and not seen:
             why = [one for one in why if one.kind != "eval while training"]
         if THROUGH in failed:  # the trace has seen the function
             why = [_through(one) if one.kind == "detached" else one for one in why]
         apart = [one for one in found if _is_left_alone(one, run.experiments)]
-        spared = (*(SPARED if learns else ()), *(("does not learn",) if falls else ()))
+        spared = (*(SPARED if learns else ()), *(("does not learn",) if falls else ()), *(("leak",) if waits else ()))
         experiments = tuple(replace(one, outcome="unclear") if one.kind in spared else one for one in run.experiments)
         found, notes = [*why, *run.findings, *(one for one in found if one not in apart)], [*run.notes, *notes, *map(_noted, apart)]
     record = DiagnosisRecord(

@@ -329,6 +329,7 @@ class Watch(Result):
         Raises:
             QuestionError: the model is gone, or neither kept nor given is what it takes.
         """
+        from modlab.causes.optimizer import GROWN
         from modlab.causes.symptoms import Symptoms
         from modlab.results import diagnosis  # with what runs the model
 
@@ -345,7 +346,18 @@ class Watch(Result):
         optimizers = [one for one in (held() for held in self._optimizers) if one is not None]
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
         known = Symptoms(record)
-        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, learns=known.learns, falls=known.falls, trained=known.trained)
+        return diagnosis.diagnosed(
+            model,
+            optimizers,
+            batch,
+            loss,
+            seen,
+            learns=known.learns,
+            falls=known.falls,
+            trained=known.trained,
+            waits=known.waits,
+            wild=known.is_wild or known.shrunk() > GROWN,
+        )
 
     def log(self, **scalars: Any) -> None:
         """Add a point to a curve for each name, at the latest step.
