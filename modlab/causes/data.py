@@ -272,6 +272,8 @@ def _leak(s: Symptoms) -> Facts | None:
     pairs = s.pairs
     if _ordered(s) is not None:  # of batches of one class each, few classes have been seen together
         return None
+    if s.waits:
+        return None
     facts = {"feature": pairs.feature, "features": pairs.features, "told": pairs.told}
     alone = pairs.features >= 4 and not pairs.others > 0.5  # where others tell it too, it is no strange column
     if pairs.features >= WIDE and pairs.told > (0.97 if alone else 0.995):  # or a season ago, in a series

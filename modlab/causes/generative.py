@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.loss import SPENT, SURE
+from modlab.causes.loss import ERRORS, SPENT, SURE
 from modlab.causes.model import begins_too_small
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import MOVES, LossClues, Term
@@ -18,6 +18,9 @@ EVEN = 0.35, 0.65
 
 FAINT = 1e-3
 """Factor of the scores of attention that no width of heads explains."""
+
+ROUNDED, NEARLY_ALL = 0.1, 0.85
+"""By how much logarithms of shares may lie farther apart than scores, and the part of a constant answer's loss that is nearly all."""
 
 ALIKE = 0.999
 """Entropy of shares of classes, as a part of that of even ones, from which on they ask for nothing."""
@@ -67,7 +70,20 @@ def _temperature(s: Symptoms) -> Facts | None:
     if not scales:
         return None
     scale = math.prod(scales)
+    if _binds(loss, scale):
+        return {"temperature": 1 / scale}
     return {"temperature": 1 / scale} if (scale < 0.05 or scale > 300) and not loss.value < 0.5 * loss.baseline else None
+
+
+def _binds(loss: LossClues, scale: float) -> bool:
+    """Whether scores are cosines times a number with which even the best ones leave nearly all of the loss."""
+    behind = _behind_the_product(loss.term)
+    given = loss.term.functions[len(behind) + 1 :]  # what is multiplied: each by its length, which is no constant
+    if loss.classes < 3 or not any(one.name == "Div" and math.isnan(one.number) for one in given):
+        return False
+    if not loss.outputs.high - loss.outputs.low <= 2 * scale * (1 + ROUNDED):
+        return False
+    return math.log1p((loss.classes - 1) * math.exp(-2 * scale)) > NEARLY_ALL * math.log(loss.classes)
 
 
 def _discriminator(s: Symptoms) -> Facts | None:
@@ -141,7 +157,7 @@ def _finds_its_other(s: Symptoms) -> bool:
 
 def _made_in_vain(s: Symptoms) -> Facts | None:
     """All that one optimizer holds never had a gradient, beside another one that has its own loss."""
-    if len(s.clues.walks) < 2 or not all(s.clues.walks):
+    if len(s.clues.walks) < 2 or not all(s.clues.walks) or _is_of_values(s):
         return None
     lost = set(s.ungraded) - s.clues.reached
     held = [group for group in s.groups if group.paths]
@@ -151,6 +167,12 @@ def _made_in_vain(s: Symptoms) -> Facts | None:
         if some and len(some) < len(held):
             return {"path": some[0].paths[0], "places": some[0].paths, "zero": gone is zero}
     return None
+
+
+def _is_of_values(s: Symptoms) -> bool:
+    """Whether the other loss learns numbers, as a critic learns what actions are worth, and does not tell two kinds apart."""
+    target = s.target
+    return s.loss.term.criterion in ERRORS and target.distinct != 1 and not target.whole
 
 
 def _level(s: Symptoms) -> Facts | None:

@@ -132,7 +132,7 @@ def _unused(s: Symptoms) -> Facts | None:
 def _frozen(s: Symptoms) -> Facts | None:
     if any(s.changes(one.path) for one in s.watched.parameters if not one.trainable):
         return None  # a copy that follows
-    if _is_teacher(s):
+    if _is_teacher(s) or s.has_adapters:
         return None
     share = s.clues.frozen / max(s.clues.parameters, 1)
     held = any(not one.trainable and one.owned for one in s.watched.parameters)

@@ -50,9 +50,14 @@ def _is_moved_otherwise(s: Symptoms) -> bool:
 
 
 def _never_enough(s: Symptoms) -> Facts | None:
-    if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried <= s.loop.looks / 2:
+    if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried <= s.loop.looks / 2 or _is_skipped(s):
         return None
     return {"backwards": s.loop.backwards}
+
+
+def _is_skipped(s: Symptoms) -> bool:
+    """Whether a scaler goes down all the time: it leaves out each step, for infinite gradients that are never cleared stay infinite."""
+    return any(one.kind == "scale" and one.falls >= SEVERAL and one.falls > one.count / 2 for one in s.record.scalars)
 
 
 def _never_trained(s: Symptoms) -> Facts | None:
@@ -78,6 +83,8 @@ def _no_backward(s: Symptoms) -> Facts | None:
 
 def _no_zero_grad(s: Symptoms) -> Facts | None:
     stepwise = s.curve is None or s.curve.passes < 1.5
+    if not s.record.steps and s.loop.looks >= SEVERAL and s.loop.carried > s.loop.looks / 2 and _is_skipped(s):
+        return {"looks": s.loop.looks}
     if not s.record.steps or not stepwise or s.loop.looks < SEVERAL or s.loop.carried < 0.8 * (s.loop.looks - 1):
         return None
     if not s.loop.backwards:  # what goes backward is a loss of others, as of copies whose steps are written into .grad

@@ -152,7 +152,8 @@ def _no_log(s: Symptoms) -> Facts | None:
         return {"path": loss.term.source or "", "of": "logarithms"}
     if "no log" in loss.risks and any(one.name == "LogSoftmax" for one in loss.term.functions):
         return {"path": loss.term.source or "", "of": "targets"}
-    if loss.term.criterion == "divergence" and [one.name for one in loss.term.functions[:2]] == ["Mul", "Softmax"]:
+    taken = [one.name for one in loss.term.functions if one.name != "Mul"]
+    if loss.term.criterion == "divergence" and taken[:1] == ["Softmax"]:
         return {"path": loss.term.source or "", "of": "softmax"}
     if loss.term.criterion not in ("likelihood", "divergence", "alignment") or not loss.unnormalized > 5e-2:
         return None

@@ -18,7 +18,7 @@ SLOW, FAST = 1e-4, 0.3
 is a leap."""
 
 GROWN = 10.0
-"""Times their norm at first that weights have at the end which have been leaped away from."""
+"""Times their norm at first to which steps that are too long take all weights, where the loss rises with them."""
 
 LITTLE = 0.3
 """Progress that is little for weights that leap."""
@@ -102,7 +102,7 @@ def _never_warm(s: Symptoms) -> Facts | None:
         return None
     if group.initial > 0 and group.rate <= 0.1 * group.initial:
         return {"rate": group.rate, "aim": group.initial, "steps": s.record.steps}
-    climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > 1.2 * rate[len(rate) // 2] > 0
+    climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > 1.2 * s.rate_at(s.record.steps // 2) > 0
     return {"rate": group.rate, "steps": s.record.steps} if climbs and s.pace < 1e-3 else None
 
 
@@ -178,8 +178,9 @@ def _too_high(s: Symptoms) -> Facts | None:
 
 
 def _leaped_away(s: Symptoms) -> bool:
-    """Whether the first step was larger than the weights, the loss rose to twice what it was, and the weights never came back."""
-    return s.first_pace > 1 and s.resized() > GROWN and s.most > 2 * s.start > 0
+    """Whether the weights have grown many times: by a first step larger than they, with the loss rising to twice, or for nothing."""
+    rose = s.first_pace > 1 and s.resized() > GROWN and s.most > 2 * s.start > 0
+    return rose or (s.is_blown_up and s.is_stuck and not s.falls)
 
 
 def _gets_nowhere(s: Symptoms) -> bool:

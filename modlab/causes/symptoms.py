@@ -28,6 +28,9 @@ none are left."""
 FEW = 5
 """Values of a loss that say nothing about where it goes."""
 
+BLOWN_UP = 30.0
+"""Times their norm at first to which no training takes all weights that is well."""
+
 CLEARLY, A_TENTH = 4.0, 0.1
 """Standard errors, and part of its value, by which a loss has to be lower for it to be no chance."""
 
@@ -201,12 +204,33 @@ class Symptoms:
 
     @property
     def falls(self) -> bool:
-        """Whether it is lower in its second half than in its first fifth, by more than its noise explains."""
+        """Whether it is lower in its second half than in its first fifth, by more than its noise explains.
+
+        What falls most in its first steps varies there for that reason: it is lower, too, if all of its second half is.
+        """
         before, after = self.values[: max(len(self.values) // 5, FEW)], self.values[len(self.values) // 2 :]
         if len(after) < FEW:
             return False
+        usual = float(np.median(before))
+        if after.max() < usual - A_TENTH * abs(usual):
+            return True
         gap, noise = float(before.mean() - after.mean()), math.sqrt(float(before.var()) / len(before) + float(after.var()) / len(after))
         return gap > CLEARLY * noise and gap > A_TENTH * abs(float(before.mean()))
+
+    @cached_property
+    def is_recurrent(self) -> bool:
+        """Whether a layer carries a state from step to step."""
+        return bool(self.modules("recurrent"))
+
+    @property
+    def waits(self) -> bool:
+        """Whether it stays at what a constant answer gives for its first quarter, and then falls well, where a state is carried.
+
+        What tells the target has to be remembered before it tells anything; a column of a table is there at once.
+        """
+        early = self.values[: len(self.values) // 4]
+        found = self.is_recurrent and self.has_baseline and len(early) >= FEW
+        return found and self.progress > 0.5 and self._way_to(float(early.min())) < STUCK
 
     @property
     def is_sick(self) -> bool:
@@ -253,7 +277,7 @@ class Symptoms:
     def paces(self) -> dict[str, float]:
         """By parameter, what a step adds as a share of its norm, in the middle of the looks."""
         found = {}
-        for one in self.matrices:
+        for one in self.matrices or self._rows:
             update, weight = self.updates.get(one.path), self.weights.get(one.path)
             if update is None or weight is None:
                 continue
@@ -262,6 +286,16 @@ class Symptoms:
             if len(some) and len(known) and known.max() > 0:
                 found[one.path] = float(np.median(some) / np.median(known)) if np.median(known) > 0 else math.inf
         return found
+
+    @property
+    def _rows(self) -> list[WatchedParameter]:
+        """The largest parameters that should be trained, where none has several dimensions, and none that begins at zero."""
+        sizes = {one.path: math.prod(self.shapes.get(one.path, ())) for one in self.watched.parameters if one.trainable}
+        return [
+            one
+            for one in self.watched.parameters
+            if sizes.get(one.path, 0) == max(sizes.values(), default=-1) and self.weights.get(one.path, np.zeros(1))[:1].all()
+        ]
 
     @cached_property
     def pace(self) -> float:
@@ -295,6 +329,25 @@ class Symptoms:
         pairs = [(self.updates.get(one.path, np.zeros(0))[:1], self.weights.get(one.path, np.zeros(0))[:1]) for one in self.matrices]
         found = [float(update[0] / weight[0]) for update, weight in pairs if len(update) and len(weight) and weight[0] > 0]
         return float(np.median(found)) if found else math.nan
+
+    @cached_property
+    def has_adapters(self) -> bool:
+        """Whether beside frozen matrices stand two narrow ones each, whose product has their shape: then they are frozen on purpose."""
+        trained = {one.path: self.shapes.get(one.path, ()) for one in self.matrices}
+        for one in self.watched.parameters:
+            shape = self.shapes.get(one.path, ())
+            if one.trainable or len(shape) != 2:
+                continue
+            around = (one.module or "").rpartition(".")[0]
+            beside = [other for path, other in trained.items() if path.startswith(f"{around}.") and len(other) == 2]
+            if any(low[0] < min(shape) and low[1] == shape[1] and (shape[0], low[0]) in beside for low in beside):
+                return True
+        return False
+
+    @property
+    def is_blown_up(self) -> bool:
+        """Whether the weights are many times as large as they were at first."""
+        return self.resized() > BLOWN_UP
 
     def resized(self) -> float:
         """The norm of all weights at the end, as a share of what it was at first."""

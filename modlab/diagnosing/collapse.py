@@ -31,10 +31,11 @@ _SATURATING = (nn.Sigmoid, nn.Tanh, nn.Hardsigmoid, nn.Softsign, nn.LogSigmoid)
 
 
 class Size(NamedTuple):
-    """How large the numbers of a tensor are, and how far samples lie apart."""
+    """How large the numbers of a tensor are, how far samples lie apart, and which number is the greatest."""
 
     size: float
     apart: float
+    high: float = math.inf
 
     @property
     def share(self) -> float:
@@ -83,7 +84,7 @@ def _size(tensor: Tensor, samples: int) -> Size | None:
     if tensor.is_nested or tensor.layout is not torch.strided or not tensor.dim() or tensor.shape[0] != samples or not tensor.numel():
         return None
     rows = tensor.detach().double().flatten(1) if tensor.dim() > 1 else tensor.detach().double()[:, None]
-    return Size(float(rows.abs().max()), float((rows.amax(0) - rows.amin(0)).max()))
+    return Size(float(rows.abs().max()), float((rows.amax(0) - rows.amin(0)).max()), float(rows.max()))
 
 
 def _told(passages: list[Passage], inner: list[Passage]) -> ExperimentRecord:
@@ -103,7 +104,7 @@ def _lost(passages: list[Passage], inner: list[Passage]) -> tuple[Passage | None
     before: Passage | None = None
     for one in inner:
         if one.took.share <= GONE and before is not None and before.gave.share > THERE:
-            return before, "overwritten activation" if not one.took.size else "collapse"
+            return before, _between(before, one)
         if (one.took.share > THERE and one.gave.share <= GONE) or (one.took.size > THERE and one.gave.size < GONE * one.took.size):
             return one, _of_layer(one.site.module, one.gave)
         before = one
@@ -113,6 +114,13 @@ def _lost(passages: list[Passage], inner: list[Passage]) -> tuple[Passage | None
         return None, "weights begin too small"
     outer = next((one for one in passages if one.took.share > THERE and one.gave.share <= GONE), None)
     return outer, "collapse"
+
+
+def _between(before: Passage, after: Passage) -> str:
+    """What is done between two layers: a ReLU by function leaves nothing of what is nowhere above zero."""
+    if after.took.size:
+        return "collapse"
+    return "dead units" if before.gave.high <= 0 else "overwritten activation"
 
 
 def _of_layer(module: Module, gave: Size) -> str:

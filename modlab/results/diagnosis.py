@@ -25,6 +25,7 @@ from modlab.views.sheets.layout import Sheet
 from modlab.wording.causes import CAUSES
 
 if TYPE_CHECKING:
+    from modlab.causes.symptoms import Symptoms
     from modlab.results.fork import Fork
 
 
@@ -75,16 +76,9 @@ def diagnosed(
     batch: Any,
     loss: Any,
     seen: Sequence[Finding] = (),
-    *,
-    learns: bool = False,
-    falls: bool = False,
-    trained: bool = False,
+    training: Symptoms | None = None,
 ) -> Diagnosis:
-    """The same after a watch: which causes it has `seen`, whether the model `learns`, and whether the loss `falls` at all.
-
-    If it was `trained` in training mode, evaluation came afterwards, and keeps nothing from learning. Of what learns no short training
-    is made; and how far a loss can fall that has come down already is not known.
-    """
+    """The same after a watch: which causes it has `seen`, and what is known of the training."""
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
     pair = batches.require(batch, loss)
@@ -95,16 +89,14 @@ def diagnosed(
         from modlab.diagnosing import series  # what runs the model is half of what there is to load
 
         run = series.run(subject, *pair, loss)
+        learns = training is not None and training.learns
         why = seen or (series.causes_of(subject, given, *pair, loss) if not (run.findings or learns) else ())
         failed = {one.kind for one in run.experiments if one.outcome == "failed"}
-        if failed & CAUSES.keys() or (falls and not seen):
-            why = [one for one in why if one.facts.get("tier") != LEFT]  # what is left when nothing else is, and the loss stays
-        if trained and not seen:
-            why = [one for one in why if one.kind != "eval while training"]
+        why = [one for one in why if not _is_spoken_against(one, failed, seen, training)]
         if THROUGH in failed:  # the trace has seen the function
             why = [_through(one) if one.kind == "detached" else one for one in why]
         apart = [one for one in found if _is_left_alone(one, run.experiments)]
-        spared = (*(SPARED if learns else ()), *(("does not learn",) if falls else ()))
+        spared = _spared(training)
         experiments = tuple(replace(one, outcome="unclear") if one.kind in spared else one for one in run.experiments)
         found, notes = [*why, *run.findings, *(one for one in found if one not in apart)], [*run.notes, *notes, *map(_noted, apart)]
     record = DiagnosisRecord(
@@ -124,6 +116,24 @@ def diagnosed(
     made = Diagnosis(record, model, code + (", batch=batch, loss=loss)" if pair is not None else ")"))
     made._given = tuple(map(ref, given)), pair, loss
     return made
+
+
+def _is_spoken_against(cause: Finding, failed: set[str], seen: Sequence[Finding], training: Symptoms | None) -> bool:
+    """Whether an experiment that failed, or what is known of the training, says that it is not this cause."""
+    wild = training is not None and (training.is_wild or training.is_blown_up)  # then the model shows what came of it
+    falls = training is not None and training.falls  # how far a loss can fall that has come down already is not known
+    explained = bool(failed & CAUSES.keys()) and not (seen and wild)
+    left = cause.facts.get("tier") == LEFT and (explained or (falls and not seen))  # what is left when nothing else is, and the loss stays
+    afterwards = training is not None and training.trained and not seen and cause.kind == "eval while training"  # evaluated at last
+    return left or afterwards
+
+
+def _spared(training: Symptoms | None) -> tuple[str, ...]:
+    """Experiments whose failure says nothing after such a training."""
+    if training is None:
+        return ()
+    waits = ("leak",) if training.waits else ()  # the input has to be remembered before it tells the target
+    return (*(SPARED if training.learns else ()), *(("does not learn",) if training.falls else ()), *waits)
 
 
 def _through(cut: Finding) -> Finding:

@@ -343,8 +343,7 @@ class Watch(Result):
             batch, loss = batch or (kept.inputs, kept.target), loss or kept.loss
         optimizers = self._known_optimizers()
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
-        known = Symptoms(record)
-        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, learns=known.learns, falls=known.falls, trained=known.trained)
+        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, Symptoms(record))
 
     def _known_optimizers(self) -> list[Any]:
         """Those that were given, and those that made steps with parameters of the model's; without those that were replaced."""

@@ -60,6 +60,9 @@ LAYOUT = MOVES | {
 }
 """Functions that only lay numbers out anew."""
 
+PARTS = frozenset(("Select", "Slice", "Narrow", "Split", "SplitWithSizes", "Unbind"))
+"""Those that take a part by its place."""
+
 PRODUCTS = ("Bmm", "Mm", "Mv", "Dot")
 AFFINE = (*PRODUCTS, "Addmm", "Addmv", "Convolution", "Linear")
 """Functions that multiply and add up."""
@@ -159,6 +162,8 @@ def _summands(node: Any, made: Mapping[Any, str]) -> Iterator[_Summand]:
             waiting.append(one._replace(node=below[0], factor=_scaled(node, name, factor), passed=passed))
         elif name in ("Mean", "Sum"):
             waiting.append(_reduced(one, name.lower(), math.prod(shape_of(below[0])) / max(math.prod(shape_of(node)), 1)))
+        elif name == "Where" and name_of(below[0]) == "CtcLoss":  # what is infinite is left out
+            waiting.append(one._replace(node=below[0]))
         elif name in ("Stack", "Cat"):
             waiting += [one._replace(node=child) for child in below]
         elif name in LAYOUT or (name == "Sqrt" and not one.reduction):
@@ -319,7 +324,7 @@ def _written(summand: _Summand, path: list[Any], *, is_output: bool) -> tuple[st
     if name == "Add" and len(below) == 2:
         criterion, sign, compared = written_criteria.binary(*below)
         return criterion, sign or 1, compared
-    if name == "Sub" and written_criteria.divergence(node) is not None:
+    if name == "Sub" and (written_criteria.divergence(node) is not None or written_criteria.is_divergence(node, summand.passed)):
         return "divergence", 1, Compared()
     picked = is_output and {name_of(one) for one in summand.passed} <= PICKS and bool(summand.passed)  # not weighted, as by a reward
     return ("likelihood", -1, Compared()) if picked and summand.factor < 0 else ("", 1, Compared())
@@ -355,17 +360,45 @@ def _flattened(softmax: Any, between: list[Any], rows: Any) -> int:
 
 
 def _is_square(node: Any) -> bool:
-    """Whether a product of matrices is that of a matrix with itself."""
+    """Whether a product of matrices is that of a matrix with itself, and not of two parts of it, as of two views in one batch."""
     if name_of(node) not in ("Mm", "Bmm", "Matmul"):
         return False
-    sources = [_source(child) for child, _ in node.next_functions]
-    return len(sources) == 2 and sources[0] is not None and sources[0] is sources[1]
+    sources = [_source(child, place) for child, place in node.next_functions]
+    if len(sources) != 2 or sources[0].node is None or sources[0].node is not sources[1].node:
+        return False
+    return sources[0] == sources[1] or _are_alike(node)
 
 
-def _source(node: Any) -> Any:
+def _are_alike(product: Any) -> bool:
+    """Whether both sides of a product of matrices hold the same numbers, as two views of which one is a copy."""
+    one, other = saved(product, "self"), saved(product, "mat2")
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor) or not is_here(one) or one.numel() > written_criteria.MANY:
+        return False
+    return one.shape == other.mT.shape and torch.equal(one.detach(), other.detach().mT)
+
+
+class _Source(NamedTuple):
+    """What was laid out anew, which of its results that is, and which parts were taken of it."""
+
+    node: Any
+    place: int
+    parts: tuple[Any, ...]
+
+
+def _source(node: Any, place: int) -> _Source:
+    parts: list[Any] = []
     while node is not None and name_of(node) in LAYOUT and children(node):
-        node = children(node)[0]
-    return node
+        if name_of(node) not in MOVES:
+            parts.append(_part(node, place))
+        node, place = next((child, number) for child, number in node.next_functions if child is not None)
+    return _Source(node, place, tuple(parts))
+
+
+def _part(node: Any, place: int) -> Any:
+    """Which part a function takes: by its place, where that is known; else what this one takes, and no other."""
+    if name_of(node) not in PARTS:
+        return node
+    return (name_of(node), place, *(saved(node, name) for name in ("dim", "start", "end", "step", "index")))
 
 
 def _is_penalty(node: Any) -> bool:

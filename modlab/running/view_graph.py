@@ -19,7 +19,7 @@ class Torn(NamedTuple):
     Attributes:
         path: of the module that gave what comes of it; "" if that was not found.
         taken, given: the shapes before and after it.
-        what: "samples" or "positions".
+        what: "samples", "positions" or "axes".
     """
 
     path: str
@@ -57,6 +57,8 @@ def tears(taken: Shape, given: Shape, samples: int, length: int) -> str:
         return ""
     if _has_moved(samples, taken, given):
         return "samples"
+    if _is_permuted(taken, given):
+        return "axes"
     return "positions" if taken[:1] == given[:1] == (samples,) and _has_moved(length, taken, given) else ""
 
 
@@ -64,6 +66,11 @@ def _has_moved(size: int, taken: Shape, given: Shape) -> bool:
     """Whether a dimension of this size goes into the view and comes out of it, with another number of entries in front of it."""
     ins, outs = ({edge for edge, one in zip(_edges(shape), shape, strict=False) if one == size} for shape in (taken, given))
     return size > 1 and bool(ins and outs) and ins.isdisjoint(outs)
+
+
+def _is_permuted(taken: Shape, given: Shape) -> bool:
+    """Whether the sizes of each sample are the same ones in another order: who writes that means to move axes."""
+    return len(taken) == len(given) > 2 and taken[0] == given[0] and taken != given and sorted(taken) == sorted(given)
 
 
 def _edges(shape: Shape) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from modlab.running.autograd_nodes import children, name_of, number_of, saved
+from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved
 
 LEFT_OUT = -100
 """The class of a target that a mask leaves out, as PyTorch's own criteria have it."""
@@ -249,6 +249,22 @@ def divergence(node: Any) -> Tensor | None:
         if isinstance(shares, Tensor) and not shares.requires_grad and shares.is_cpu and shares.dim() > 1 and bool((shares >= 0).all()):
             return shares if torch.allclose(shares.sum(-1), torch.ones_like(shares.sum(-1)), atol=1e-3) else None
     return None
+
+
+def is_divergence(node: Any, passed: Sequence[Any]) -> bool:
+    """Whether it is one whose target is logarithms, ``exp(target) * (target - output)``: shares that add up to 1 weigh a difference."""
+    sides = [child for child, _ in node.next_functions]
+    if len(sides) != 2 or sides[0] is not None or sides[1] is None:
+        return False
+    for one in passed:
+        for name in ("self", "other"):
+            shares = saved(one, name) if name_of(one) == "Mul" else None
+            if not isinstance(shares, Tensor) or shares.requires_grad or not is_here(shares) or shares.dim() < 2 or shares.shape[-1] < 2:
+                continue
+            totals = shares.detach().sum(-1)
+            if bool((shares >= 0).all()) and torch.allclose(totals, torch.ones_like(totals), atol=1e-3):
+                return True
+    return False
 
 
 def picked(output: Tensor, passed: Sequence[Any]) -> Compared:

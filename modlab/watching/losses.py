@@ -55,6 +55,9 @@ TRIES = 3
 MOST = 32
 """Places that are kept apart; what comes from others counts with the last one."""
 
+LEAST_SCALE = 1e-30
+"""Of a scaler, below which what it has multiplied cannot be told any more: after it was halved in each of a hundred steps."""
+
 ALIKE = 3
 """Values under a name that are equal to those found, from which on the name is the loss's."""
 
@@ -264,8 +267,10 @@ class Losses:
             site = self._site(tensor, frame, place)
             scale = None if site.scaler is None else _scale_of(site.scaler())
             if scale is not None:
-                value = _value(tensor, scale)
                 self._scale.add(steps.made, _value(scale, None))
+                if not is_far(scale) and float(scale) < LEAST_SCALE:
+                    continue
+                value = _value(tensor, scale)
             anew = self._is_thrown_away(site, epoch)
             states = self._states(site)
             bad = not is_far(tensor) and not math.isfinite(value)

@@ -9,6 +9,7 @@ from bench.sick.working import (  # noqa: F401
     eighth_nets,
     eighth_odd,
     eighth_series,
+    eleventh_stories,
     fifth_hooks,
     fifth_loops,
     fifth_nets,
