@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
 
+from modlab.comparing.modes import require_ready
 from modlab.diagnosing import batches
 from modlab.errors import BatchError, QuestionError
 from modlab.format import article, plural, rough
@@ -72,6 +73,7 @@ def assert_learns(
         NotAModuleError: `model` is not a module.
         NotAnOptimizerError: `optimizer` is not one.
         BatchError: `batch` or `loss` has a different form, or there were fewer batches than steps.
+        LazyModelError: a parameter has no shape yet, and `keep` is False.
         QuestionError: `steps` or `below` is no such number; or the model lies in parts on several ranks and `keep` is False.
 
     >>> import torch
@@ -93,6 +95,7 @@ def assert_learns(
         watched = work.run()
     else:
         _require_whole(model)
+        require_ready(model, "assert_learns")
         watched = on_loan(work.run, *batches.roots(model, loss), optimizers=(*optimizers, *steppers(optimizers)))
     _require_learnt(watched.record, work.trouble, below)
     return watched

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import modlab
-from modlab.errors import BatchError, NotAModuleError, NotAnOptimizerError, QuestionError
+from modlab.errors import BatchError, LazyModelError, NotAModuleError, NotAnOptimizerError, QuestionError
 from modlab.records import watch
 from modlab.records.finding import Finding
 from modlab.records.watch import Check
@@ -153,6 +153,13 @@ def test_that_there_is_one_batch_is_no_finding_of_a_batch_that_was_given():
         w = assert_learns(model, sgd(model), batch=source, loss=LOSS)
         said.append("same batch" in [one.kind for one in w.verdict.findings])
     assert said == [False, True]
+
+
+def test_a_batch_of_nothing_is_not_called_broadcast():
+    model, (inputs, _) = net(), batch()
+    with pytest.raises(AssertionError, match="the loss is sensible") as caught:
+        assert_learns(model, sgd(model), batch=(inputs[:0], torch.ones(0, 2)), loss=nn.MSELoss(), steps=20)
+    assert "broadcast" not in str(caught.value)
 
 
 def test_nothing_is_printed(capsys):
@@ -321,6 +328,7 @@ WRONG = {
     "several numbers": ({"loss": lambda output, target: output}, BatchError, "shape (64, 2), but must return one number"),
     "no steps": ({"steps": 0}, QuestionError, "steps=…) got 0"),
     "half a step": ({"steps": 1.5}, QuestionError, "steps=…) got 1.5"),
+    "no shape yet": ({"model": nn.LazyLinear(3)}, LazyModelError, "assert_learns must leave the model unchanged"),
     "below nothing": ({"below": float("nan")}, QuestionError, "below=…) got nan"),
 }
 

@@ -106,6 +106,8 @@ def _broadcast(s: Symptoms) -> Facts | None:
     if not term.output or not term.compared or "Unsqueeze" in _names(term):
         return None
     output, compared = math.prod(term.output), math.prod(term.compared)
+    if not output:  # of nothing it is not known
+        return None
     square = not term.criterion and not term.paired and term.compared == (output, output)  # a column against a row
     if not (term.criterion in ERRORS or term.node == "Add" or square):
         return None

@@ -70,7 +70,7 @@ def require_restorable(model: Module) -> None:
         )
 
 
-def require_ready(model: Module) -> None:
+def require_ready(model: Module, verb: str = "modlab.compare") -> None:
     """Reject models with lazy parameters, or that were never initialized."""
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
@@ -78,7 +78,7 @@ def require_ready(model: Module) -> None:
         for name, tensor in stores.named_tensors(module):
             if is_lazy(tensor):
                 raise LazyModelError(
-                    f"{path or ROOT}.{name} has no shape yet: the first forward pass decides it for good, but modlab.compare must "
+                    f"{path or ROOT}.{name} has no shape yet: the first forward pass decides it for good, but {verb} must "
                     f"leave the model unchanged.\n  Run the model once first: model(x)"
                 )
 

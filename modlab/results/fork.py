@@ -142,7 +142,10 @@ class AskedChange:
             self.kind, self.facts = "function", {"name": _name(change)}
             self._arguments = _arguments(change)
         elif isinstance(change, Mapping) and change and all(isinstance(name, str) for name in change):
-            self.kind, self.facts = "settings", {"settings": ", ".join(f"{name} = {value!r}" for name, value in change.items())}
+            self.kind, self.facts = (
+                "settings",
+                {"settings": ", ".join(f"{name} = {format.cut(repr(value), 40)}" for name, value in change.items())},
+            )
         elif change is not None:
             raise QuestionError(
                 f"w.fork(change=…) got {format.cut(repr(change), 40)}, but takes a function, or settings by name.\n"
@@ -213,10 +216,14 @@ POSITIVE = frozenset(("lr", "momentum", "weight_decay", "eps", "lr_decay", "alph
 """Settings of which PyTorch's optimizers, when they are made, refuse what is negative."""
 
 
+def _is_number(thing: Any) -> bool:
+    return thing.numel() == 1 if isinstance(thing, Tensor) else isinstance(thing, numbers.Real) and not isinstance(thing, bool)
+
+
 def _set_group(group: dict[str, Any], name: str, value: Any) -> None:
     held = group[name]
-    is_number = isinstance(held, (numbers.Real, Tensor)) and not isinstance(held, bool)
-    if is_number and not isinstance(value, (numbers.Real, Tensor)):
+    is_number = _is_number(held)
+    if is_number and not _is_number(value):
         said = f"w.fork(change=…) got {format.cut(repr(value), 40)} as {name}, but takes a number."
         raise QuestionError(f"{said}\n  Write: w.fork(step, {{{name!r}: {float(held)}}})")
     if is_number and name in POSITIVE and not 0 <= float(value) < math.inf:

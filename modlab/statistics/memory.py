@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from modlab.compat import FunctionMode, inference, is_functional, is_transformed, set_grad, without_torch_function
-from modlab.statistics.closures import rebind
 
 T = TypeVar("T")
 
@@ -159,6 +158,8 @@ def deepcopied(thing: T, memo: dict[int, Any] | None = None, *, alone: bool = Fa
     Raises:
         NoValuesError: one has none.
     """
+    from modlab.statistics.closures import rebind  # most looks copy no model
+
     memo = {} if memo is None else memo
     with _Copying(alone=alone):
         made = copy.deepcopy(thing, memo)

@@ -932,6 +932,8 @@ ANSWERS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a negative rate": ({"change": {"lr": -1}}, modlab_errors.QuestionError, "got -1.0 as lr, but takes a number of at least 0"),
     "a rate that is not a number": ({"change": {"lr": float("nan")}}, modlab_errors.QuestionError, "got nan as lr"),
     "a text as a number": ({"change": {"lr": "x"}}, modlab_errors.QuestionError, "takes a number"),
+    "a truth as a number": ({"change": {"lr": True}}, modlab_errors.QuestionError, "got True as lr, but takes a number"),
+    "two numbers": ({"change": {"lr": torch.ones(2)}}, modlab_errors.QuestionError, r"got tensor\(\[1., 1.\]\) as lr"),
     "no steps": ({"steps": 0}, modlab_errors.QuestionError, "how many steps"),
     "other arguments": ({"change": lambda a, b, c: None}, modlab_errors.QuestionError, "takes a, b, c"),
     "it raises": ({"change": lambda model: 1 / 0}, modlab_errors.ForkError, "ZeroDivisionError: division by zero"),
