@@ -171,8 +171,7 @@ def _made_in_vain(s: Symptoms) -> Facts | None:
 
 def _is_of_values(s: Symptoms) -> bool:
     """Whether the other loss learns numbers, as a critic learns what actions are worth, and does not tell two kinds apart."""
-    target = s.target
-    return s.loss.term.criterion in ERRORS and target.distinct != 1 and not target.whole
+    return s.loss.term.criterion in ERRORS and s.target.std > 0 and not s.target.whole
 
 
 def _level(s: Symptoms) -> Facts | None:

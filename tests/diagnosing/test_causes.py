@@ -116,9 +116,10 @@ SO = {
     "journal/as it is": "padding",
     "ppo of one file/as it is": "gradients",
     "first to rebuild then to tell/as it is": "gradients",
+    "first mark/as it is": "targets",
 }
 """What a check says of a net that learns all the same, and is so: it reads on through the padding; the loss that
-is given is a part of what the loop has."""
+is given is a part of what the loop has; a number tells the answer at once, and is to be remembered."""
 
 
 @pytest.mark.parametrize("name", [one.name for one in cases_of("working") if not one.cause and one.name.endswith("as it is")])
