@@ -86,7 +86,7 @@ def _rate(s: Symptoms) -> Facts | None:
 
 
 def _was_calm(s: Symptoms) -> bool:
-    """Whether the loss was falling in small steps until it became NaN: a rate does not end so, one bad batch does."""
+    """Whether steps were small and the loss not high until it became NaN: a rate does not end so, one bad batch does."""
     return len(s.values) >= CALM and s.most < 1.5 * s.start and s.quickest < 0.2
 
 

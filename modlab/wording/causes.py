@@ -595,7 +595,7 @@ CAUSES: dict[str, CauseWords] = {
     "not a number in data": CauseWords(
         lambda f: "a batch may hold NaN or infinity" if "calm" in f else "the data holds NaN or infinity",
         lambda f: (
-            f"the loss was falling in small steps, to {rough(f['last'])}, when it became NaN: a bad batch does that, a rate hardly"
+            f"steps were small, and the loss was {rough(f['last'])} before it was NaN: a bad batch does that, a rate hardly"
             if "calm" in f
             else "a batch holds numbers that are not finite"
         ),
@@ -891,7 +891,7 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: "the loss may have taken the logarithm of zero" if "last" in f else "a logarithm of zero",
         lambda f: (
             "it takes that of a sigmoid or softmax as it is, which rounds to 0 where the model is sure; "
-            f"it was falling in small steps, to {rough(f['last'])}, when it became NaN"
+            f"steps were small, and it was {rough(f['last'])} before it was no longer finite"
             if "last" in f
             else _born(f)
         ),
