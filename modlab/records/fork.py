@@ -13,6 +13,9 @@ from modlab.frozen import frozen
 from modlab.records.finding import Fact
 from modlab.records.slots import Floats
 
+FEW = 5
+"""Steps that are compared at least."""
+
 
 @frozen
 class KeptSetting:
@@ -110,7 +113,20 @@ class ForkRecord:
 
     def last(self, which: str = "fork") -> float:
         """The mean of the last tenth of a curve behind the change, "original", "twin" or "fork"; NaN if something there is not finite."""
+        some = self._last(which)
+        return float(np.mean(some)) if len(some) and bool(np.isfinite(some).all()) else math.nan
+
+    @property
+    def sides(self) -> tuple[int, int, int]:
+        """Of the last tenth, or the last few steps: at how many the fork's loss is the lower, at how many the higher one, and of how many.
+
+        Both futures see the same batches, so they can be compared step by step where the losses themselves are noisy.
+        """
+        fork, original = self._last("fork", FEW), self._last("original", FEW)
+        return int((fork < original).sum()), int((fork > original).sum()), len(fork)
+
+    def _last(self, which: str, least: int = 1) -> Floats:
+        """The last tenth of a curve behind the change, and at least so many steps of it."""
         curve: Floats = getattr(self, which)[: len(self.fork)]
         behind = curve[self.at - self.began :]
-        some = behind[-max(1, len(behind) // 10) :]
-        return float(np.mean(some)) if len(some) and bool(np.isfinite(some).all()) else math.nan
+        return behind[-max(least, len(behind) // 10) :]

@@ -75,7 +75,10 @@ class Fork(Result):
 
     @property
     def outcome(self) -> str:
-        """What came of the change: "better", "same", "worse", "not finite" or "not seen" (no step was made)."""
+        """What came of the change: "better", "same", "worse", "unclear", "not finite" or "not seen" (no step was made).
+
+        "same": the losses differ by less than 5 %; "unclear": by more, and yet at nearly as many of the last steps the other way round.
+        """
         return forks.outcome(self.record)
 
     @property

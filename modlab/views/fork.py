@@ -38,7 +38,7 @@ def of_fork(record: ForkRecord) -> str:
     return "\n".join([*lines, *forks.notes(record)])
 
 
-_HEAD = ("loss", "at the change", "least", "at last")
+_HEAD = ("loss", "at the change", "least", "last tenth")
 
 
 def _rows(record: ForkRecord) -> list[tuple[str, ...]]:

@@ -9,7 +9,10 @@ from modlab import format
 from modlab.records.fork import ForkRecord, KeptRecord
 
 SAME = 0.05
-"""Of the original's loss: less than this is no difference."""
+"""Of the original's loss: less than this is little difference."""
+
+AVERAGED = 20
+"""From so many steps on the last tenth is more than the last step."""
 
 CHANGES: dict[str, str] = {
     "function": "changed by {name}",
@@ -31,7 +34,7 @@ _ENDED = {
 
 
 def outcome(record: ForkRecord) -> str:
-    """What came of it: "better", "same", "worse", "not finite" or "not seen"."""
+    """What came of it: "better", "same", "worse", "unclear", "not finite" or "not seen"."""
     before, after = record.last("original"), record.last("fork")
     if not record.steps:
         return "not seen"
@@ -41,6 +44,10 @@ def outcome(record: ForkRecord) -> str:
         return "better"
     if record.parts < 0 or abs(after - before) <= SAME * abs(before):
         return "same"
+    lower, higher, steps = record.sides
+    ahead = lower - higher if after < before else higher - lower
+    if ahead < min(steps, 2 * math.sqrt(steps)):  # two standard deviations of a coin's tosses
+        return "unclear"
     return "better" if after < before else "worse"
 
 
@@ -54,18 +61,31 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
     if not record.change:
         return _unchanged(record, steps)
     after, before = record.last("fork"), record.last("original")
-    found = outcome(record)
     where = " on the batch" if record.source == "batch" else ""
     ends = f"after {steps}{where} the loss is {_number(after)}, and {_number(before)} without the change"
-    strong = {
-        "better": "The fork does better:",
-        "worse": "The fork does worse:",
-        "same": "It makes no difference:",
-        "not finite": "The fork's loss is not finite:",
-    }[found]
+    found = outcome(record)
     if found == "not finite":
         ends = f"within {steps} it becomes NaN or infinite; without the change it is {_number(before)}"
-    return strong, f"{ends} ({mark(record)}{_since(record)})."
+    elif found == "unclear":
+        ends += f", but it is the {_sides(record, 'only ')}"
+    return _FOUND["no change" if found == "same" and record.parts < 0 else found], f"{ends} ({mark(record)}{_since(record)})."
+
+
+_FOUND = {
+    "better": "The fork does better:",
+    "worse": "The fork does worse:",
+    "same": "It makes little difference:",
+    "no change": "It makes no difference:",
+    "unclear": "It makes no clear difference:",
+    "not finite": "The fork's loss is not finite:",
+}
+
+
+def _sides(record: ForkRecord, only: str = "") -> str:
+    """At how many of the last steps it is on the side where its mean is."""
+    lower, higher, steps = record.sides
+    side, count = ("lower", lower) if record.last("fork") < record.last("original") else ("higher", higher)
+    return f"{side} one at {only}{count:,} of the last {format.plural(steps, 'step')}"
 
 
 def _unchanged(record: ForkRecord, steps: str) -> tuple[str, str]:
@@ -93,6 +113,8 @@ def mark(record: ForkRecord) -> str:
 
 def notes(record: ForkRecord) -> Iterator[str]:
     """What to know about a fork."""
+    if record.change and not record.running:
+        yield from _ends(record)
     if record.source == "batch":
         yield "Two copies of the model, one of them changed, trained on the one batch, from the present weights on."
         return
@@ -105,6 +127,14 @@ def notes(record: ForkRecord) -> Iterator[str]:
         yield _ended(record)
     if record.ended == "tape":
         yield "It ends where the kept batches end."
+
+
+def _ends(record: ForkRecord) -> Iterator[str]:
+    """How to read the losses at the end."""
+    if record.steps >= AVERAGED:
+        yield "The losses at the end are averaged over the last tenth of the steps."
+    if outcome(record) in ("better", "worse") and math.isfinite(record.last("original")):
+        yield f"The fork's loss is the {_sides(record)}."
 
 
 def _exactness(record: ForkRecord) -> str:

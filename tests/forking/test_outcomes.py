@@ -1,0 +1,67 @@
+"""What came of a fork is judged against the noise that both of its futures share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import modlab
+from modlab.records.fork import ForkRecord
+from modlab.results.fork import Fork
+
+FALL = np.linspace(2, 1, 300)
+NOISE = np.random.default_rng(0).normal(0, 0.5, 300)
+
+
+def forked(original: Any, fork: Any, **facts: Any) -> Fork:
+    """A fork whose losses part at once."""
+    there = {"change": "settings", "facts": {"settings": "lr = 0.1"}, "parts": 10, **facts}
+    curves = {name: np.asarray(curve, np.float64) for name, curve in (("original", original), ("twin", original), ("fork", fork))}
+    return Fork(ForkRecord("Net", "kept", 0, 0, **curves, **there))
+
+
+SAID: dict[str, tuple[Fork, str, str]] = {
+    "far lower": (forked(FALL, FALL - 0.5), "better", "lower one at 30 of the last 30 steps"),
+    "far higher": (forked(FALL, FALL + 0.5), "worse", "higher one at 30 of the last 30 steps"),
+    "noise of both": (forked(FALL + abs(NOISE), FALL + abs(NOISE) - 0.2), "better", "lower one at 30 of the last 30 steps"),
+    "noise of one": (forked(FALL, FALL + 0.2 + NOISE), "unclear", "the higher one at only 16 of the last 30 steps"),
+    "one spike": (forked(FALL, [*FALL[:-1], 50.0]), "unclear", "the higher one at only 1 of the last 30 steps"),
+    "little": (forked(FALL, FALL * 0.97), "same", "It makes little difference: after 300 steps"),
+    "nothing": (forked(FALL, FALL, parts=-1), "same", "It makes no difference: after 300 steps"),
+    "few, all alike": (forked(FALL[:3], FALL[:3] / 2), "better", "lower one at 3 of the last 3 steps"),
+    "few, not alike": (forked([1, 1, 2, 1, 1], [2, 2, 1, 2, 3]), "unclear", "the higher one at only 4 of the last 5 steps"),
+    "one": (forked([2.0], [1.0]), "better", "lower one at 1 of the last 1 step"),
+    "not finite": (forked(FALL, [*FALL[:-1], np.nan]), "not finite", "within 300 steps it becomes NaN or infinite"),
+    "finite again": (forked([*FALL[:-1], np.inf], FALL), "better", "and not finite without the change"),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_an_outcome_is_told_from_noise(name: str) -> None:
+    fork, outcome, said = SAID[name]
+    assert fork.outcome == outcome and said in str(fork)
+    assert fork.headline.partition(": ")[2] in fork.html(bundle=False).replace("&#x27;", "'")
+    assert ("averaged over the last tenth" in str(fork)) == (fork.record.steps >= 20)
+
+
+def test_two_equal_trainings_seldom_differ_clearly() -> None:
+    """Of futures that differ by chance alone, about one in twenty is called better or worse."""
+    chance = np.random.default_rng(1)
+    outcomes = [forked(*chance.exponential(1, (2, 1000))).outcome for _ in range(400)]
+    assert 0 < sum(one in ("better", "worse") for one in outcomes) <= 40
+
+
+def test_a_watched_noise_is_no_difference() -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
+    with modlab.watch(net, optimizer, keep="good") as w:
+        for _ in range(120):
+            optimizer.zero_grad()
+            (net(torch.randn(2, 2)) - torch.randn(2, 1)).square().mean().backward()
+            optimizer.step()
+    assert w.fork(20, {"lr": 0.1}).outcome in ("unclear", "same") and w.fork(20, {"lr": 0.0}).outcome != "better"
