@@ -50,9 +50,12 @@ def _is_moved_otherwise(s: Symptoms) -> bool:
 
 
 def _never_enough(s: Symptoms) -> Facts | None:
-    if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried <= s.loop.looks / 2 or _is_skipped(s):
-        return None
-    return {"backwards": s.loop.backwards}
+    return {"backwards": s.loop.backwards} if _piles_up(s) and not _is_skipped(s) else None
+
+
+def _piles_up(s: Symptoms) -> bool:
+    """Whether gradients are carried from one backward pass to the next, and no step is taken."""
+    return not s.record.steps and s.loop.looks >= SEVERAL and s.loop.carried > s.loop.looks / 2
 
 
 def _is_skipped(s: Symptoms) -> bool:
@@ -83,7 +86,7 @@ def _no_backward(s: Symptoms) -> Facts | None:
 
 def _no_zero_grad(s: Symptoms) -> Facts | None:
     stepwise = s.curve is None or s.curve.passes < 1.5
-    if not s.record.steps and s.loop.looks >= SEVERAL and s.loop.carried > s.loop.looks / 2 and _is_skipped(s):
+    if _piles_up(s) and _is_skipped(s):
         return {"looks": s.loop.looks}
     if not s.record.steps or not stepwise or s.loop.looks < SEVERAL or s.loop.carried < 0.8 * (s.loop.looks - 1):
         return None

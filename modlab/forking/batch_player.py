@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from modlab.forking.originals import Originals
 from modlab.forking.player import Player
 from modlab.forking.tape import PlaceNumbers, TapedStep
 from modlab.inspection import stores
+from modlab.records.finding import Fact
 from modlab.statistics.memory import copied
 
 RATE = 1e-3
@@ -61,6 +62,7 @@ class BatchGround:
         held = {"loss": loss} if stores.is_module(loss) else {}
         trained = [one for one in model.parameters() if one.requires_grad] or [*model.parameters()]
         given = optimizers or [torch.optim.Adam(trained, RATE)]
+        self.facts: Mapping[str, Fact] = {} if optimizers else {"rate": RATE}
         things = TrainedThings(model, given, held)
         self._state = KeptState(0, things, PlaceNumbers(), (0.0, 0.0))
         self._forward, self._loss, self._most = forward, loss, most

@@ -23,10 +23,15 @@ Change = Callable[[Player], None]
 
 
 class ForkGround(Protocol):
-    """What a fork can be made of: a training that was kept, or the present state with one batch (its `kind`: "kept" or "batch")."""
+    """What a fork can be made of: a training that was kept, or the present state with one batch.
+
+    Attributes:
+        began: the step of the state; kind: "kept" or "batch"; facts: to tell of it.
+    """
 
     began: int
     kind: str
+    facts: Mapping[str, Fact]
 
     def player(self) -> Player:
         """A copy of the training at its beginning."""
@@ -47,6 +52,7 @@ class KeptGround:
     """
 
     kind = "kept"
+    facts: Mapping[str, Fact] = {}
 
     def __init__(self, keeper: Keeper, at: int) -> None:
         state = keeper.from_state(at)
@@ -174,7 +180,7 @@ class Futures:
         apart = np.flatnonzero(~((original == fork) | (np.isnan(original) & np.isnan(fork))))
         parts = self.began + int(apart[0]) if len(apart) else -1
         ended = self.ended or "running"
-        what, curves = (change, facts or {}), (original, twin, fork)
+        what, curves = (change, {**self._ground.facts, **(facts or {})}), (original, twin, fork)
         return ForkRecord(
             title, self._ground.kind, self.began, self.at, *curves, *what, self._differs, parts, ended, self.error, self.until
         )

@@ -82,6 +82,7 @@ class Player:
         self._ratios: dict[tuple[int, int, str], tuple[Any, Any]] = {}  # settings that were changed: before and after
         self._context: ExitStack | None = None
         self._casts: Any = ()
+        self._replaced: set[int] = set()  # optimizers in whose place another one stands
         self._joined: list[Tensor] = []  # trained since a change: the zero_grad of the tape met no gradients of theirs
 
     # ---- what is changed
@@ -100,12 +101,15 @@ class Player:
 
     def change(self, work: Callable[[], None]) -> None:
         """Change the copies, and have what follows from that."""
-        before = [[settings_of(group) for group in one.param_groups] for one in self.things.optimizers]
+        optimizers = [*self.things.optimizers]
+        before = [[settings_of(group) for group in one.param_groups] for one in optimizers]
         trained = {id(one) for one in self._stepped()}
         with torch.enable_grad():
             work()
         self._joined += [one for one in self._stepped() if id(one) not in trained]
         for number, optimizer in enumerate(self.things.optimizers):
+            if optimizer is not optimizers[number]:
+                self._replaced.add(number)
             for place, group in enumerate(optimizer.param_groups):
                 old = before[number][place] if place < len(before[number]) else {}
                 for name, value in settings_of(group).items():
@@ -271,9 +275,15 @@ class Player:
     def _set_groups(self, number: int, optimizer: Any, groups: list[Group]) -> None:
         for place, (settings, params) in enumerate(groups):
             if place >= len(optimizer.param_groups):
-                optimizer.add_param_group({**settings, "params": [self._numbers[one] for one in params if one in self._numbers]})
+                added = [self._numbers[one] for one in params if one in self._numbers]
+                held = {id(one) for group in optimizer.param_groups for one in group["params"]}
+                if number in self._replaced and all(id(one) in held for one in added):
+                    continue
+                optimizer.add_param_group({**settings, "params": added})
             group = optimizer.param_groups[place]
             for name, value in settings.items():
+                if number in self._replaced and name not in group:
+                    continue  # a setting of the optimizer that stood there
                 ratio = self._ratios.get((number, place, name))
                 _assign(group, name, value if ratio is None else _scaled(value, *ratio))
 

@@ -178,7 +178,7 @@ class Diagnosis(RowsResult):
 
     @property
     def findings(self) -> tuple[FoundMistake, ...]:
-        """What is certain, worst first."""
+        """What is certain, worst first; a check that failed with the batch stands among the `experiments`."""
         return tuple(FoundMistake.of(one, self) for one in self.record.findings)
 
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 from torch.nn import Module
+from torch.optim import Optimizer
 
 from modlab import format, wording
 from modlab.comparing.modes import quiet
@@ -20,7 +21,7 @@ from modlab.forking.batch_player import BatchGround
 from modlab.forking.fixes import DOSES, TRIAL, applied, fix_of, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
-from modlab.forking.kept_states import is_finite
+from modlab.forking.kept_states import TrainedThings, is_finite
 from modlab.forking.module_settings import numbers_of
 from modlab.forking.player import Player
 from modlab.frozen import frozen
@@ -164,7 +165,28 @@ class AskedChange:
                 _set(player, name, value)
         elif self._change is not None:
             given = {"model": things.model, "optimizer": optimizer}
-            self._change(*(given[name] for name in self._arguments))
+            modules = {id(module) for module in things.modules().values()}
+            returned = self._change(*(given[name] for name in self._arguments))
+            if isinstance(returned, Optimizer):
+                _take(things, returned)
+            elif isinstance(returned, Module) and id(returned) not in modules:
+                raise QuestionError(
+                    f"w.fork(change=…) returned another {type(returned).__name__}, but a change is made to the model itself.\n"
+                    "  Put it into the model: def change(model): model.part = …"
+                )
+
+
+def _take(things: TrainedThings, returned: Optimizer) -> None:
+    """Let another optimizer stand in the place of the one."""
+    if any(one is returned for one in things.optimizers):
+        return
+    if len(things.optimizers) != 1:
+        known = format.plural(len(things.optimizers), "optimizer")
+        raise QuestionError(
+            f"w.fork(change=…) returned {format.article(type(returned).__name__)}, but this training has {known}.\n"
+            "  Of several, say whose place it takes: def change(model, optimizer): optimizer[0] = …"
+        )
+    things.optimizers[0] = returned
 
 
 def _name(change: Callable[..., Any]) -> str:

@@ -565,6 +565,7 @@ class Watch(Result):
             step: where to fork; without it, the last kept state with steps behind it.
             change: called with a copy of the model and of the optimizer (a list of several), as its parameters are named: ``model``,
                 ``optimizer``. Or settings by name: ``{"lr": 1e-3, "2.p": 0.5}``. None changes nothing.
+                An optimizer that it returns takes the place of the fork's one.
             steps: how many to make; without it, as many as batches were kept for.
 
         Returns:

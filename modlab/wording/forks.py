@@ -116,7 +116,8 @@ def notes(record: ForkRecord) -> Iterator[str]:
     if record.change and not record.running:
         yield from _ends(record)
     if record.source == "batch":
-        yield "Two copies of the model, one of them changed, trained on the one batch, from the present weights on."
+        by = f" by Adam with lr = {record.facts['rate']}, for no optimizer is known" if "rate" in record.facts else ""
+        yield f"Two copies of the model, one of them changed, trained on the one batch{by}, from the present weights on."
         return
     if record.steps:
         began = f"Run from the state kept after {format.plural(record.began, 'step')}"

@@ -1045,6 +1045,68 @@ def test_the_fix_of_a_diagnosis_is_tried(kind: str) -> None:
     assert photograph(model) == before
 
 
+def test_without_an_optimizer_it_says_how_a_fix_was_tried() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(1))
+    batch = (torch.randn(32, 4), torch.randint(3, (32,)))
+    found = next(one for one in modlab.diagnose(model, batch=batch, loss=nn.CrossEntropyLoss()).experiments if one.outcome == "failed")
+    assert "by Adam with lr = 0.001, for no optimizer is known" in str(found.try_fix(30))
+
+
+# ---- another optimizer
+
+
+def scheduled(optimizer: Callable[[Any], Any] | None = None, lr: float = 0.01) -> Run:
+    """A training whose optimizer is replaced before step 11, under a schedule that halves its rate each five steps."""
+    torch.manual_seed(1)
+    model = small()
+    held = [torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)]
+
+    def step(number: int) -> Tensor:
+        if number == 10 and optimizer is not None:
+            held[0] = optimizer(model.parameters())
+        if number % 5 == 4:
+            for group in held[0].param_groups:
+                group["lr"] *= 0.5
+        x = torch.randn(16, 4)
+        held[0].zero_grad()
+        loss = (model(x) - x[:, :2]).square().mean()
+        loss.backward()
+        held[0].step()
+        return loss
+
+    return model, [*held], step
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop, torch.optim.AdamW])
+def test_a_returned_optimizer_takes_the_place_of_the_one(kind: Any) -> None:
+    w, *_ = watched(scheduled)
+    fork = w.fork(10, lambda model: kind(model.parameters(), lr=0.02))
+    *_, losses = watched(lambda: scheduled(lambda parameters: kind(parameters, lr=0.02)))
+    assert fork.losses == losses[fork.record.began : fork.record.began + len(fork.losses)] != fork.original
+
+
+def test_what_a_change_returns_in_vain_is_refused() -> None:
+    w, *_ = watched(scheduled)
+    with pytest.raises(modlab_errors.QuestionError, match="returned another Sequential, but a change is made to the model"):
+        w.fork(10, lambda model: nn.Sequential(nn.Linear(4, 2)))
+    assert w.fork(10, lambda model: model.train()).record.parts < 0
+    assert w.fork(10, lambda model: model.pop(1)).record.parts >= 0
+
+    def two() -> Run:
+        model, (optimizer,), step = scheduled()
+        other = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+        return model, [optimizer, other], lambda number: (step(number), other.step())[0]
+
+    w, *_ = watched(two)
+    with pytest.raises(modlab_errors.QuestionError, match=r"returned an Adam, but this training has 2 optimizers.\n.*optimizer\[0\] = …"):
+        w.fork(10, lambda model: torch.optim.Adam(model.parameters()))
+
+    def swapped(model: nn.Module, optimizer: list[Any]) -> None:
+        optimizer[0] = torch.optim.Adam(model.parameters())
+
+    assert w.fork(10, swapped).record.parts >= 0
+
+
 def test_why_a_fix_cannot_be_tried_is_said() -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
