@@ -188,7 +188,7 @@ class Interrupting:
     """Raises at one call or return of a function of ours."""
 
     def __init__(self, at: int) -> None:
-        self.at, self.count, self.where = at, 0, ("", "")
+        self.at, self.count, self.where, self.dropped = at, 0, ("", ""), False
 
     def __call__(self, frame: Any, event: str, arg: Any) -> Any:
         if not frame.f_code.co_filename.startswith(HERE):
@@ -197,6 +197,8 @@ class Interrupting:
             self.count += 1
             if self.count == self.at:
                 self.where = event, frame.f_code.co_name
+                code = frame.f_code  # Python drops one in a generator that ends, and in what is called when something dies
+                self.dropped = bool(code.co_flags & inspect.CO_GENERATOR) or code.co_name == "<lambda>"
                 raise KeyboardInterrupt
         return self
 
@@ -229,7 +231,7 @@ def _try_interrupts(look: Any, count: int) -> None:
             for one in [*watcher.watchers]:
                 one.close("ended")
         assert surroundings() == before, (at, trace.where)
-        assert raised or not trace.where[0] or "<" in trace.where[1], (at, trace.where)  # Python drops one in a generator that ends
+        assert raised or not trace.where[0] or trace.dropped, (at, trace.where)
         if found is not None:
             assert str(found) and found.html() and found.to_dict(), (at, trace.where)
 
