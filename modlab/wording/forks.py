@@ -67,7 +67,7 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
     if found == "not finite":
         ends = f"within {steps} it becomes NaN or infinite; without the change it is {_number(before)}"
     elif found == "unclear":
-        ends += f", but it is the {_sides(record, 'only ')}"
+        ends += f", but the fork's is the {_sides(record, 'only ')}"
     return _FOUND["no change" if found == "same" and record.parts < 0 else found], f"{ends} ({mark(record)}{_since(record)})."
 
 

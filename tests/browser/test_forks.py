@@ -92,7 +92,7 @@ def test_a_learner_drags_the_time_back_and_sees_both(lab: JupyterLab) -> None:
     before = steps(lab, 1)
     said = wait_for(lab, 1)
     found = r"(The fork does \w+|It makes (no|little|no clear) difference)"
-    ended = rf"{found}: after [\d,]+ steps the loss is [\d.e-]+, and [\d.e-]+ without the change(, but it is [^(]+)?"
+    ended = rf"{found}: after [\d,]+ steps the loss is [\d.e-]+, and [\d.e-]+ without the change(, but [^(]+)?"
     assert re.match(rf"{ended} \(with lr = 0.02", said), said  # how many steps there were is the machine's pace
     expect(view(lab, 1).locator("[role=status]").last).to_have_text(said)  # it is read out
     expect(forks(lab).get_by_role("img")).to_have_attribute("aria-label", re.compile("the loss as it was and in the fork, with lr = 0.02"))
