@@ -182,10 +182,12 @@ def scale_by(optimizer: Any, values: tuple[Any, ...]) -> None:
 
 
 def _with_gradient(tensor: Tensor, memo: dict[int, Any]) -> None:
-    """What a copy of a parameter lacks: its gradient, and the hooks that change gradients."""
+    """What a copy of a parameter lacks: its gradient, the hooks that change gradients, and, of a scripted module, that it is trained."""
     made = memo[id(tensor)]
     if made is tensor or is_lazy(tensor) or not tensor.is_leaf:
         return
+    if made.requires_grad is not tensor.requires_grad:
+        made.requires_grad_(tensor.requires_grad)
     if tensor.grad is not None:
         made.grad = alike(tensor.grad)
     if tensor.requires_grad:

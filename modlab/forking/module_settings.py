@@ -24,9 +24,9 @@ class ModuleSettings:
     def __init__(self) -> None:
         self._places: list[tuple[str, dict[str, Any], str]] = []
         self._last: list[Any] = []
-        self._parts: list[dict[str, Any]] = []
-        self._contents: list[dict[str, Any]] = []
+        self._contents: list[tuple[str, dict[str, Any]]] = []
         self._members: list[int] = []
+        self._buffers: list[int] = []
 
     def follow(self, modules: Mapping[str, Module]) -> None:
         """From now on those of these modules, by name."""
@@ -34,9 +34,8 @@ class ModuleSettings:
         self._places = [
             (path, one, name) for path, one in held for name, value in one.items() if name == "training" or type(value) is float
         ]
-        self._contents = [one for _, one in held]
-        self._parts = [one[name] for one in self._contents for name in ("_modules", "_parameters", "_buffers")]
-        self.read()
+        self._contents = held
+        self._last, self._members, self._buffers = self._now(), self._members_now(), self._buffers_now()
 
     def _now(self) -> list[Any]:
         return [held.get(name) for _, held, name in self._places]
@@ -46,12 +45,24 @@ class ModuleSettings:
         self._last, self._members = self._now(), self._members_now()
 
     def _members_now(self) -> list[int]:
-        return [id(one) for part in self._parts for one in part.values()] + [id(one.get("forward")) for one in self._contents]
+        parts = [id(one) for _, held in self._contents for name in ("_modules", "_parameters") for one in held[name].values()]
+        return parts + [len(held["_buffers"]) for _, held in self._contents] + [id(held.get("forward")) for _, held in self._contents]
+
+    def _buffers_now(self) -> list[int]:
+        return [id(one) for _, held in self._contents for one in held["_buffers"].values()]
 
     def has_other_members(self) -> bool:
-        """Whether a module, a parameter, a buffer or a `forward` has come, gone or been replaced since."""
+        """Whether a module, a parameter, a buffer or a `forward` has come or gone since, or another but a buffer been replaced."""
         before, self._members = self._members, self._members_now()
         return self._members != before
+
+    def replaced(self) -> list[tuple[int, str, str, Any]]:
+        """The buffers in whose place others stand since: by the identity of the old one, the name of its module, and its own."""
+        before, self._buffers = self._buffers, self._buffers_now()
+        if self._buffers == before or len(self._buffers) != len(before):
+            return []
+        named = [(path, name, one) for path, held in self._contents for name, one in held["_buffers"].items()]
+        return [(old, *each) for old, each in zip(before, named, strict=True) if old != id(each[2])]
 
     def changes(self) -> tuple[Setting, ...] | None:
         """What was set since; None if nothing."""

@@ -20,6 +20,7 @@ from modlab.forking.tape import (
     FUNCTION,
     GIVEN,
     SCALE,
+    SET,
     STEP,
     Constant,
     GivenGenerator,
@@ -71,6 +72,8 @@ class Player:
         self._kept = {*self._numbers} | crossing
         self._names = state.names
         self._modules = self.things.modules()
+        self._buffers: list[tuple[int, dict[str, Any], str]] = []
+        self._find_buffers()
         self._random = state.random
         self._private = in_code(self._modules.values())
         self.losses: dict[int, Tensor] = {}
@@ -121,6 +124,17 @@ class Player:
             held = {} if module is None else dict(stores.named_tensors(module))
             if name in held:
                 self._numbers[number] = held[name]
+        self._find_buffers()
+
+    def _find_buffers(self) -> None:
+        places = [(number, self._modules.get(path), name) for number, (path, name) in self._names.items()]
+        held = [(number, stores.contents(module)["_buffers"], name) for number, module, name in places if module is not None]
+        self._buffers = [one for one in held if one[2] in one[1]]
+
+    def _follow_buffers(self) -> None:
+        """A forward pass may put others in their places."""
+        for number, held, name in self._buffers:
+            self._numbers[number] = held[name]
 
     def scale(self, optimizer: int, group: int, name: str, factor: float) -> None:
         """A setting of a parameter group keeps the loop's course, times a factor: also where it is 0 at first, as in a warm-up."""
@@ -175,6 +189,8 @@ class Player:
             (held,) = entry.args
             self._numbers[entry.outputs[0]] = alike(held.tensor).requires_grad_(entry.what)
             return None
+        if entry.kind == SET:
+            return self._replace(entry)
         if entry.caller and self._is_skipped(entry):
             return None
         if entry.settings is not None and entry.kind == CALL:
@@ -205,10 +221,18 @@ class Player:
             if bool(result) != entry.value:
                 raise OtherBranchError
             return None
+        if entry.kind == CALL:
+            self._follow_buffers()
         if entry.kind == SCALE:
             self._plain[entry.outputs[0]] = args[0]
         self._numbers.update(zip(entry.outputs, tensors_in(result), strict=False))
         return result
+
+    def _replace(self, entry: TapeEntry) -> None:
+        (path, name), (one,) = entry.what, entry.args
+        if (module := self._modules.get(path)) is not None:
+            stores.contents(module)["_buffers"][name] = alike(one.tensor) if type(one) is Constant else self._given(one)
+            self._follow_buffers()
 
     def _is_skipped(self, entry: TapeEntry) -> bool:
         """Whether it is a part of clipping, which is left out."""

@@ -26,7 +26,22 @@ from modlab.forking import taped_functions as functions
 from modlab.forking.kept_states import scaled_by
 from modlab.forking.module_settings import GroupSettings, ModuleSettings
 from modlab.forking.nests import tensors_in
-from modlab.forking.tape import BACKWARD, CALL, CHANGED, CHECK, FUNCTION, LACKING, SCALE, STEP, Place, Tape, TapedStep, TapeEntry, alike
+from modlab.forking.tape import (
+    BACKWARD,
+    CALL,
+    CHANGED,
+    CHECK,
+    FUNCTION,
+    LACKING,
+    SCALE,
+    SET,
+    STEP,
+    Place,
+    Tape,
+    TapedStep,
+    TapeEntry,
+    alike,
+)
 from modlab.inspection import stores
 from modlab.running import guarded as guarding
 from modlab.running.guarded import Look, guarded
@@ -134,6 +149,7 @@ class Recording:
     def close(self) -> None:
         """Take everything off; may be called again."""
         self.on = False
+        self._places.let_go()
         self._hooks.close()
         self._modules.close()
         if get_ident() == self._thread:
@@ -343,9 +359,12 @@ class Recording:
         self._entry = entry
 
     def _ask_members(self) -> None:
-        """A fork cannot repeat what the loop itself puts into the model or takes out of it."""
+        """Buffers that the loop replaces are taped; a fork cannot repeat what else it puts into the model or takes out of it."""
         if self.settings.has_other_members():
             self.tape.lacks = CHANGED
+        replaced = self.settings.replaced()
+        self.tape.entries += [TapeEntry(SET, (path, name), (self.tape.as_it_is(one),)) for _, path, name, one in replaced]
+        self._places.replace(replaced)
 
     def _is_stranger(self, module: Module, args: Any) -> bool:
         """Whether the call of a module that is not the model's is taped: it depends on the weights, by what it gets or by what it holds."""
@@ -396,6 +415,7 @@ class Recording:
         self.tape.entries.append(entry)
         if type(entry.what) is str:
             self.settings.read()
+            self._places.replace(self.settings.replaced())
 
     # ---- steps
 

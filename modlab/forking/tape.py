@@ -13,15 +13,16 @@ from weakref import ref
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from modlab.compat import without_autograd
 from modlab.forking.nests import DEPTH, Nest, is_container, parts_of, tensors_in
 from modlab.statistics.memory import NoValuesError, absence, is_gone, is_there
 from modlab.tracing.tensor_ids import version_of
 
-FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN, SCALE = "function", "call", "backward", "step", "check", "given", "scale"
+FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN, SCALE, SET = "function", "call", "backward", "step", "check", "given", "scale", "set"
 """Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, a tensor
-that comes from outside and is changed or trained, and a loss that a `GradScaler` multiplies."""
+that comes from outside and is changed or trained, a loss that a `GradScaler` multiplies, and a buffer that the loop replaces."""
 
 LACKING, CHANGED = "lacking", "changed"
 """Why a step cannot be made again: the weights got gradients past the tape; the loop itself changed the model's members."""
@@ -79,7 +80,7 @@ class TapeEntry:
 
     Attributes:
         kind: see above.
-        what: a function; the name of a module; the number of an optimizer.
+        what: a function; the name of a module; the number of an optimizer; the module and the name of a buffer.
         args, kwargs: with `Place` and `Constant` for tensors.
         outputs: the number of each tensor in what it gave.
         writes: the numbers of those that it changes in place.
@@ -123,7 +124,7 @@ class TapeEntry:
     @property
     def lasts(self) -> bool:
         """Whether it has an effect beside its outputs and what it writes."""
-        return self.kind in (BACKWARD, STEP, CHECK) or self.settings is not None
+        return self.kind in (BACKWARD, STEP, CHECK, SET) or self.settings is not None
 
 
 def numbers_in(thing: Any) -> Iterator[int]:
@@ -218,6 +219,7 @@ class PlaceNumbers:
     """Numbers the tensors that depend on the weights.
 
     Those of the model are known by identity (a weak reference would forbid ``torch.utils.swap_tensors``), all others as long as they live.
+    The model's buffers are held, for it may replace them, and what comes next would get their identities.
 
     Attributes:
         crossing: numbers of tensors that were used in a later step than they were made in.
@@ -225,6 +227,7 @@ class PlaceNumbers:
 
     def __init__(self) -> None:
         self._own: dict[int, int] = {}
+        self._buffers: dict[int, Tensor] = {}
         self._owned: set[int] = set()
         self._met: dict[int, tuple[ref[Tensor], int]] = {}
         self._count = self._since = 0
@@ -234,16 +237,35 @@ class PlaceNumbers:
         """A tensor of the model."""
         number = self._own.get(id(tensor))
         if number is None:
-            number = self._own[id(tensor)] = self._next()
+            number = self._next()
             self._owned.add(number)
+            self._take(tensor, number)
         return number
+
+    def _take(self, tensor: Tensor, number: int) -> None:
+        self._own[id(tensor)] = number
+        if not isinstance(tensor, Parameter):
+            self._buffers[id(tensor)] = tensor
 
     def keep_own(self, tensors: Iterable[Tensor]) -> None:
         """The model has these tensors now; others may have the identities of those that it had."""
         there = {id(one) for one in tensors}
         self._own = {key: number for key, number in self._own.items() if key in there}
+        self._buffers = {key: one for key, one in self._buffers.items() if key in there}
         for one in tensors:
             self.own(one)
+
+    def replace(self, replaced: Iterable[tuple[int, str, str, Tensor | None]]) -> None:
+        """Buffers take over the numbers of those, given by identity, in whose place they stand."""
+        numbers = [(self._own.pop(old, 0), new) for old, _, _, new in replaced]
+        for number, new in numbers:
+            if number and new is not None:
+                self._take(new, number)
+        self._buffers = {key: one for key, one in self._buffers.items() if key in self._own}
+
+    def let_go(self) -> None:
+        """No more tensors come."""
+        self._buffers = {}
 
     def is_own(self, number: int) -> bool:
         """Whether it is the number of one of the model's."""
@@ -366,6 +388,12 @@ class Tape:
         self._lie(tensor, number)
         self.entries.append(entry)
         return number
+
+    def as_it_is(self, buffer: Tensor | None) -> Place | Constant | None:
+        """What a fork puts in the place of a buffer: of the model's, so it may be written to later."""
+        if buffer is None:
+            return None
+        return self._tensor(buffer) if self.places.of(buffer) else Constant(alike(buffer))
 
     def spare(self, things: Iterable[Any]) -> None:
         """These are about to be written over: what the tape holds of them is copied."""

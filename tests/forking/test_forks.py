@@ -125,6 +125,60 @@ def a_hidden_state_is_carried() -> Run:
     return model, [optimizer], step
 
 
+class Centred(nn.Module):
+    """Replaces its buffers in each forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.out = nn.Linear(4, 4), nn.Linear(4, 1)
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("last", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.body(x)
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * h.detach().mean(0)
+            self.last = h.detach()
+        return self.out((h - self.mean).tanh())
+
+
+@loop
+def buffers_that_a_forward_pass_replaces() -> Run:
+    model = Centred()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    return trained(model, lambda: (model(torch.randn(8, 4)) - model.mean.mean()).square().mean(), optimizer)
+
+
+@loop
+def buffers_that_the_loop_replaces() -> Run:
+    model = small(nn.BatchNorm1d(8))
+    for name, given in (("centre", torch.zeros(2)), ("other", torch.ones(2)), ("steps", torch.zeros(())), ("none", None)):
+        model.register_buffer(name, given)
+
+    def loss() -> Tensor:
+        out = model(torch.randn(8, 4) + model.steps / 100)
+        model.steps = torch.tensor(float(torch.randint(5, ())))
+        model.centre = 0.9 * model.centre + 0.1 * out.detach().mean(0)
+        model.centre, model.other = model.other, model.centre
+        model.centre.mul_(0.9)
+        model[2].running_mean = model[2].running_mean.clone()
+        return (out - model.centre).square().mean() + model.other.sum() ** 2
+
+    def between(number: int) -> None:
+        if number % 3 == 0:
+            model.none = torch.ones(2) if number % 2 else None
+
+    return trained(model, loss, torch.optim.Adam(model.parameters(), lr=0.05), between)
+
+
+@loop
+def a_scripted_model() -> Run:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated
+        model = torch.jit.script(small(nn.BatchNorm1d(8)))
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.05))
+
+
 @loop
 def a_teacher_that_averages() -> Run:
     model = small()
@@ -636,10 +690,10 @@ def plain_run(lr: float = 0.05, seed: int = 0) -> Run:
     return trained(model, loss, torch.optim.SGD(model.parameters(), lr=lr, momentum=0.5))
 
 
-def changed_by_hand(at: int, change: Callable[[nn.Module, Any], Any]) -> list[float]:
+def changed_by_hand(at: int, change: Callable[[nn.Module, Any], Any], make: Callable[[], Run] = plain_run) -> list[float]:
     """The oracle: the loop itself, with the change in it."""
     torch.manual_seed(0)
-    model, optimizers, step = plain_run()
+    model, optimizers, step = make()
     losses = []
     for number in range(STEPS):
         if number == at:
@@ -664,6 +718,14 @@ CHANGES: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
     "frozen": (lambda model: model[0].requires_grad_(False), lambda model, _: model[0].requires_grad_(False)),
     "the optimizer's state": (lambda optimizer: optimizer.state.clear(), lambda _, optimizer: optimizer.state.clear()),
 }
+
+
+@pytest.mark.parametrize("make", [buffers_that_a_forward_pass_replaces, buffers_that_the_loop_replaces])
+def test_replaced_buffers_are_those_of_the_fork(make: Callable[[], Run]) -> None:
+    w, *_ = watched(make)
+    fork = w.fork(7, {"lr": 0.2})
+    losses = changed_by_hand(7, lambda _, optimizer: optimizer.param_groups[0].update(lr=0.2), make)
+    assert fork.losses == losses[fork.record.began :][: len(fork.losses)] and len(fork.losses) > 10
 
 
 @pytest.mark.parametrize("at", [0, 7, 10])
@@ -848,7 +910,6 @@ MEMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "another activation": lambda model, _: model.__setitem__(1, nn.ReLU()),
     "another weight": lambda model, _: nn.utils.prune.l1_unstructured(model[0], "weight", 0.5),
     "another forward": lambda model, _: setattr(model[1], "forward", torch.relu),
-    "another buffer": lambda model, _: setattr(model, "scale", model.scale * 2),
 }
 
 
