@@ -273,7 +273,7 @@ class Recording:
         if changed is not None:
             some = changed if type(changed) in (list, tuple) else (changed,)
             entry.writes = tuple(place.number for place in _flat(encoded(list(some))) if type(place) is Place)
-        if functions.draws(function):
+        if functions.draws(function) or kind == functions.ENGINE:  # hooks on gradients may draw
             self._draw(entry)
         if name in _SCALES and file.endswith(_SCALER) and "mul" in getattr(function, "__name__", "") and _is_loss(args[0]):
             entry.kind, entry.value = SCALE, alike(args[0])
@@ -311,7 +311,7 @@ class Recording:
         if entry.kind == CHECK:
             entry.value = bool(result)
         elif entry.kind != BACKWARD:
-            entry.outputs = self.tape.numbered(result)
+            self.tape.end(entry, result)
         self._drew(entry)
         self.tape.entries.append(entry)
 
@@ -411,7 +411,7 @@ class Recording:
         if kwargs:
             entry.kwargs = self.tape.encoded(kwargs)
         self._drew(entry)
-        entry.outputs = self.tape.numbered(output)
+        self.tape.end(entry, output)
         self.tape.entries.append(entry)
         if type(entry.what) is str:
             self.settings.read()

@@ -204,8 +204,13 @@ def throws_away(entry: TapeEntry) -> bool:
     """Whether it takes gradients away, or makes them 0."""
     name = getattr(entry.what, "__name__", "")
     if name == "__set__":
-        return getattr(getattr(entry.what, "__self__", None), "__name__", "") == "grad" and entry.args[1] is None
+        return _is_of_gradient(entry) and entry.args[1] is None
     return entry.kind == FUNCTION and name in ("zero_", "_foreach_zero_")
+
+
+def _is_of_gradient(entry: TapeEntry) -> bool:
+    """Whether it gets or sets the gradient of a tensor."""
+    return getattr(getattr(entry.what, "__self__", None), "__name__", "") == "grad"
 
 
 def _flat(entries: Iterable[TapeEntry]) -> Iterator[TapeEntry]:
@@ -345,6 +350,7 @@ class Tape:
         self.fresh, self.lacks = 0, ""
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
         self._lies: dict[int, int] = {}  # number → what it lies in
+        self._gradients: set[int] = set()  # what gradients that were asked for lie in
         self._bare: set[int] = set()  # numbers of what was made without autograd, in the step under way
 
     def encoded(self, thing: Any, depth: int = DEPTH) -> Any:
@@ -410,9 +416,11 @@ class Tape:
         if number not in self._lies:
             self._lies[number] = self.places.memory(tensor, number)
 
-    def numbered(self, result: Any) -> tuple[int, ...]:
-        """The numbers of what a call gave."""
-        return tuple(map(self._meet, tensors_in(result)))
+    def end(self, entry: TapeEntry, result: Any) -> None:
+        """A call gave this: number it."""
+        entry.outputs = tuple(map(self._meet, tensors_in(result)))
+        if entry.kind == FUNCTION and _is_of_gradient(entry):
+            self._gradients.update(self._lies[one] for one in entry.outputs)
 
     def _meet(self, tensor: Tensor) -> int:
         number = self.places.meet(tensor)
@@ -425,7 +433,7 @@ class Tape:
         """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
         needed = {self._lies.get(one, -one) for one in self.places.alive()}
         step = TapedStep(number, until, self._useful(self.entries, needed), self.lacks)
-        self.entries, self._lies, self._bare, self.lacks = [], {}, set(), ""
+        self.entries, self._lies, self._gradients, self._bare, self.lacks = [], {}, set(), set(), ""
         self.places.step_ended()
         return step
 
@@ -443,6 +451,8 @@ class Tape:
 
     def _is_needed(self, entry: TapeEntry, needed: set[int]) -> bool:
         if entry.kind == CALL and entry.value:  # in training mode it may change buffers
+            return True
+        if any(self._lies.get(one, -one) in self._gradients for one in entry.writes):  # also of those that are gone, for a step was made
             return True
         touched = (*entry.outputs, *entry.writes)
         return any(self._lies.get(one, -one) in needed or self.places.is_own(one) for one in touched)

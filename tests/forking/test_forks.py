@@ -172,6 +172,31 @@ def buffers_that_the_loop_replaces() -> Run:
 
 
 @loop
+def hooks_on_gradients_draw() -> Run:
+    model = small()
+    model[0].weight.register_hook(lambda gradient: gradient + 0.1 * torch.randn_like(gradient))
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.05))
+
+
+@loop
+def gradients_zeroed_between_two_optimizers() -> Run:
+    model = small()
+    decaying = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.5)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+
+    def decay(number: int) -> None:
+        if number % 2:
+            optimizer.zero_grad(set_to_none=False)
+        else:
+            for one in model.parameters():
+                one.grad.mul_(0.0)  # type: ignore[union-attr]
+        decaying.step()
+
+    model, optimizers, step = trained(model, lambda: model(torch.randn(8, 4)).square().mean(), optimizer, decay)
+    return model, [*optimizers, decaying], step
+
+
+@loop
 def a_scripted_model() -> Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is deprecated
