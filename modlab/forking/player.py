@@ -74,6 +74,7 @@ class Player:
         self._modules = self.things.modules()
         self._buffers: list[tuple[int, dict[str, Any], str]] = []
         self._find_buffers()
+        self._hooks = {path: {*stores.contents(one)["_forward_hooks"]} for path, one in self._modules.items()}
         self._random = state.random
         self._private = in_code(self._modules.values())
         self.losses: dict[int, Tensor] = {}
@@ -213,10 +214,10 @@ class Player:
             self._meet_loss(entry, args, kwargs)
             if self.loss_factor != 1 and args and isinstance(args[0], Tensor):
                 args = (args[0] * self.loss_factor, *args[1:])
-        what = self._modules[entry.what] if entry.kind == CALL and type(entry.what) is str else entry.what
+        what = entry.what
         if self.wide and _casts(entry):
             what, args, kwargs = Tensor.float, args[:1], {}
-        result = what(*args, **kwargs)
+        result = self._run(what, args, kwargs) if type(what) is str else what(*args, **kwargs)
         if entry.kind == CHECK:
             if bool(result) != entry.value:
                 raise OtherBranchError
@@ -227,6 +228,19 @@ class Player:
             self._plain[entry.outputs[0]] = args[0]
         self._numbers.update(zip(entry.outputs, tensors_in(result), strict=False))
         return result
+
+    def _run(self, path: str, args: Any, kwargs: Any) -> Any:
+        """Call a module without the forward hooks that it had: they come behind the call that is taped, and what they call is taped too."""
+        module = self._modules[path]
+        hooks = stores.contents(module)["_forward_hooks"]
+        aside = {key: hooks.pop(key) for key in [*hooks] if key in self._hooks.get(path, ())}
+        try:
+            return module(*args, **kwargs)
+        finally:
+            if aside:
+                hooks.update(aside)
+                for key in [key for key in hooks if key not in aside]:
+                    hooks.move_to_end(key)
 
     def _replace(self, entry: TapeEntry) -> None:
         (path, name), (one,) = entry.what, entry.args

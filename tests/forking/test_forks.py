@@ -179,6 +179,22 @@ def hooks_on_gradients_draw() -> Run:
 
 
 @loop
+def hooks_change_what_a_model_gives() -> Run:
+    model = small()
+    kept: list[Tensor] = []
+    model[2].register_forward_hook(lambda module, given, out: out + 1)
+    model.register_forward_hook(lambda module, given, out: out.sigmoid())
+    model.register_forward_hook(lambda module, given, out: kept.append(out))
+    model.register_forward_hook(lambda module, given, out: (out * torch.rand(1)).mul_(2))
+
+    def loss() -> Tensor:
+        out = model(torch.randn(8, 4))
+        return (out - kept.pop()).square().mean() + out.mean()
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.05))
+
+
+@loop
 def gradients_zeroed_between_two_optimizers() -> Run:
     model = small()
     decaying = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.5)
