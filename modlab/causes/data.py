@@ -90,7 +90,8 @@ def _constant_targets(s: Symptoms) -> Facts | None:
 def _same_targets(s: Symptoms) -> Facts | None:
     """What all targets are, if they are the same: one answer suffices, so that it is not they that keep a loss high."""
     loss = s.loss
-    if len(s.clues.losses) > 1 or sum(bool(one.criterion) for one in loss.terms) > 1:  # a discriminator's are
+    several = len(s.clues.losses) > 1 or sum(bool(one.criterion) for one in loss.terms) > 1
+    if several or len(s.loop.optimizers) > 1:  # a discriminator's are; both losses may go backward in one line
         return None
     if loss.classes < 2 and sum(one.criterion != "penalty" for one in loss.terms) > 1:  # one condition of several
         return None

@@ -21,6 +21,9 @@ times where it began and what that answer gives."""
 WILD = 1e4
 """Times the loss of a constant answer at which none begins whose numbers are of usual size."""
 
+ROUNDED, OF_CHANCES = 1e-9, 1e-6
+"""What a constant answer leaves of targets that are all the same; and in a cross-entropy, where a chance is a little less than 1."""
+
 SERVED, NEARLY_ALL = 0.4, 0.9
 """Progress with which the units that are left serve a loss, of which it need not be known how far it can fall; dead ones beyond which
 none are left."""
@@ -138,7 +141,12 @@ class Symptoms:
             return False
         if any(one.criterion not in ("", "penalty") or any(two.name == "LogSoftmax" for two in one.functions) for one in beside):
             return False  # several criteria, or smoothed labels
-        return self.loss.baseline > 1e-12 * abs(self.start) if self.start == self.start else self.loss.baseline > 1e-9
+        known = self.start == self.start and self._rounded == ROUNDED
+        return self.loss.baseline > (1e-12 * abs(self.start) if known else self._rounded)
+
+    @property
+    def _rounded(self) -> float:
+        return OF_CHANCES if "entropy" in self.loss.term.criterion else ROUNDED
 
     @property
     def floor(self) -> float:
@@ -185,7 +193,7 @@ class Symptoms:
     @property
     def begins_wild(self) -> bool:
         """Whether it begins so far above a constant answer; of targets that are constant themselves that answer says nothing."""
-        return self.start > WILD * (self.loss.baseline if self.loss.baseline > 1e-9 else self.baseline)
+        return self.start > 0 and self.start > WILD * (self.loss.baseline if self.loss.baseline > self._rounded else self.baseline)
 
     @property
     def is_stuck(self) -> bool:

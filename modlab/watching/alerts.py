@@ -354,7 +354,7 @@ class Alerts:
         return member is None or member.called > 0
 
     def _carry(self, sample: Sample) -> None:
-        if sample.tasks and sample.stepped:  # what a backward pass brings, and nobody uses, may be thrown away later
+        if sample.accumulates and sample.stepped:  # what a backward pass brings, and nobody uses, may be thrown away later
             self._lasts(
                 sample.carried,
                 "not zeroed",

@@ -163,6 +163,7 @@ class ClueCollector:
         """A step is looked at."""
         self._step, self._made, self.batch, self._names, self._met = step, {}, [], [], 0
         self._sequences = []
+        self._pass += 1  # a root that is never called, as a dictionary of two nets, tells of none
         self.reads = self.looks < DENSE or step >= self._read_at + max(RARELY, step // OFTEN)
         self._read_at = step if self.reads else self._read_at
         self.looks += 1

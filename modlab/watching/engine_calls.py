@@ -33,6 +33,7 @@ class EngineListener(Protocol):
 
 
 _open: list[EngineListener] = []
+_accumulates = True
 _lock = lock_for_forks()
 
 
@@ -66,7 +67,9 @@ class _Place:
 
 
 def _backward(frame: FrameType, tensors: Any = (), *_: Any, accumulate_grad: bool = False, **__: Any) -> None:
-    if accumulate_grad:  # torch.autograd.grad does not
+    global _accumulates
+    _accumulates = accumulate_grad  # torch.autograd.grad does not
+    if accumulate_grad:
         for one in (*_open,):
             if one.due():
                 one.backward_begins(tensors, frame)
@@ -82,6 +85,11 @@ _PLACES = (
     _Place("torch.autograd", "_engine_run_backward", _backward),
     _Place("torch.nn.utils.clip_grad", "_clip_grads_with_norm_", _clip),
 )
+
+
+def accumulates() -> bool:
+    """Whether the pass that began last adds to what is in ``.grad``, as ``backward()`` does and `torch.autograd.grad` does not."""
+    return _accumulates
 
 
 def listen(listener: EngineListener) -> None:

@@ -630,8 +630,9 @@ def _way(frame: FrameType, height: int, place: int) -> tuple[tuple[int, ...], tu
 
 
 def _is_torchs(frame: FrameType) -> bool:
+    """Whether it is no code of the user's: torch's, or ours that stands between."""
     name = frame.f_globals.get("__name__", "")
-    return isinstance(name, str) and (name == "torch" or name.startswith("torch."))
+    return isinstance(name, str) and (name == "torch" or name.startswith(("torch.", "modlab.forking.", "modlab.running.")))
 
 
 def _scaler(tensor: Tensor) -> ReferenceType[Any] | None:

@@ -26,6 +26,7 @@ from modlab.statistics.memory import local, part_of
 from modlab.watching import axes
 from modlab.watching.batched_statistics import JOINED, LARGE, BatchedStatistics, Readings, ScratchBuffer, evenly, has_numbers
 from modlab.watching.clues import PASSES, ClueCollector
+from modlab.watching.engine_calls import accumulates
 from modlab.watching.last_step import LastPass, run_aside
 from modlab.watching.light_samples import LightSamples
 from modlab.watching.module_hooks import ModuleHooks
@@ -109,7 +110,8 @@ class Sample:
         self.thrown = False  # whether a scaler skipped a step in it, and the gradients of another one came
         self.stepped = False  # whether anybody changed the weights, as far as that is known
         self.tasks: set[int] = set()  # backward passes
-        self.carried = True  # whether at the start of each of them there were gradients already
+        self.accumulates = False  # whether one of them adds to gradients
+        self.carried = True  # whether at the start of each that does there were gradients already
         self.saturated: dict[str, tuple[float, float, bool]] = {}  # shares at both ends, and whether it may be a gate
         self._parts = self.index.parts
         self._part = number % self._parts
@@ -230,8 +232,10 @@ class Sample:
             self.shared.clues.graded(task)
             if task not in self.tasks:
                 self.tasks.add(task)
-                if self.carried:
-                    self._ask_zeroed()
+                if accumulates():
+                    self.accumulates = True
+                    if self.carried:
+                        self._ask_zeroed()
             self.statistics.add([member.gradient for member in members], gradient, fleeting=True)
             for member in members:
                 units = self.shared.units.get(member.path)

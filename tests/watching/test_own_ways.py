@@ -1,0 +1,102 @@
+"""Loops that go other ways than the usual one: nothing is said of them that is not so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+
+
+def adversaries() -> tuple[nn.ModuleDict, list[torch.optim.Optimizer]]:
+    torch.manual_seed(0)
+    nets = {
+        "made": nn.Sequential(nn.Linear(2, 16), nn.LeakyReLU(0.2), nn.Linear(16, 2)),
+        "judge": nn.Sequential(nn.Linear(2, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1)),
+    }
+    return nn.ModuleDict(nets), [torch.optim.Adam(one.parameters(), 1e-3) for one in nets.values()]
+
+
+def lines(nets: Any, optimizers: Any, loss: Any) -> None:
+    makes, judges = optimizers
+    real, made = torch.randn(32, 2) + 2, nets["made"](torch.randn(32, 2))
+    judges.zero_grad()
+    judged = loss(nets["judge"](real), 1) + loss(nets["judge"](made.detach()), 0)
+    judged.backward()
+    judges.step()
+    makes.zero_grad()
+    passed = loss(nets["judge"](made), 1)
+    passed.backward()
+    makes.step()
+
+
+def helper(nets: Any, optimizers: Any, loss: Any) -> None:
+    def update(optimizer: Any, one: Tensor) -> None:
+        optimizer.zero_grad()
+        one.backward()
+        optimizer.step()
+
+    makes, judges = optimizers
+    real, noise = torch.randn(32, 2) + 2, torch.randn(32, 2)
+    update(judges, loss(nets["judge"](real), 1) + loss(nets["judge"](nets["made"](noise).detach()), 0))
+    update(makes, loss(nets["judge"](nets["made"](noise)), 1))
+
+
+def chances(scores: Tensor, target: int) -> Tensor:
+    return F.binary_cross_entropy_with_logits(scores, torch.full_like(scores, target))
+
+
+def scores(given: Tensor, target: int) -> Tensor:
+    return given.mean() * (1 - 2 * target)
+
+
+@pytest.mark.parametrize("keep", ["", "good"])
+@pytest.mark.parametrize("loss", [chances, scores])
+@pytest.mark.parametrize("step", [lines, helper])
+def test_two_adversaries_are_no_recurrence(step: Any, loss: Any, keep: Any) -> None:
+    nets, optimizers = adversaries()
+    with modlab.watch(nets, optimizers, **({"keep": keep} if keep else {})) as w:
+        for _ in range(60):
+            step(nets, optimizers, loss)
+    assert not [one.kind for one in w.verdict.findings if one.severity == "broken"], w.headline
+    if step is lines:
+        assert {"judged", "passed"} <= {one.name for one in w.record.scalars}
+
+
+@pytest.mark.parametrize("clears", [False, True])
+@pytest.mark.parametrize("how", ["set", "copied"])
+def test_gradients_that_are_asked_for_add_to_nothing(how: str, clears: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            x = torch.randn(32, 4)
+            found = torch.autograd.grad(F.mse_loss(net(x), x.sum(1, keepdim=True)), [*net.parameters()])
+            if clears:
+                optimizer.zero_grad()
+            for one, gradient in zip(net.parameters(), found, strict=True):
+                if how == "set" or one.grad is None:
+                    one.grad = gradient
+                else:
+                    one.grad.copy_(gradient)
+            optimizer.step()
+    assert w.verdict.ok and not w.alerts, w.headline
+
+
+def test_a_penalty_on_gradients_hides_no_forgotten_zero_grad() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            x = torch.randn(32, 4)
+            loss = F.mse_loss(net(x), x.sum(1, keepdim=True))
+            slopes = torch.autograd.grad(loss, [*net.parameters()], create_graph=True)
+            (loss + 1e-3 * sum(one.square().sum() for one in slopes)).backward()
+            optimizer.step()
+    assert "not zeroed" in [one.kind for one in w.alerts]
