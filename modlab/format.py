@@ -148,12 +148,13 @@ def plural(number: int, word: str, many: str | None = None) -> str:
 
 
 def article(word: str) -> str:
-    """The word with "a" or "an".
+    """The word with "a" or "an", as it is spoken.
 
-    >>> article("int"), article("list")
-    ('an int', 'a list')
+    >>> article("int"), article("list"), article("SGD"), article("UNet")
+    ('an int', 'a list', 'an SGD', 'a UNet')
     """
-    return f"{'an' if word[:1] in 'aeiouAEIOU' else 'a'} {word}"
+    spelled = word[:2].isupper()
+    return f"{'an' if word[:1] in ('AEFHILMNORSX' if spelled else 'aeiouAEIOU') else 'a'} {word}"
 
 
 def clean(text: str) -> str:

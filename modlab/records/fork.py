@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
@@ -117,13 +118,39 @@ class ForkRecord:
         return float(np.mean(some)) if len(some) and bool(np.isfinite(some).all()) else math.nan
 
     @property
+    def beside(self) -> str:
+        """What the fork is compared with: "original", or "twin" where the two differ."""
+        return "original" if self.exact else "twin"
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether no loss was seen, or all were NaN."""
+        return all(bool(np.isnan(curve).all()) for curve in (self.original, self.twin))
+
+    @property
     def sides(self) -> tuple[int, int, int]:
         """Of the last tenth, or the last few steps: at how many the fork's loss is the lower, at how many the higher one, and of how many.
 
         Both futures see the same batches, so they can be compared step by step where the losses themselves are noisy.
         """
-        fork, original = self._last("fork", FEW), self._last("original", FEW)
-        return int((fork < original).sum()), int((fork > original).sum()), len(fork)
+        fork, other = self._compared()
+        return int((fork < other).sum()), int((fork > other).sum()), len(fork)
+
+    @property
+    def apart(self) -> float:
+        """How far the losses of these steps are apart, in standard errors of the mean difference; of logarithms, where all are positive."""
+        fork, other = self._compared()
+        if len(fork) < FEW - 1 or not (np.isfinite(fork).all() and np.isfinite(other).all()):
+            return 0.0
+        differences = np.log(fork) - np.log(other) if min(fork.min(), other.min()) > 0 else fork - other
+        error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
+        return float(differences.mean()) / error if error > 0 else 0.0
+
+    def _compared(self) -> tuple[Any, Any]:
+        """The losses of the last steps, without that of the first step behind the change, if the change does not show in it yet."""
+        fork, other = (self._last(which, FEW).astype(np.float64) for which in ("fork", self.beside))
+        early = int(len(fork) == self.steps > 1 and fork[0] == other[0])
+        return fork[early:], other[early:]
 
     def _last(self, which: str, least: int = 1) -> Floats:
         """The last tenth of a curve behind the change, and at least so many steps of it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from modlab import format, wording
 from modlab.comparing.modes import quiet
@@ -78,7 +79,7 @@ class Fork(Result):
     def outcome(self) -> str:
         """What came of the change: "better", "same", "worse", "unclear", "not finite" or "not seen" (no step was made).
 
-        "same": the losses differ by less than 5 %; "unclear": by more, and yet at nearly as many of the last steps the other way round.
+        "same": the losses differ by less than 5 %; "unclear": by more, but at too few of the last steps to tell it from chance.
         """
         return forks.outcome(self.record)
 
@@ -170,21 +171,41 @@ class AskedChange:
             if isinstance(returned, Optimizer):
                 _take(things, returned)
             elif isinstance(returned, Module) and id(returned) not in modules:
-                raise QuestionError(
-                    f"w.fork(change=…) returned another {type(returned).__name__}, but a change is made to the model itself.\n"
-                    "  Put it into the model: def change(model): model.part = …"
-                )
+                raise _in_vain(returned, "Put a module into the model: def change(model): model.part = …")
+            elif _is_meant(returned):
+                raise _in_vain(returned, 'Return one optimizer, or nothing. Settings go by name: w.fork(step, {"lr": 1e-3})')
+
+
+def _is_meant(returned: Any) -> bool:
+    """Whether a function gave this so that the fork take it, and not because its last line has a value."""
+    some = returned if type(returned) in (tuple, list) else (returned,)
+    settings = type(returned) is dict and "params" not in returned
+    return settings or any(
+        isinstance(one, (Optimizer, LRScheduler)) or (isinstance(one, type) and issubclass(one, Optimizer)) for one in some
+    )
+
+
+def _in_vain(returned: Any, advice: str) -> QuestionError:
+    what = format.article(type(returned).__name__) if not isinstance(returned, type) else f"the class {returned.__name__}"
+    return QuestionError(f"w.fork(change=…) returned {what}, and a fork takes nothing but an optimizer.\n  {advice}")
 
 
 def _take(things: TrainedThings, returned: Optimizer) -> None:
     """Let another optimizer stand in the place of the one."""
     if any(one is returned for one in things.optimizers):
         return
-    if len(things.optimizers) != 1:
-        known = format.plural(len(things.optimizers), "optimizer")
+    what = format.article(type(returned).__name__)
+    own = {id(tensor) for tensor in things.tensors()}
+    if not any(id(one) in own for group in returned.param_groups for one in group["params"]):
         raise QuestionError(
-            f"w.fork(change=…) returned {format.article(type(returned).__name__)}, but this training has {known}.\n"
-            "  Of several, say whose place it takes: def change(model, optimizer): optimizer[0] = …"
+            f"w.fork(change=…) returned {what} that holds no parameter of the fork.\n"
+            f"  Make it of the copy that the function gets: lambda model: torch.optim.{type(returned).__name__}(model.parameters())"
+        )
+    if len(things.optimizers) != 1:
+        place = "  Say whose place it takes: def change(model, optimizer): optimizer[0] = …"
+        advice = place if things.optimizers else "  In this training no optimizer makes steps, so none can be replaced."
+        raise QuestionError(
+            f"w.fork(change=…) returned {what}, but this training has {format.plural(len(things.optimizers), 'optimizer')}.\n{advice}"
         )
     things.optimizers[0] = returned
 

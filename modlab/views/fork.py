@@ -45,8 +45,10 @@ def _rows(record: ForkRecord) -> list[tuple[str, ...]]:
     """The two curves behind the change."""
     if not record.steps:
         return []
-    names = ("original", "fork") if record.change else ("original", "unchanged fork")
-    return [(name, *_ends(record, which)) for name, which in zip(names, ("original", "fork"), strict=True)]
+    named = {"original": "original", "fork": "fork" if record.change else "unchanged fork"}
+    if record.change and not record.exact:
+        named["twin"] = "unchanged fork"
+    return [(name, *_ends(record, which)) for which, name in named.items()]
 
 
 def _ends(record: ForkRecord, which: str) -> Iterator[str]:

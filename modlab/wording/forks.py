@@ -11,6 +11,9 @@ from modlab.records.fork import ForkRecord, KeptRecord
 SAME = 0.05
 """Of the original's loss: less than this is little difference."""
 
+CLEAR = 2.8
+"""Standard errors, of five differences or more, that chance hardly makes."""
+
 AVERAGED = 20
 """From so many steps on the last tenth is more than the last step."""
 
@@ -35,8 +38,8 @@ _ENDED = {
 
 def outcome(record: ForkRecord) -> str:
     """What came of it: "better", "same", "worse", "unclear", "not finite" or "not seen"."""
-    before, after = record.last("original"), record.last("fork")
-    if not record.steps:
+    before, after = record.last(record.beside), record.last("fork")
+    if not record.steps or record.is_lossless or _is_early(record):
         return "not seen"
     if not math.isfinite(after):
         return "not finite"
@@ -44,11 +47,21 @@ def outcome(record: ForkRecord) -> str:
         return "better"
     if record.parts < 0 or abs(after - before) <= SAME * abs(before):
         return "same"
-    lower, higher, steps = record.sides
-    ahead = lower - higher if after < before else higher - lower
-    if ahead < min(steps, 2 * math.sqrt(steps)):  # two standard deviations of a coin's tosses
+    if not _is_clear(record, -1 if after < before else 1):
         return "unclear"
     return "better" if after < before else "worse"
+
+
+def _is_early(record: ForkRecord) -> bool:
+    """Whether nothing can be seen yet: what changes a step shows in the loss of the next one."""
+    return record.steps == 1 and record.parts < 0
+
+
+def _is_clear(record: ForkRecord, side: int) -> bool:
+    """Whether the fork's losses, step by step, are on one side of the others more clearly than chance would have it."""
+    lower, higher, steps = record.sides
+    ahead = (higher - lower) * side
+    return ahead >= min(steps, 2 * math.sqrt(steps)) or record.apart * side > CLEAR  # two deviations of a coin's tosses
 
 
 def conclusion(record: ForkRecord) -> tuple[str, str]:
@@ -60,7 +73,11 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
     steps = format.plural(record.steps, "step")
     if not record.change:
         return _unchanged(record, steps)
-    after, before = record.last("fork"), record.last("original")
+    if record.is_lossless:
+        return "There is no loss to compare:", f"in {steps} none was seen, or all were NaN ({mark(record)}{_since(record)})."
+    if _is_early(record):
+        return "It is too early to tell:", f"what changes a step shows in the loss of the next one, and {steps} was made ({mark(record)})."
+    after, before = record.last("fork"), record.last(record.beside)
     where = " on the batch" if record.source == "batch" else ""
     ends = f"after {steps}{where} the loss is {_number(after)}, and {_number(before)} without the change"
     found = outcome(record)
@@ -84,7 +101,7 @@ _FOUND = {
 def _sides(record: ForkRecord, only: str = "") -> str:
     """At how many of the last steps it is on the side where its mean is."""
     lower, higher, steps = record.sides
-    side, count = ("lower", lower) if record.last("fork") < record.last("original") else ("higher", higher)
+    side, count = ("lower", lower) if record.last("fork") < record.last(record.beside) else ("higher", higher)
     return f"{side} one at {only}{count:,} of the last {format.plural(steps, 'step')}"
 
 
@@ -98,7 +115,7 @@ def _so_far(record: ForkRecord) -> str:
     which = mark(record) if record.change else "unchanged"
     if not record.steps:
         return f"it comes to step {record.at:,} ({which})."
-    losses = f"the loss is {_number(record.last('fork'))}, and {_number(record.last('original'))} without the change"
+    losses = f"the loss is {_number(record.last('fork'))}, and {_number(record.last(record.beside))} without the change"
     return f"{record.steps:,} of {format.plural(record.until - record.at, 'step')}{f', {losses}' if record.change else ''} ({which})."
 
 
@@ -134,17 +151,16 @@ def _ends(record: ForkRecord) -> Iterator[str]:
     """How to read the losses at the end."""
     if record.steps >= AVERAGED:
         yield "The losses at the end are averaged over the last tenth of the steps."
-    if outcome(record) in ("better", "worse") and math.isfinite(record.last("original")):
+    if outcome(record) in ("better", "worse") and math.isfinite(record.last(record.beside)):
         yield f"The fork's loss is the {_sides(record)}."
 
 
 def _exactness(record: ForkRecord) -> str:
     if record.exact:
         return "the unchanged fork equals the original bit for bit." if record.change else "random generators included."
-    return (
-        f"but from step {record.differs:,} on the unchanged fork is not the original: something acts on this training that a fork cannot "
-        "repeat (see docs/fork.md), so the difference may not come from the change alone."
-    )
+    why = "something acts on this training that a fork cannot repeat (see docs/fork.md)"
+    compared = " So the two forks are compared." if record.change else ""
+    return f"but from step {record.differs:,} on the unchanged fork is not the original: {why}.{compared}"
 
 
 def _ended(record: ForkRecord) -> str:

@@ -1187,12 +1187,29 @@ def test_a_returned_optimizer_takes_the_place_of_the_one(kind: Any) -> None:
     assert fork.losses == losses[fork.record.began : fork.record.began + len(fork.losses)] != fork.original
 
 
+other = nn.Linear(2, 2)
+VAIN: tuple[tuple[Any, str], ...] = (
+    (lambda model: nn.Sequential(nn.Linear(4, 2)), "returned a Sequential, and a fork takes nothing but an optimizer"),
+    (lambda model, optimizer: (model, torch.optim.SGD(model.parameters(), lr=1)), "returned a tuple, .*\n  Return one optimizer"),
+    (lambda model: [torch.optim.Adam(model.parameters())], "returned a list"),
+    (lambda model: torch.optim.Adam, "returned the class Adam"),
+    (lambda model: {"lr": 1e-3}, "returned a dict"),
+    (lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 3), "returned a StepLR"),
+    (
+        lambda model: torch.optim.SGD(other.parameters(), lr=1),
+        "returned an SGD that holds no parameter of the fork.\n.*SGD.model.parameters",
+    ),
+)
+
+
 def test_what_a_change_returns_in_vain_is_refused() -> None:
     w, *_ = watched(scheduled)
-    with pytest.raises(modlab_errors.QuestionError, match="returned another Sequential, but a change is made to the model"):
-        w.fork(10, lambda model: nn.Sequential(nn.Linear(4, 2)))
+    for change, said in VAIN:
+        with pytest.raises(modlab_errors.QuestionError, match=said):
+            w.fork(10, change)
     assert w.fork(10, lambda model: model.train()).record.parts < 0
     assert w.fork(10, lambda model: model.pop(1)).record.parts >= 0
+    assert w.fork(10, lambda optimizer: (None, optimizer.param_groups[0])).record.parts < 0
 
     def two() -> Run:
         model, (optimizer,), step = scheduled()

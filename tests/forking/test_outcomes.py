@@ -20,7 +20,8 @@ NOISE = np.random.default_rng(0).normal(0, 0.5, 300)
 def forked(original: Any, fork: Any, **facts: Any) -> Fork:
     """A fork whose losses part at once."""
     there = {"change": "settings", "facts": {"settings": "lr = 0.1"}, "parts": 10, **facts}
-    curves = {name: np.asarray(curve, np.float64) for name, curve in (("original", original), ("twin", original), ("fork", fork))}
+    named = {"original": original, "twin": there.pop("twin", original), "fork": fork}
+    curves = {name: np.asarray(curve, np.float64) for name, curve in named.items()}
     return Fork(ForkRecord("Net", "kept", 0, 0, **curves, **there))
 
 
@@ -34,7 +35,12 @@ SAID: dict[str, tuple[Fork, str, str]] = {
     "nothing": (forked(FALL, FALL, parts=-1), "same", "It makes no difference: after 300 steps"),
     "few, all alike": (forked(FALL[:3], FALL[:3] / 2), "better", "lower one at 3 of the last 3 steps"),
     "few, not alike": (forked([1, 1, 2, 1, 1], [2, 2, 1, 2, 3]), "unclear", "the higher one at only 4 of the last 5 steps"),
+    "the first one is the same": (forked([1, 1, 1, 1, 1], [1, 2, 9, 99, 1e9]), "worse", "higher one at 4 of the last 4 steps"),
+    "far, at most steps": (forked([1.0] * 100, [2.0] * 90 + [0.9, 0.8, 5, 90, 80, 70, 90, 80, 70, 85]), "worse", "higher one at 8 of the last 10 steps"),
     "one": (forked([2.0], [1.0]), "better", "lower one at 1 of the last 1 step"),
+    "one, before it acts": (forked([2.0], [2.0], parts=-1), "not seen", "It is too early to tell: what changes a step shows in the loss of the next"),
+    "no loss": (forked([np.nan] * 30, [np.nan] * 30), "not seen", "There is no loss to compare: in 30 steps none was seen"),
+    "beside the twin": (forked(FALL, FALL - 0.5, differs=20, twin=FALL - 0.6), "worse", "the unchanged fork is not the original"),
     "not finite": (forked(FALL, [*FALL[:-1], np.nan]), "not finite", "within 300 steps it becomes NaN or infinite"),
     "finite again": (forked([*FALL[:-1], np.inf], FALL), "better", "and not finite without the change"),
 }
