@@ -14,6 +14,7 @@ from modlab.records.fork import ForkRecord
 from modlab.results.fork import Fork
 
 FALL = np.linspace(2, 1, 300)
+FAR = [2.0] * 90 + [0.9, 0.8, 5, 90, 80, 70, 90, 80, 70, 85]
 NOISE = np.random.default_rng(0).normal(0, 0.5, 300)
 
 
@@ -36,9 +37,17 @@ SAID: dict[str, tuple[Fork, str, str]] = {
     "few, all alike": (forked(FALL[:3], FALL[:3] / 2), "better", "lower one at 3 of the last 3 steps"),
     "few, not alike": (forked([1, 1, 2, 1, 1], [2, 2, 1, 2, 3]), "unclear", "the higher one at only 4 of the last 5 steps"),
     "the first one is the same": (forked([1, 1, 1, 1, 1], [1, 2, 9, 99, 1e9]), "worse", "higher one at 4 of the last 4 steps"),
-    "far, at most steps": (forked([1.0] * 100, [2.0] * 90 + [0.9, 0.8, 5, 90, 80, 70, 90, 80, 70, 85]), "worse", "higher one at 8 of the last 10 steps"),
+    "far, at most steps": (
+        forked([1.0] * 100, [2.0] * 90 + [0.9, 0.8, 5, 90, 80, 70, 90, 80, 70, 85]),
+        "worse",
+        "higher one at 8 of the last 10 steps",
+    ),
     "one": (forked([2.0], [1.0]), "better", "lower one at 1 of the last 1 step"),
-    "one, before it acts": (forked([2.0], [2.0], parts=-1), "not seen", "It is too early to tell: what changes a step shows in the loss of the next"),
+    "one, before it acts": (
+        forked([2.0], [2.0], parts=-1),
+        "not seen",
+        "It is too early to tell: what changes a step shows in the loss of the next",
+    ),
     "no loss": (forked([np.nan] * 30, [np.nan] * 30), "not seen", "There is no loss to compare: in 30 steps none was seen"),
     "beside the twin": (forked(FALL, FALL - 0.5, differs=20, twin=FALL - 0.6), "worse", "the unchanged fork is not the original"),
     "not finite": (forked(FALL, [*FALL[:-1], np.nan]), "not finite", "within 300 steps it becomes NaN or infinite"),
