@@ -341,6 +341,13 @@ class Alerts:
                     HELD,
                 )
 
+    def look_at_owners(self) -> None:
+        """What an optimizer has taken up since is owned."""
+        owned = {weight.path for weight in self._index.weights if weight.owned}
+        for key in [*self._found]:
+            if key[0] == "not owned" and key[1] in owned:
+                self._over(key)
+
     def _held_by_others(self) -> set[str]:
         """Parameters of optimizers whose steps are not those that are counted."""
         others = [optimizer for optimizer in self._steps.optimizers if not self._steps.are_of(optimizer)]

@@ -74,15 +74,16 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     untold = unseen_loss(record, found or record.scalars)
+    falls = _falls(loss, untold, record.watched.classes)
     checks = (
         _data(record),
         _sensible(record, loss, untold),
         _called(record, later),
         _graded(symptoms, later),
         _owned(record),
-        _moves(record),
+        _moves(record, falls),
         _enough(record),
-        _falls(loss, untold, record.watched.classes),
+        falls,
     )
     why = causes(symptoms, note)
     told = {(one.kind, one.path) for one in why}
@@ -318,13 +319,15 @@ def _unregistered(name: str, found: tuple[Finding, ...]) -> Check:
     return _check(name, "broken", "unregistered weights", facts, *fixes, path=one.path)
 
 
-def _moves(record: WatchRecord) -> Check:
+def _moves(record: WatchRecord, falls: Check) -> Check:
     name, known = "it moves", record.watched
     owned = [weight for weight in known.parameters if weight.trainable and weight.owned and weight.felt and weight.met]
     if not owned or not known.stepped:
         return _check(name, "not seen", UNGRADED if known.stepped else UNMEASURED)
     rate = known.rate
     still = [weight for weight in owned if _is_still(weight, rate)]
+    if len(still) == len(owned) and falls.state == "passed":
+        return _check(name, "not seen", "moves between looks")
     if still and record.samples < SAMPLES:
         return _check(name, "not seen", "not moved yet", {"paths": tuple(weight.path for weight in still), "looks": record.samples})
     if still:

@@ -290,6 +290,12 @@ class WatchIndex:
                 weight.look(tensor)
                 self._places[id(tensor)] = weight
 
+    def own_more(self, optimizers: list[Any]) -> None:
+        """Note which parameters an optimizer has taken up since; one that is gone takes none away."""
+        held = {id(tensor) for optimizer in optimizers for group in optimizer.param_groups for tensor in group["params"]}
+        for weight in self.weights:
+            weight.owned = weight.owned or id(weight.tensor()) in held
+
 
 def _is_stack(tensor: Tensor, module: Module) -> bool:
     return tensor.dim() >= STACKED and 1 < tensor.shape[0] <= MANY and not type(module).__module__.startswith("torch.nn.")

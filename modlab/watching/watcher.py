@@ -661,6 +661,8 @@ class Watcher:
         """All that was seen so far; to read it changes nothing."""
         with self.lock, without_torch_function(), without_modes():
             schedule = self.schedule
+            self.index.own_more(self.steps.optimizers)  # the last look may be long ago
+            self.alerts.look_at_owners()
             loop = schedule.loop(clock.now()) if not self.closed else self._loop_at_end
             curves = self.knobs.with_curves(self.losses.records(self.scalars))
             units = tuple(one.record() for one in [*self.units.values()])

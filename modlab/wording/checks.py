@@ -155,6 +155,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "no step measured": lambda facts: "no step of the optimizer was measured",
     "no gradient of the optimizer's": lambda facts: "none of the optimizer's parameters was seen to have a gradient",
     "not moved yet": lambda facts: f"{all_named(facts['paths'])} not moved yet after {_looks(facts)}",
+    "moves between looks": lambda facts: "nothing moved in the steps that were measured, but the loss falls: weights moved in others",
     "does not move": _still,
     "moves": _moved,
     "nothing moves": lambda facts: "none of the parameters with a gradient moves at all",

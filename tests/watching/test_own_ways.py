@@ -100,3 +100,39 @@ def test_a_penalty_on_gradients_hides_no_forgotten_zero_grad() -> None:
             (loss + 1e-3 * sum(one.square().sum() for one in slopes)).backward()
             optimizer.step()
     assert "not zeroed" in [one.kind for one in w.alerts]
+
+
+def regression(optimizer: torch.optim.Optimizer, net: nn.Module) -> None:
+    x = torch.randn(32, 4)
+    optimizer.zero_grad()
+    F.mse_loss(net(x), x.sum(1, keepdim=True)).backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("how", ["a group more", "another optimizer"])
+def test_what_an_optimizer_takes_up_later_is_owned(how: str) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(net[2].parameters(), lr=1e-2, momentum=0.9)
+    with modlab.watch(net, optimizer) as w:
+        for number in range(200):
+            if number == 30 and how == "a group more":
+                optimizer.add_param_group({"params": net[0].parameters()})
+            elif number == 30:
+                optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+            regression(optimizer, net)
+            if number == 20:
+                assert w.verdict.exit_code == 1 and "not hold" in w.headline
+    assert w.verdict.ok, w.headline
+
+
+def test_a_rate_that_was_zero_at_first_is_zero_no_more() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: float(step >= 10))
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(400):
+            regression(optimizer, net)
+            schedule.step()
+    assert w.verdict.ok, w.headline
