@@ -176,6 +176,7 @@ class Keeper:
         modules = things.modules()
         self.recording.members = {id(module): name for name, module in modules.items()}
         self.recording.settings.follow(modules)
+        self.recording.attributes.follow(modules)
         self.recording.private = in_code(modules.values())
         for number, optimizer in enumerate(things.optimizers):
             self.recording.groups.read(number, optimizer)

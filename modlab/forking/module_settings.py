@@ -74,6 +74,32 @@ class ModuleSettings:
         return tuple((path, name, value) for (path, _, name), value, before in changed if value != before) or None
 
 
+SCANS = 2
+"""Calls behind a kept state after which new attributes are looked for: a first pass makes some."""
+
+
+class TensorAttributes:
+    """Tensors that stand in attributes of modules, as a forward pass leaves them there for the loss."""
+
+    def __init__(self) -> None:
+        self._contents: list[tuple[str, dict[str, Any]]] = []
+        self._places: list[tuple[str, dict[str, Any], str]] = []
+        self._scans = 0
+
+    def follow(self, modules: Mapping[str, Module]) -> None:
+        """From now on those of these modules, by name."""
+        self._contents = [(path, object.__getattribute__(module, "__dict__")) for path, module in modules.items()]
+        self._scans = 0
+
+    def now(self) -> list[tuple[str, str, Tensor]]:
+        """Each with the name of its module, and its own."""
+        if self._scans < SCANS:
+            self._scans += 1
+            self._places = [(path, one, name) for path, one in self._contents for name, value in one.items() if isinstance(value, Tensor)]
+        held = ((path, name, one.get(name)) for path, one, name in self._places)
+        return [(path, name, thing) for path, name, thing in held if isinstance(thing, Tensor)]
+
+
 MOST = 100
 """Numbers that are named."""
 

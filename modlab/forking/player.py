@@ -224,6 +224,10 @@ class Player:
             return None
         if entry.kind == CALL:
             self._follow_buffers()
+            for number, path, name in entry.left:
+                thing = stores.contents(self._modules[path]).get(name) if path in self._modules else None
+                if isinstance(thing, Tensor):
+                    self._numbers[number] = thing
         if entry.kind == SCALE:
             self._plain[entry.outputs[0]] = args[0]
         self._numbers.update(zip(entry.outputs, tensors_in(result), strict=False))

@@ -24,7 +24,7 @@ from modlab import compat
 from modlab.compat import FunctionMode, pop_function_mode, push_function_mode, top_function_mode
 from modlab.forking import taped_functions as functions
 from modlab.forking.kept_states import scaled_by
-from modlab.forking.module_settings import GroupSettings, ModuleSettings
+from modlab.forking.module_settings import GroupSettings, ModuleSettings, TensorAttributes
 from modlab.forking.nests import tensors_in
 from modlab.forking.tape import (
     BACKWARD,
@@ -95,7 +95,7 @@ class Recording:
 
     Attributes:
         members: the names of modules by identity: of the model, and of others that train along.
-        settings, groups: what the user sets on modules and in optimizers.
+        settings, groups: what the user sets on modules and in optimizers; attributes: tensors that stand in modules.
         private: generators outside of the model that its code refers to.
     """
 
@@ -115,7 +115,7 @@ class Recording:
         self._closures: list[tuple[TapeEntry, list[TapeEntry]]] = []  # steps with a closure, and the entries before them
         self.private: list[Any] = []
         self._private: list[tuple[Private, Any]] = []  # as they were before the call under way
-        self.settings = ModuleSettings()
+        self.settings, self.attributes = ModuleSettings(), TensorAttributes()
         self.groups = GroupSettings()
         self._strange: dict[int, bool] = {}  # modules outside of the model: whether a tensor of theirs depends on the weights
         self._learnt = 0
@@ -238,7 +238,7 @@ class Recording:
             if kind == functions.WRITES or "out" in kwargs:
                 self.tape.spare((*args, *kwargs.values()))
             if kind == functions.ENGINE:
-                self.tape.lacks = self.tape.lacks or LACKING * self._reaches_weights(args, kwargs)
+                self.tape.lacks = self.tape.lacks or LACKING * self.tape.reaches_weights((args, kwargs))
             return None
         if compat.graph_task() != -1 or compat.is_simulated() or torch.compiler.is_compiling():
             return None
@@ -248,20 +248,6 @@ class Recording:
         if changed is not None:
             self._adopt(changed if type(changed) in (list, tuple) else (changed,))
         return self._function_entry(function, kind, args, kwargs, changed)
-
-    def _reaches_weights(self, args: Any, kwargs: Any) -> bool:
-        """Whether gradients of what the tape has not seen reach the weights: it was computed in compiled code, or as a subclass."""
-        todo = [one.grad_fn for one in tensors_in((args, kwargs))]
-        seen: set[Any] = set()
-        while todo:
-            node = todo.pop()
-            if node is None or node in seen:
-                continue
-            seen.add(node)
-            if self._places.of(getattr(node, "variable", None)):
-                return True
-            todo += [after for after, _ in node.next_functions]
-        return False
 
     def _function_entry(self, function: Any, kind: int, args: Any, kwargs: Any, changed: Any) -> TapeEntry:
         what = functions.deep_copy if kind == functions.COPIES else function
@@ -414,6 +400,7 @@ class Recording:
         self.tape.end(entry, output)
         self.tape.entries.append(entry)
         if type(entry.what) is str:
+            self.tape.leave(entry, self.attributes.now())
             self.settings.read()
             self._places.replace(self.settings.replaced())
 

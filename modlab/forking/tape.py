@@ -91,6 +91,7 @@ class TapeEntry:
         line: of a backward pass, the line in the user's code.
         settings: before it, what the user set on modules, or in an optimizer's groups; None if nothing.
         closures: of a step with a closure, the entries of each time it was called.
+        left: of a call, the numbers of tensors that stand in attributes behind it, each with the names of its module and its own.
     """
 
     __slots__ = (
@@ -100,6 +101,7 @@ class TapeEntry:
         "context",
         "kind",
         "kwargs",
+        "left",
         "line",
         "others",
         "outputs",
@@ -120,6 +122,7 @@ class TapeEntry:
         self.caller, self.line = "", 0
         self.settings: Any = None
         self.closures: list[list[TapeEntry]] = []
+        self.left: tuple[tuple[int, str, str], ...] = ()
 
     @property
     def lasts(self) -> bool:
@@ -378,6 +381,8 @@ class Tape:
             self.lacks = self.lacks or LACKING * (number in self._bare and tensor.grad_fn is not None)
             self._lie(tensor, number)
             return Place(number)
+        if tensor.grad_fn is not None and self.reaches_weights((tensor,)):  # made where the tape did not see it
+            self.lacks = self.lacks or LACKING
         found = self._held.get(id(tensor))
         if found is None or found.tensor is not tensor or found.changed:
             found = Constant(alike(tensor) if is_small_part(tensor) else tensor.detach() if tensor.requires_grad else tensor)
@@ -385,6 +390,20 @@ class Tape:
             if found.tensor is tensor:
                 self._held[id(tensor)] = found
         return found
+
+    def reaches_weights(self, things: Any) -> bool:
+        """Whether gradients of what the tape has not seen reach the weights: it was computed in compiled code, or as a subclass."""
+        todo = [one.grad_fn for one in tensors_in(things)]
+        seen: set[Any] = set()
+        while todo:
+            node = todo.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if self.places.of(getattr(node, "variable", None)):
+                return True
+            todo += [after for after, _ in node.next_functions]
+        return False
 
     def given(self, tensor: Tensor) -> int:
         """From now on it depends on the weights; it is kept as it is now."""
@@ -400,6 +419,10 @@ class Tape:
         if buffer is None:
             return None
         return self._tensor(buffer) if self.places.of(buffer) else Constant(alike(buffer))
+
+    def leave(self, entry: TapeEntry, attributes: Iterable[tuple[str, str, Tensor]]) -> None:
+        """A call has left these in attributes of modules."""
+        entry.left = tuple((self._meet(tensor), path, name) for path, name, tensor in attributes)
 
     def spare(self, things: Iterable[Any]) -> None:
         """These are about to be written over: what the tape holds of them is copied."""
@@ -454,7 +477,7 @@ class Tape:
             return True
         if any(self._lies.get(one, -one) in self._gradients for one in entry.writes):  # also of those that are gone, for a step was made
             return True
-        touched = (*entry.outputs, *entry.writes)
+        touched = (*entry.outputs, *entry.writes, *(number for number, _, _ in entry.left))
         return any(self._lies.get(one, -one) in needed or self.places.is_own(one) for one in touched)
 
     def recount(self, steps: Iterable[TapedStep]) -> int:

@@ -28,7 +28,8 @@ CHANGES: dict[str, str] = {
 _ENDED = {
     "branch": "At step {step} the loop would have gone another way with these numbers (an `if` on a tensor), so the fork ends there.",
     "constant": "The batch of step {step} was changed in place after the step, so the fork ends there.",
-    "lacking": "Step {step} got gradients in a way that a fork does not see (compiled code, a class of tensors): the fork ends there.",
+    "lacking": "Step {step} got gradients in a way that a fork does not see (compiled code, a class of tensors, a hook that collects): "
+    "the fork ends there.",
     "changed": "In step {step} the loop put a module, a parameter or a buffer into the model, or took one out: the fork ends there.",
     "original": "In step {step} the code of the model reached the original by another name (a global variable): the fork ends there.",
     "error": "Step {step} of the fork ended in an error: {error}.",

@@ -171,6 +171,31 @@ def buffers_that_the_loop_replaces() -> Run:
     return trained(model, loss, torch.optim.Adam(model.parameters(), lr=0.05), between)
 
 
+class Leaving(nn.Module):
+    """Leaves tensors for the loss behind, in itself and in a part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.part, self.out = nn.Linear(4, 4), Centred(), nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.body(x)
+        self.mean, self.part.aux = h.tanh(), h.square().mean()
+        self.last = h.detach().mean()
+        return self.out(self.mean + torch.randn_like(h) * 0.1) + self.part(h)
+
+
+@loop
+def losses_that_a_forward_pass_leaves_in_attributes() -> Run:
+    model = Leaving()
+
+    def loss() -> Tensor:
+        out = model(torch.randn(8, 4))
+        return (out - model.last).square().mean() + 0.1 * model.part.aux + model.mean.abs().mean()
+
+    return trained(model, loss, torch.optim.Adam(model.parameters(), lr=0.05))
+
+
 @loop
 def hooks_on_gradients_draw() -> Run:
     model = small()
@@ -731,6 +756,23 @@ def plain_run(lr: float = 0.05, seed: int = 0) -> Run:
     return trained(model, loss, torch.optim.SGD(model.parameters(), lr=lr, momentum=0.5))
 
 
+def test_a_fork_ends_where_a_hook_collects_what_the_loss_is_made_of() -> None:
+    def make() -> Run:
+        model = small()
+        seen: list[Tensor] = []
+        model[0].register_forward_hook(lambda module, given, out: seen.append(out))
+
+        def loss() -> Tensor:
+            seen.clear()
+            return model(torch.randn(8, 4)).square().mean() + seen[0].abs().mean()
+
+        return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+    w, *_ = watched(make)
+    fork = w.fork(0)
+    assert fork.record.ended == "lacking" and "a hook that collects" in fork.headline
+
+
 def changed_by_hand(at: int, change: Callable[[nn.Module, Any], Any], make: Callable[[], Run] = plain_run) -> list[float]:
     """The oracle: the loop itself, with the change in it."""
     torch.manual_seed(0)
@@ -761,8 +803,11 @@ CHANGES: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("make", [buffers_that_a_forward_pass_replaces, buffers_that_the_loop_replaces])
-def test_replaced_buffers_are_those_of_the_fork(make: Callable[[], Run]) -> None:
+REPLACED = [buffers_that_a_forward_pass_replaces, buffers_that_the_loop_replaces, losses_that_a_forward_pass_leaves_in_attributes]
+
+
+@pytest.mark.parametrize("make", REPLACED)
+def test_what_is_replaced_is_that_of_the_fork(make: Callable[[], Run]) -> None:
     w, *_ = watched(make)
     fork = w.fork(7, {"lr": 0.2})
     losses = changed_by_hand(7, lambda _, optimizer: optimizer.param_groups[0].update(lr=0.2), make)
