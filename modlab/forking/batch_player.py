@@ -28,6 +28,8 @@ class BatchPlayer(Player):
         forward: calls a model with a fresh copy of the batch, and gives its loss.
     """
 
+    zeroes = True
+
     def __init__(self, state: KeptState, forward: Callable[[Module, Module | None], Any]) -> None:
         super().__init__(state, set())
         self._forward = forward

@@ -155,6 +155,7 @@ def _places(player: Player, finding: Finding) -> list[Module]:
 
 
 def _fresh(player: Player, _: Finding) -> None:
+    _require(not player.zeroes)
     player.fresh_gradients = True
 
 

@@ -64,8 +64,11 @@ class Player:
         training: modules stay in training mode whatever the loop sets.
         loss_factor: what a loss is multiplied by before its backward pass.
         wide: what the loop casts to 16 bits stays as wide as it is, and there is no autocast.
+        zeroes: whether gradients are zeroed in each step anyway.
         clips, narrow: whether the loop clips gradients, and casts to 16 bits: read in `prepare`.
     """
+
+    zeroes = False
 
     def __init__(self, state: KeptState, crossing: set[int]) -> None:
         self.things, self._numbers = state.again()

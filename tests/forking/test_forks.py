@@ -1192,6 +1192,19 @@ def test_the_fix_of_a_diagnosis_is_tried(kind: str) -> None:
     assert photograph(model) == before
 
 
+def test_on_one_batch_gradients_are_zeroed_anyway() -> None:
+    torch.manual_seed(0)
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    x = torch.randn(32, 4)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(30):
+            F.mse_loss(model(x), x[:, :2]).backward()
+            optimizer.step()
+    with pytest.raises(modlab_errors.ForkError, match="nothing to change in this training"):
+        next(one for one in w.alerts if one.kind == "not zeroed").try_fix(20)
+
+
 def test_without_an_optimizer_it_says_how_a_fix_was_tried() -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(1))
     batch = (torch.randn(32, 4), torch.randint(3, (32,)))
