@@ -23,6 +23,9 @@ ODD = 300.0
 SOME = 0.12
 """Part of the targets that is told by the inputs: below that perhaps nothing is."""
 
+NOISY = 0.2
+"""Progress that the last few batches of a loss may show by their noise, where it is less than `SOME` in its second half."""
+
 PAIRS = 200
 """Pairs of inputs and targets that have to be looked at before it is said that they do not go together."""
 
@@ -46,6 +49,15 @@ WOVEN = 0.8
 
 FELT = 0.9
 """Part of the loss that a frequent class has at most where the rare ones weigh more, so that they count."""
+
+TOLD_APART = 0.6
+"""Progress beyond which rare ones, where some are seen in each batch, are told from the others."""
+
+SEEN_OFTEN = 0.99
+"""Share of the most frequent class beyond which the rare ones are seen too seldom for that."""
+
+NEARER = 0.6
+"""Progress with which the outputs have come to targets that are far from unit scale."""
 
 EDGES = (0.1, 10.0)
 """Deviation of what the first layers take that is about that of unit scale."""
@@ -131,6 +143,9 @@ def _imbalance(s: Symptoms) -> Facts | None:
         return {"class": loss.shares.index(most), "share": most}
     target, asked = s.target, loss.term.compared
     if len(asked) == 2 and asked[1] >= MANY and s.progress > STUCK:
+        return None
+    one_question = not loss.classes and math.prod(asked[1:]) == 1
+    if one_question and s.progress > TOLD_APART and 1 - SEEN_OFTEN < target.mean < SEEN_OFTEN:
         return None
     rare = 0.06 if s.progress < 0.2 else 0.04
     if loss.term.criterion.startswith("binary") and target.whole and (0 < target.mean < rare or 1 - rare < target.mean < 1):
@@ -260,7 +275,7 @@ def _targets(s: Symptoms) -> Facts | None:
     target = s.target
     if beyond_chances(s):
         return {"mean": target.mean, "std": target.std, "high": target.high}
-    if not s.loss.term.criterion.endswith("error") or not (target.std > BIG or abs(target.mean) > BIG) or s.progress > 0.8:
+    if not s.loss.term.criterion.endswith("error") or not (target.std > BIG or abs(target.mean) > BIG) or s.progress > NEARER:
         return None
     if abs(s.loss.first_outputs.mean - target.mean) < target.std / 2 < abs(target.mean) / 2:
         return None  # the model begins there
@@ -300,7 +315,8 @@ def _noise(s: Symptoms) -> Facts | None:
 def _drowned(s: Symptoms) -> bool:
     """Whether the loss stays at what a constant answer gives though the weights move."""
     calm = s.last - s.floor < 1.6 * (s.baseline - s.floor) and s.most < 10 * max(s.start, s.baseline) and s.pace < 0.1
-    return s.has_baseline and s.is_finite and s.progress < 0.12 and calm and s.pace > 1e-4 and math.isfinite(s.last)
+    stays = s.progress < SOME or (s.progress < NOISY and s.lately < SOME)
+    return s.has_baseline and s.is_finite and stays and calm and s.pace > 1e-4 and math.isfinite(s.last)
 
 
 def _shifted(s: Symptoms) -> Facts | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import SEVERAL
 from modlab.causes.symptoms import Symptoms
@@ -75,7 +77,9 @@ def _through(s: Symptoms) -> Facts | None:
 def _detached(s: Symptoms) -> Facts | None:
     lost = _lost(s)
     cut = s.modules("cut")
-    if not lost or _are_biases(s, lost) or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
+    if not any(_was_called(s, path) for path in lost):
+        return None  # what nobody calls is cut off from nothing: an expert that was never chosen, say
+    if _are_biases(s, lost) or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
         return None
     return {"path": lost[0], "places": lost, "before": cut[0].path if cut else ""}
 
@@ -125,8 +129,10 @@ def _is_passed_by(s: Symptoms, lost: tuple[str, ...]) -> bool:
 
 def _unused(s: Symptoms) -> Facts | None:
     lost = () if s.progress > LEARNT else _lost(s)
-    matrices = {one.path for one in s.matrices}  # what is left out with a norm alone explains little
-    return {"path": lost[0], "places": lost} if not s.modules("cut") and not matrices.isdisjoint(lost) else None
+    matrices = {one.path for one in s.matrices}  # what is left out with a norm alone explains little, and so do a few numbers
+    if s.modules("cut") or matrices.isdisjoint(lost) or all(math.prod(s.shapes.get(path, (math.inf,))) < 2 for path in lost):
+        return None
+    return {"path": lost[0], "places": lost}
 
 
 def _frozen(s: Symptoms) -> Facts | None:

@@ -16,6 +16,9 @@ MANY = 50
 LEAST_HALF = 6e-8
 """The least number above zero in float16."""
 
+MOSTLY = 0.7
+"""Part of the looks that find a gradient of the step before, where it is not cleared before each step; it may be once in an epoch."""
+
 FOLDS = 16
 """Times that a training which learns may begin anew on purpose, as a cross-validation does."""
 
@@ -88,7 +91,7 @@ def _no_zero_grad(s: Symptoms) -> Facts | None:
     stepwise = s.curve is None or s.curve.passes < 1.5
     if _piles_up(s) and _is_skipped(s):
         return {"looks": s.loop.looks}
-    if not s.record.steps or not stepwise or s.loop.looks < SEVERAL or s.loop.carried < 0.8 * (s.loop.looks - 1):
+    if not s.record.steps or not stepwise or s.loop.looks < SEVERAL or s.loop.carried < MOSTLY * (s.loop.looks - 1):
         return None
     if not s.loop.backwards:  # what goes backward is a loss of others, as of copies whose steps are written into .grad
         return None

@@ -143,9 +143,16 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
             return {"along": 0, "path": one.path, "samples": True}
     if loss.term.across >= 0:
         return {"along": loss.term.across, "path": loss.term.source or ""}
-    if loss.term.criterion not in ("cross-entropy", "alignment") or not loss.unnormalized > 1e-2 or loss.along < 0:
+    if not (loss.term.criterion in ("cross-entropy", "alignment") or _takes_logarithms(s)):
+        return None
+    if not loss.unnormalized > 1e-2 or loss.along < 0:
         return None
     return {"along": loss.along, "path": loss.term.source or ""}
+
+
+def _takes_logarithms(s: Symptoms) -> bool:
+    """Whether a criterion that expects logarithms gets those of a softmax, over whatever dimension."""
+    return s.loss.term.criterion == "likelihood" and next((name for name in _names(s.loss.term) if name not in LAYOUT), "") == "LogSoftmax"
 
 
 def _no_log(s: Symptoms) -> Facts | None:
@@ -159,7 +166,7 @@ def _no_log(s: Symptoms) -> Facts | None:
         return {"path": loss.term.source or "", "of": "softmax"}
     if loss.term.criterion not in ("likelihood", "divergence", "alignment") or not loss.unnormalized > 5e-2:
         return None
-    if loss.term.criterion == "alignment" and loss.along >= 0:
+    if loss.along >= 0 and (loss.term.criterion == "alignment" or _takes_logarithms(s)):
         return None
     return {"path": loss.term.source or ""}
 

@@ -27,6 +27,9 @@ OFTEN = 0.5
 SWOLLEN = 1e4
 """Size of a carried state beyond which a recurrence has multiplied it."""
 
+MANY = 10
+"""Rows of a table of which one alone is taken for no reason, whatever other tables get."""
+
 INNER = 0.2
 """Part of the padding that lies between real tokens, from which on it is one itself."""
 
@@ -195,8 +198,10 @@ def _unknown(s: Symptoms) -> Facts | None:
         if share > 0.8 and not s.learns and len(one.shape) > 1 and not filled:
             return {"path": one.name, "token": one.token, "share": min(share, 1.0)}
     tables = [one for one in s.modules("embedding rows") if one.facts["rows"] > 1]
-    if tables and not s.learns and all(one.facts["seen"] == 1 and one.facts["total"] >= 10 * one.facts["rows"] for one in tables):
-        return {"path": tables[0].path, "token": -1, "share": 1 / tables[0].facts["rows"]}
+    same = [one for one in tables if one.facts["seen"] == 1 and one.facts["total"] >= 10 * one.facts["rows"]]
+    kind = not (s.modules("weights") or s.modules("attention"))  # of a thing, not of a place or a part of a text
+    if same and not s.learns and (len(same) == len(tables) or (kind and same[0].facts["rows"] >= MANY)):
+        return {"path": same[0].path, "token": -1, "share": 1 / same[0].facts["rows"]}
     for layer in s.modules("embedding rows"):
         rows, seen, total = layer.facts["rows"], layer.facts["seen"], layer.facts["total"]
         alone = all(other.facts["seen"] == seen or other.facts["total"] != total for other in s.modules("embedding rows"))
@@ -222,7 +227,8 @@ def _padding(s: Symptoms) -> Facts | None:
 
 
 def _orderless(s: Symptoms) -> Facts | None:
-    for one, beside in permutations(s.modules("embedding rows"), 2):  # of the places, beside that of the tokens
+    attends = s.modules("weights") or s.modules("attention")
+    for one, beside in permutations(s.modules("embedding rows"), 2) if attends else ():  # of the places, beside that of the tokens
         if one.facts["seen"] == 1 < one.facts["rows"] and beside.facts["seen"] > 1 and beside.facts["total"] == one.facts["total"]:
             return {"path": one.path}
     some = s.modules("weights")

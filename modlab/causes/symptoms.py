@@ -164,6 +164,12 @@ class Symptoms:
         half = self.values[len(self.values) // 2 :]
         return self._way_to(float(half.mean() - 2 * half.std() / math.sqrt(len(half)))) if len(half) else math.nan
 
+    @cached_property
+    def lately(self) -> float:
+        """The same of the mean of the second half of its values."""
+        half = self.values[len(self.values) // 2 :]
+        return self._way_to(float(half.mean())) if len(half) else math.nan
+
     def _way_to(self, value: float) -> float:
         way = self.baseline - self.floor
         if not (self.baseline > 0 and way > 0) or not math.isfinite(value) or self.least < self.floor:

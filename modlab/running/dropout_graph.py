@@ -13,6 +13,9 @@ from modlab.running.autograd_nodes import is_here, name_of, saved
 MOST = 4096
 """Numbers of a noise that are read."""
 
+BY_CHANCE = 5.0
+"""Standard errors by which a share is not off by chance."""
+
 NAMES = {"Mul": ("other", "self"), "NativeDropout": ("result1",)}
 """Functions that multiply by a noise, and under which name they save it."""
 
@@ -39,4 +42,9 @@ def _share(noise: Any) -> float | None:
     if not 0 < zeros < 1 or not len(kept) or float(kept.max()) != float(kept.min()):
         return None
     p = 1 - 1 / float(kept[0]) if float(kept[0]) > 1 else 0.0
-    return p if p and math.isclose(p, zeros, abs_tol=0.2) else None
+    return p if p and math.isclose(p, zeros, abs_tol=_chance(p, len(some))) else None
+
+
+def _chance(p: float, count: int) -> float:
+    """How far the share of zeros of a noise may be from its chance."""
+    return min(BY_CHANCE * math.sqrt(p * (1 - p) / count) + 1 / count, 0.2)

@@ -1,0 +1,108 @@
+"""What a checker's trainings showed: what is not said of them any more, and what is told."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import modlab
+from modlab.running import dropout_graph
+
+
+def kinds(w: modlab.Watch) -> list[str]:
+    return [one.kind for one in w.findings]
+
+
+@pytest.mark.parametrize("p", [0.5, 0.9])
+def test_a_noise_of_dropout_is_one_by_its_share_of_zeros(p):
+    node = F.dropout(torch.ones(64, 64, requires_grad=True), p).grad_fn
+    assert [share for *_, share in dropout_graph.dropped([(node, "")])] == [pytest.approx(p)]
+
+
+def test_a_mask_whose_share_of_zeros_is_another_is_no_dropout():
+    mask = 255 * (torch.arange(4096) % 8 == 0).float()
+    node = (torch.ones(4096, requires_grad=True) * mask).grad_fn
+    assert not [*dropout_graph.dropped([(node, "")])]
+
+
+class Parts(nn.Module):
+    """Is never called itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 1)
+
+
+def test_a_part_that_is_called_once_a_step_is_no_recurrence():
+    net = Parts()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(30):
+            loss = F.mse_loss(net.b(torch.relu(net.a(torch.zeros(16, 4)))), torch.randn(16, 1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert "state not kept" not in kinds(w)
+
+
+class Chosen(nn.Module):
+    """Takes rows to the first expert alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList([nn.Linear(4, 1) for _ in range(3)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.experts[0](x[torch.randperm(len(x))[:16]])
+
+
+def test_an_expert_that_is_never_chosen_is_cut_off_from_nothing():
+    net = Chosen()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(30):
+            loss = F.mse_loss(net(torch.randn(32, 4)), torch.randn(16, 1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert "detached" not in kinds(w)
+
+
+def test_logarithms_over_samples_are_a_wrong_dimension_and_no_missing_logarithm():
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 5), nn.LogSoftmax(0))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(30):
+            loss = F.nll_loss(net(torch.randn(32, 4)), torch.randint(5, (32,)))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert "softmax over the wrong dimension" in kinds(w)
+    assert "no log" not in kinds(w)
+
+
+class Votes(nn.Module):
+    """Tables without attention: of users one row alone is taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.user, self.film = nn.Embedding(20, 4), nn.Embedding(30, 4)
+
+    def forward(self, user: torch.Tensor, film: torch.Tensor) -> torch.Tensor:
+        return (self.user(user // 20) * self.film(film)).sum(1)
+
+
+def test_tables_without_attention_lack_no_positions():
+    net = Votes()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            user, film = torch.randint(20, (64,)), torch.randint(30, (64,))
+            loss = F.mse_loss(net(user, film), user.float() % 2 * 2 - 1)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert kinds(w)[:1] == ["tokens unknown"]
+    assert "no positions" not in kinds(w)
