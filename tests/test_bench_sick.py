@@ -15,6 +15,7 @@ from bench.sick.causes import CAUSES, SOURCES
 from bench.sick.modlab_tools import watch
 from bench.sick.proof import prove
 from bench.sick.tools import Answer, Named
+from tests.test_layout import ROOT
 
 WORKING, REPORTED = cases_of("working"), cases_of("reported")
 LATER = {"stale weights"}
@@ -41,6 +42,15 @@ def test_the_reported_half_is_as_large():
     sick = [one for one in REPORTED if one.cause]
     assert len(sick) >= 200 and len(REPORTED) - len(sick) >= 100
     assert {one.family for one in sick} == {"mlp", "cnn", "recurrent", "transformer", "generative", "embedding"}
+
+
+def test_the_pages_say_how_many_there_are():
+    halves = [(sum(bool(one.cause) for one in half), sum(not one.cause for one in half)) for half in (WORKING, REPORTED)]
+    rows = [(*some, sum(some)) for some in zip(*halves, strict=True)]
+    page, changes = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/sick.md", "CHANGELOG.md"))
+    assert all(f" | {' | '.join(f'{one:,}' for one in row)} |" in page for row in rows)
+    (*_, sick), (*_, healthy) = rows
+    assert f"{sick:,} sick trainings beside their healthy twins and {healthy:,} strange but healthy ones" in changes
 
 
 def test_no_net_is_in_both_halves():
