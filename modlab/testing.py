@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -18,6 +19,7 @@ from modlab.format import article, plural, rough
 from modlab.inspection import checks
 from modlab.inspection.distributed import distribution_of
 from modlab.inspection.optimizers import as_tuple, steppers
+from modlab.records.finding import Finding, Remedy
 from modlab.records.watch import WatchRecord
 from modlab.results.watch import Watch
 from modlab.running.sandbox import on_loan
@@ -30,6 +32,12 @@ NO_GRADIENT = (
     "its loss needs no gradient. No trained parameter takes part in it, or the graph was cut on the way.\n"
     "  Find the place: modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss)"
 )
+
+ENOUGH = 20
+"""Steps with which it can be told whether a loss falls."""
+
+BY_WATCH, IN_THE_LOOP = frozenset(("ask the batch", "ask a batch")), frozenset(("find the NaN", "log the loss"))
+"""Remedies that need the watch, and those that need the loop: who reads the message has neither."""
 
 Batch = tuple[Any, Any]
 Batches = Batch | Iterable[Batch] | Callable[[int], Batch]
@@ -131,11 +139,12 @@ class _Training:
 
     def _step(self, inputs: Any, target: Any) -> str:
         """One step with copies of the batch, which a model may change; why there can be no further one, or ""."""
+        _require_samples(inputs)
 
         def closure() -> Tensor:
             for one in self.optimizers:
                 one.zero_grad()
-            loss = self.loss(batches.call(self.model, batches.copied(inputs)), batches.copied(target))
+            loss = self.loss(self._output(inputs, target), batches.copied(target))
             _require_number(loss)
             if loss.requires_grad:
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -150,6 +159,22 @@ class _Training:
             one.step(closure) if one in asking else one.step()
         return self.trouble
 
+    def _output(self, inputs: Any, target: Any) -> Any:
+        """What the model gives.
+
+        Raises:
+            BatchError: it cannot be called so, and inputs and target look like two batches.
+        """
+        try:
+            return batches.call(self.model, batches.copied(inputs))
+        except TypeError as error:
+            if not self.one_batch or not _is_pair(inputs) or not _is_pair(target):
+                raise
+            raise BatchError(
+                f"batch= got two pairs, which are one batch: the first is its inputs, the second its target. The model says: {error}.\n"
+                f"  For two batches, pass a function: batch=lambda step: pairs[step % 2]"
+            ) from error
+
 
 def _wants_closure(optimizer: Any) -> bool:
     """Whether it evaluates the loss itself, as LBFGS does."""
@@ -163,6 +188,7 @@ def _each(batch: Any, loss: Any, steps: int) -> Iterator[Batch]:
     Raises:
         BatchError: of the call, when it is made; of a batch, at its step.
     """
+    _require_call(loss, "loss", "called with output and target", 2, "loss=lambda output, target: …")
     if not _is_many(batch):
         if batch is None:
             raise BatchError(f"modlab.testing.assert_learns() got no batch= to train on.\n  Write: {CALL}")
@@ -170,12 +196,18 @@ def _each(batch: Any, loss: Any, steps: int) -> Iterator[Batch]:
         assert pair is not None
         return iter([pair] * steps)
     batches.require((None, None), loss, CALL)
+    _require_call(batch, "batch", "called with the number of the step", 1, "batch=lambda step: (inputs, target)")
     return map(_pair, map(batch, range(steps)) if callable(batch) else _again(batch, steps))
 
 
 def _is_many(batch: Any) -> bool:
     """Whether it gives batches, and is none itself."""
-    return callable(batch) or (hasattr(batch, "__iter__") and not isinstance(batch, (Tensor, str, dict)) and not _is_pair(batch))
+    return callable(batch) or (hasattr(batch, "__iter__") and not isinstance(batch, (Tensor, str, dict)) and not _is_one(batch))
+
+
+def _is_one(batch: Any) -> bool:
+    """Whether it is one batch, or was meant as one: several tensors."""
+    return _is_pair(batch) or (isinstance(batch, (tuple, list)) and any(isinstance(part, Tensor) for part in batch))
 
 
 def _is_pair(batch: Any) -> bool:
@@ -184,9 +216,7 @@ def _is_pair(batch: Any) -> bool:
 
 def _pair(batch: Any) -> Batch:
     if not _is_pair(batch):
-        raise BatchError(
-            f"batch= gave {article(type(batch).__name__)}, but each batch must be a pair of inputs and target.\n  Write: {CALL}"
-        )
+        raise BatchError(f"batch= gave {batches.said(batch)}, but each batch must be a pair of inputs and target.\n  Write: {CALL}")
     return batch[0], batch[1]
 
 
@@ -203,8 +233,9 @@ def _again(source: Iterable[Any], steps: int) -> Iterator[Any]:
             yield one
             given += 1
         if given == before:
+            gave = f"{plural(given, 'batch', 'batches')}, and cannot be read again" if given else "no batch at all"
             raise BatchError(
-                f"batch= gave {plural(given, 'batch', 'batches')}, but steps={steps} needs one each, and it cannot be read again.\n"
+                f"batch= gave {gave}, but steps={steps} needs one each.\n"
                 f"  Pass a list, a DataLoader, or a function of the step, batch=lambda step: (inputs, target)."
             )
 
@@ -214,6 +245,29 @@ def _require_numbers(steps: Any, below: Any) -> None:
         raise QuestionError(f"assert_learns(steps=…) got {steps!r}, but takes a whole number of at least 1.")
     if below is not None and (type(below) not in (int, float) or not math.isfinite(below)):
         raise QuestionError(f"assert_learns(below=…) got {below!r}, but takes a number that the loss must end below.")
+
+
+def _require_call(function: Any, name: str, how: str, count: int, example: str) -> None:
+    """Refuse a function that does not take as many arguments."""
+    if not callable(function) or isinstance(function, type):
+        return
+    try:
+        known = inspect.signature(function)
+    except (TypeError, ValueError):  # of some that are built in, nobody knows
+        return
+    try:
+        known.bind(*[None] * count)
+    except TypeError:
+        takes = ", ".join(known.parameters) or "nothing"
+        raise BatchError(f"{name}= got a function that takes {takes}, but it is {how}.\n  Write: {example}") from None
+
+
+def _require_samples(inputs: Any) -> None:
+    """Refuse a batch of nothing: its loss is NaN."""
+    found = [*batches.tensors(inputs)]
+    if found and not any(one.numel() for one in found):
+        said = f"batch= gave inputs of shape {tuple(found[0].shape)}, which hold no sample, but a step needs at least one."
+        raise BatchError(f"{said}\n  Write: {CALL}")
 
 
 def _require_whole(model: Module) -> None:
@@ -238,16 +292,41 @@ def _require_number(loss: Any) -> None:
 
 def _require_learnt(record: WatchRecord, trouble: str, below: float | None) -> None:
     """Raise an AssertionError unless what was asked for holds."""
-    falls = next((check for check in record.verdict.checks if check.name == "the loss falls"), None)
-    last = math.nan if falls is None else float(falls.facts.get("last", math.nan))  # type: ignore[arg-type]
-    said, steps = "", plural(record.steps, "step")
     if trouble:
         raise AssertionError(f"{record.title} cannot learn: {trouble}")
-    if record.verdict.exit_code != 1 and (falls is None or falls.state == "not seen"):
-        said = f"{steps} of {record.title} do not tell whether it learns."
-    elif record.verdict.exit_code == 1 or falls is None or falls.state != "passed":
-        said = f"{record.title} does not learn, as {steps} showed."
-    elif below is not None and not last < below:
-        said = f"The loss of {record.title} ends at {rough(last)}, not below {rough(below)}."
+    said = _failure(record, below)
     if said:
-        raise AssertionError(f"{said}\n{text.of_trouble(record)}")
+        raise AssertionError(f"{said}\n{text.of_trouble(_for_a_test(record))}")
+
+
+def _failure(record: WatchRecord, below: float | None) -> str:
+    """What does not hold of what was asked for; "" if all does."""
+    falls = next((check for check in record.verdict.checks if check.name == "the loss falls"), None)
+    state = "not seen" if falls is None else falls.state
+    last = math.nan if falls is None else float(falls.facts.get("last", math.nan))  # type: ignore[arg-type]
+    is_broken, steps = record.verdict.exit_code == 1, plural(record.steps, "step")
+    if state == "passed" and is_broken:
+        return f"{record.title} learns, but something is broken, as {steps} showed."
+    if state == "not seen" and not is_broken:
+        more = f"\n  Make more of them: steps={ENOUGH}" if record.steps < ENOUGH else ""
+        return f"{steps} of {record.title} {'does' if record.steps == 1 else 'do'} not tell whether it learns.{more}"
+    if state == "not seen":
+        return f"Something in {record.title} is broken, as {steps} showed; whether it learns, they do not tell."
+    if state != "passed":
+        return f"{record.title} does not learn, as {steps} showed."
+    if below is not None and not last < below:
+        return f"The loss of {record.title} ends at {rough(last)}, not below {rough(below)}."
+    return ""
+
+
+def _for_a_test(record: WatchRecord) -> WatchRecord:
+    """The same with remedies that can be followed without the watch."""
+    verdict = record.verdict
+    checks = tuple(replace(one, fixes=_followed(one)) for one in verdict.checks)
+    findings = tuple(replace(one, fixes=_followed(one)) for one in verdict.findings)
+    alerts = tuple(replace(one, fixes=_followed(one)) for one in record.alerts)
+    return replace(record, verdict=replace(verdict, checks=checks, findings=findings), alerts=alerts)
+
+
+def _followed(finding: Finding) -> tuple[Remedy, ...]:
+    return tuple(Remedy("ask without a watch") if one.kind in BY_WATCH else one for one in finding.fixes if one.kind not in IN_THE_LOOP)

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from bench.sick import case, cases_of, misses, modlab_tools, score
+from bench.sick import __main__, case, cases_of, misses, modlab_tools, score
 from bench.sick.causes import CAUSES, SOURCES
 from bench.sick.modlab_tools import watch
 from bench.sick.proof import prove
 from bench.sick.tools import Answer, Named
+from tests.test_layout import ROOT
 
 WORKING, REPORTED = cases_of("working"), cases_of("reported")
 LATER = {"stale weights"}
@@ -41,6 +42,15 @@ def test_the_reported_half_is_as_large():
     sick = [one for one in REPORTED if one.cause]
     assert len(sick) >= 200 and len(REPORTED) - len(sick) >= 100
     assert {one.family for one in sick} == {"mlp", "cnn", "recurrent", "transformer", "generative", "embedding"}
+
+
+def test_the_pages_say_how_many_there_are():
+    halves = [(sum(bool(one.cause) for one in half), sum(not one.cause for one in half)) for half in (WORKING, REPORTED)]
+    rows = [(*some, sum(some)) for some in zip(*halves, strict=True)]
+    page, changes = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/sick.md", "CHANGELOG.md"))
+    assert all(f" | {' | '.join(f'{one:,}' for one in row)} |" in page for row in rows)
+    (*_, sick), (*_, healthy) = rows
+    assert f"{sick:,} sick trainings beside their healthy twins and {healthy:,} strange but healthy ones" in changes
 
 
 def test_no_net_is_in_both_halves():
@@ -161,3 +171,23 @@ def test_a_page_of_misses_names_each_case_that_was_not_named_first():
     results = [score.Result(grade, "rate too low", False) for grade in ("first", "wrong", "silent")]
     text = misses.page("both", 3, zip(sick, results, strict=True))
     assert sick[0].name not in text and all(one.name in text and misses.LOOKS[one.cause] in text for one in sick[1:])
+
+
+@pytest.mark.parametrize("given", [["--only", "no such words"], ["--seeds", "0"]])
+def test_what_asks_for_no_case_is_refused(given, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["bench.sick", *given])
+    with pytest.raises(SystemExit) as end:
+        __main__.main()
+    assert end.value.code == 2 and given[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("make", [lambda: Named("frozen"), lambda: Named(("frost",)), lambda: Answer(hints=["frost"])])
+def test_a_cause_that_is_none_is_refused_by_its_name(make):
+    with pytest.raises((TypeError, KeyError), match=r"frozen|frost"):
+        make()
+
+
+def test_what_became_of_a_healthy_case_has_no_empty_brackets(capsys):
+    __main__._print([case("working", "wave/as it is")], {"watch": [score.Result("quiet", "", false=False)]}, tell=True)
+    said = capsys.readouterr().out
+    assert "wave/as it is: " in said and "–" in said and "()" not in said

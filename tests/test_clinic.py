@@ -12,7 +12,7 @@ from bench.sick import case
 from bench.sick.causes import CAUSES
 from scripts.clinic import evidence, looks, page
 from scripts.clinic.cases import CASES, NETS, OFFERED
-from scripts.clinic.facts import Facts
+from scripts.clinic.facts import Facts, between
 from scripts.clinic.recording import Recording, record, recorded
 
 TEXT = page.PAGE.read_text(encoding="utf-8")
@@ -130,3 +130,23 @@ def words(thing: object) -> str:
 @pytest.mark.parametrize("name", ["ratings/zero grad after backward", "inside/cross entropy of one logit", "recall/only the head is given"])
 def test_a_cause_that_is_right_is_not_ruled_out(name):
     assert evidence.RULED_OUT[case("working", name).cause](Facts(of(name, 3)[0], 0.0, "error")) is None
+
+
+def test_what_modlab_says_ends_with_a_sentence_or_a_word():
+    assert [page.shortened(text, 16) for text in ("All is well.", "It learns not. And more", "one two three four five")] == [
+        "All is well.",
+        "It learns not. …",
+        "one two three …",
+    ]
+    assert not any(re.search(r"characters\)$|\w…$", one["modlab"]["text"]) for one in KEPT)
+
+
+def test_a_loss_of_positives_only_has_no_guess_to_compare_with():
+    name = next(one["name"] for one in KEPT if one["number"] == 29)
+    found = Facts(of(name, 3)[0], 0.0, "error")
+    assert not found.has_guess and evidence.RULED_OUT["targets shuffled"](found) is None
+
+
+def test_one_number_is_said_once():
+    assert (between(1, 3), between(364_900, 365_100)) == ("between 1 and 3", "at 365,000")
+    assert not any(re.search(r"between (\S+) and \1\b", json.dumps(one)) for one in KEPT)

@@ -15,8 +15,9 @@ from modlab.errors import BatchError, LazyModelError, NotAModuleError, NotAnOpti
 from modlab.records import watch
 from modlab.records.finding import Finding
 from modlab.records.watch import Check
-from modlab.testing import assert_learns
+from modlab.testing import BY_WATCH, IN_THE_LOOP, assert_learns
 from modlab.watching.verdict import verdict
+from modlab.wording.fixes import FIXES
 
 PAGE = Path(__file__).parent.parent / "docs" / "assert.md"
 LOSS = nn.CrossEntropyLoss()
@@ -43,6 +44,12 @@ def sgd(model, lr=0.1):
 def gone(model):
     """Of its first layer nothing reaches the loss."""
     return nn.Sequential(*model[:4], Cut(), model[4])
+
+
+def frozen(model):
+    """Most of it, although the optimizer holds all."""
+    model[0].requires_grad_(False)
+    return model
 
 
 class Cut(nn.Module):
@@ -119,9 +126,11 @@ def test_what_learns_passes_and_the_watch_comes_back():
 FAILS = {
     "nothing moves": (lambda m: m, lambda m: sgd(m, 0.0), {}, "does not learn, as 30 steps showed", "learning rate is 0"),
     "it bursts": (lambda m: nn.Sequential(m[0], m[4]), lambda m: sgd(m, 1e30), {}, "does not learn", "loss is sensible"),
-    "a part has no gradient": (gone, sgd, {}, "does not learn", "0.weight"),
+    "a part has no gradient": (gone, sgd, {}, "learns, but something is broken, as 30 steps showed", "0.weight"),
+    "a part is frozen": (frozen, sgd, {}, "learns, but something is broken", "requires_grad=False"),
     "no trend": (lambda m: m, lambda m: sgd(m, 1e-7), {}, "does not learn", "no trend"),
-    "too few steps": (lambda m: m, sgd, {"steps": 3}, "3 steps of Sequential do not tell whether it learns", "too early"),
+    "too few steps": (lambda m: m, sgd, {"steps": 3}, "3 steps of Sequential do not tell whether it learns", "steps=20"),
+    "one step": (lambda m: m, sgd, {"steps": 1}, "1 step of Sequential does not tell whether it learns", "too early"),
     "not low enough": (lambda m: m, sgd, {"below": 1e-6}, "not below 1e-06", "The loss falls"),
     "no graph": (lambda m: nn.Sequential(m, Cut()), sgd, {}, "cannot learn: its loss needs no gradient", "modlab.diagnose("),
 }
@@ -156,10 +165,29 @@ def test_that_there_is_one_batch_is_no_finding_of_a_batch_that_was_given():
 
 
 def test_a_batch_of_nothing_is_not_called_broadcast():
-    model, (inputs, _) = net(), batch()
-    with pytest.raises(AssertionError, match="the loss is sensible") as caught:
-        assert_learns(model, sgd(model), batch=(inputs[:0], torch.ones(0, 2)), loss=nn.MSELoss(), steps=20)
-    assert "broadcast" not in str(caught.value)
+    model, inputs = net().eval(), torch.ones(0, 4)
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(20):
+            optimizer.zero_grad()
+            nn.MSELoss()(model(inputs), torch.ones(0, 2)).backward()
+            optimizer.step()
+    assert "the loss is sensible" in str(w) and "broadcast" not in str(w)
+
+
+@pytest.mark.parametrize("case", ["nothing moves", "it bursts", "no trend"])
+def test_what_the_message_tells_to_run_needs_no_watch(case):
+    change, optimizer, *_ = FAILS[case]
+    model = change(net())
+    with pytest.raises(AssertionError) as failure:
+        assert_learns(model, optimizer(model), batch=batch(), loss=LOSS, steps=30)
+    said = str(failure.value)
+    assert not re.search(r"\bw\.|on_nan", said) and ("modlab.diagnose(model, optimizer, batch=" in said) is (case != "it bursts")
+
+
+def test_each_remedy_that_needs_the_watch_is_known():
+    told = [kind for kind, words in FIXES.items() if isinstance(words, str) and re.search(r"\bw\.|modlab\.watch\(", words)]
+    assert {*told} == BY_WATCH | IN_THE_LOOP
 
 
 def test_nothing_is_printed(capsys):
@@ -317,10 +345,16 @@ WRONG = {
     "parameters": ({"optimizer": [torch.zeros(1)]}, NotAnOptimizerError, "needs a torch.optim.Optimizer"),
     "no batch": ({"batch": None}, BatchError, "got no batch="),
     "a tensor": ({"batch": torch.zeros(4)}, BatchError, "batch= got a Tensor, but needs a pair"),
-    "tensors": ({"batch": [torch.zeros(4)] * 3}, BatchError, "batch= gave a Tensor, but each batch must be a pair"),
+    "tensors": ({"batch": [torch.zeros(4)] * 3}, BatchError, "batch= got a list of 3, but needs a pair"),
+    "a batch of three": ({"batch": [(torch.zeros(4),) * 3] * 3}, BatchError, "batch= gave a tuple of 3, but each batch must be a pair"),
+    "two pairs": ({"batch": [batch(), batch()]}, BatchError, "batch= got two pairs, which are one batch"),
+    "no sample": ({"batch": (torch.zeros(0, 4), torch.zeros(0))}, BatchError, "shape (0, 4), which hold no sample"),
+    "a function of nothing": ({"batch": lambda: batch()}, BatchError, "takes nothing, but it is called with the number of the step"),
+    "nothing from a function": ({"batch": lambda step: None}, BatchError, "batch= gave None"),
+    "a loss of one": ({"loss": lambda output: output.mean()}, BatchError, "takes output, but it is called with output and target"),
     "a dict": ({"batch": {"x": 1}}, BatchError, "batch= got a dict of 1"),
-    "too few": ({"batch": iter([batch()])}, BatchError, "batch= gave 1 batch, but steps=100"),
-    "none at all": ({"batch": []}, BatchError, "batch= gave 0 batches"),
+    "too few": ({"batch": iter([batch()])}, BatchError, "batch= gave 1 batch, and cannot be read again, but steps=100"),
+    "none at all": ({"batch": []}, BatchError, "batch= gave no batch at all"),
     "no loss": ({"loss": None}, BatchError, "no loss="),
     "no loss for a function": ({"loss": None, "batch": lambda step: batch()}, BatchError, "no loss="),
     "a class": ({"loss": nn.MSELoss}, BatchError, "nn.MSELoss()"),
@@ -360,6 +394,15 @@ def test_the_page_s_test_passes(tmp_path):
     file = tmp_path / "test_net.py"
     file.write_text(examples()[0], encoding="utf-8")
     runpy.run_path(str(file))["test_the_net_learns"]()
+
+
+def test_the_page_s_message_is_what_is_said_of_a_rate_of_zero():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 3))
+    inputs = torch.randn(64, 4)
+    with pytest.raises(AssertionError) as failure:
+        assert_learns(model, torch.optim.Adam(model.parameters(), lr=0.0), batch=(inputs, inputs[:, :3].argmax(1)), loss=LOSS)
+    assert f"```\nAssertionError: {failure.value}\n```" in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_s_script_exits_with_the_verdict(tmp_path):

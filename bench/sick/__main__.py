@@ -29,14 +29,16 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name or cause has these words")
     parser.add_argument("--each", action="store_true", help="print what became of each case")
     parser.add_argument("--misses", action="store_true", help="write the misses of the reported half into docs/sick-misses.md")
-    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many seeds, of three")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), choices=range(1, len(SEEDS) + 1), help="how many seeds, of three")
     arguments = parser.parse_args()
     found = [
         one
         for side in ((arguments.side,) if arguments.side else SIDES)
         for one in cases_of(side)
-        if arguments.only in one.name or arguments.only == one.cause
+        if arguments.only in one.name or arguments.only in one.cause
     ]
+    if not found:
+        parser.error(f"--only {arguments.only!r}: no case has these words in its name or its cause; both are in bench/sick")
     print(f"{sum(bool(one.cause) for one in found)} sick, {sum(not one.cause for one in found)} healthy\n")
     with ProcessPoolExecutor(os.cpu_count(), get_context("fork"), initializer=torch.set_num_threads, initargs=(1,)) as pool:
         if arguments.what == "prove":
@@ -66,12 +68,22 @@ def _print(cases: Sequence[Case], rows: dict[str, list[score.Result]], *, tell: 
     if tell:
         for name, results in rows.items():
             for one, result in zip(cases, results, strict=True):
-                print(f"{name:12} {result.grade:12} {one.name} ({one.cause}): {result.said}")
+                print(_told(name, one, result))
     table = [
-        (name, *(f"{100 * shares[name].get(one, 0):.0f} %" for one in (*score.SICK, "false alarm")), str(sum(one.false for one in results)))
+        (name, *(_share(shares[name], one) for one in (*score.SICK, "false alarm")), str(sum(one.false for one in results)))
         for name, results in rows.items()
     ]
     report.table(("", *score.SICK, "false alarms", "false"), table)
+
+
+def _told(way: str, case: Case, result: score.Result) -> str:
+    cause = f" ({case.cause})" if case.cause else ""
+    return f"{way:12} {result.grade:12} {case.name}{cause}: {result.said}"
+
+
+def _share(shares: dict[score.Grade, float], grade: score.Grade) -> str:
+    """A dash where there is no case that could have it."""
+    return f"{100 * shares[grade]:.0f} %" if grade in shares else "–"
 
 
 def _named(cases: Sequence[Case]) -> tuple[list[Side], list[str]]:

@@ -8,10 +8,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from bench.sick.causes import CAUSES
 from bench.sick.training import Training
 
 Make = Callable[[], Training]
 """Makes the training, each time the same anew: a tool may run it, look at it before, or make several."""
+
+
+def _require_causes(causes: Sequence[str]) -> None:
+    unknown = [one for one in causes if one not in CAUSES]
+    if unknown:
+        raise KeyError(f"{', '.join(map(repr, unknown))}: not among the CAUSES of bench/sick/causes.py")
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,11 @@ class Named:
     causes: tuple[str, ...]
     settle: str = ""
     path: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.causes, str):
+            raise TypeError(f"Named({self.causes!r}): causes are a tuple.\n  Write: Named(({self.causes!r},))")
+        _require_causes(self.causes)
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,9 @@ class Answer:
     hints: Sequence[str] = ()
     alarm: bool = False
     text: str = ""
+
+    def __post_init__(self) -> None:
+        _require_causes(self.hints)
 
 
 Tool = Callable[[Make], "dict[str, Answer]"]

@@ -39,7 +39,7 @@ def require(batch: Any, loss: Any, call: str = CALL) -> tuple[Any, Any] | None:
         raise BatchError(f"{asked} got loss= but no batch= to compute it on.\n  Write: {call}")
     if not issubclass(type(batch), (tuple, list)) or len(batch) != 2:
         raise BatchError(
-            f"batch= got {_said(batch)}, but needs a pair: the model's input, and what the loss compares its output with.\n"
+            f"batch= got {said(batch)}, but needs a pair: the model's input, and what the loss compares its output with.\n"
             f"  Write: {call}\n"
             f"  Pass several inputs as a tuple, batch=((x, mask), target); or by name as a dict, batch=({{'x': x, 'mask': mask}}, target)."
         )
@@ -49,12 +49,15 @@ def require(batch: Any, loss: Any, call: str = CALL) -> tuple[Any, Any] | None:
         raise BatchError(f"loss= got the class {loss.__name__} itself, but needs an instance.\n  Write: loss=nn.{loss.__name__}()")
     if not callable(loss):
         raise BatchError(
-            f"loss= got {_said(loss)}, but needs something that takes output and target and returns one number.\n  Write: {call}"
+            f"loss= got {said(loss)}, but needs something that takes output and target and returns one number.\n  Write: {call}"
         )
     return batch[0], batch[1]
 
 
-def _said(thing: Any) -> str:
+def said(thing: Any) -> str:
+    """What was given: ``a tuple of 3``, ``a Tensor``, ``None``."""
+    if thing is None:
+        return "None"
     kind = type(thing).__name__
     length = f" of {len(thing)}" if issubclass(type(thing), (tuple, list, dict)) else ""
     return f"{format.article(kind)}{length}"

@@ -99,6 +99,7 @@ class Watched:
         is_stage: whether a pipeline calls it, whose last stage alone has the loss.
         closed: whether the watch has ended.
         one_batch: whether it trains on one batch on purpose.
+        batch_kept: whether a batch is kept whose loss can be computed once more.
         clues: of the loop, the batches, the loss and the optimizers.
     """
 
@@ -122,4 +123,5 @@ class Watched:
     is_stage: bool = False
     closed: bool = False
     one_batch: bool = False
+    batch_kept: bool = False
     clues: Clues = Clues()

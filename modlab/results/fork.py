@@ -473,6 +473,9 @@ def require_kept(keeper: Keeper | None, record: WatchRecord) -> Keeper:
     """
     if keeper is not None and keeper.states:
         return keeper
+    if keeper is None and record.kept is not None and record.kept.states:
+        why = f"This watch of {record.title} comes from a file, was copied, or is a part of another: there is no training at hand to fork."
+        raise ForkError(f"{why}\n  Fork the watch itself, where the training ran: w.fork(step, change)")
     if keeper is None:
         why = f"This watch of {record.title} kept no copies of the training, so there is nothing to run on from."
         raise ForkError(f'{why}\n  Watch again, with keep="good": modlab.watch(model, optimizer, keep="good")')

@@ -497,8 +497,8 @@ class Watch(Result):
 
         Returns:
             ``schema`` (3), ``kind`` ("watch") and ``headline``; ``run`` (model, optimizer, state, error, steps, samples); ``verdict``
-            (``ok``, ``broken``, ``unseen``, ``checks``, ``findings``); ``alerts``; ``scalars`` by name, each with its curve as lists and
-            its counts; ``knobs``, each with its moves; ``records``, the entries of the history.
+            (``ok``, ``exit_code``, ``broken``, ``unseen``, ``checks``, ``findings``); ``alerts``; ``scalars`` by name, each with its curve
+            as lists and its counts; ``knobs``, each with its moves; ``records``, the entries of the history.
         """
         from modlab.views.watch import columns
 

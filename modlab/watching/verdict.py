@@ -74,7 +74,7 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     untold = unseen_loss(record, found or record.scalars)
-    falls = _falls(loss, untold, record.watched.classes)
+    falls = _falls(loss, untold, record.watched)
     checks = (
         _data(record),
         _sensible(record, loss, untold),
@@ -369,7 +369,7 @@ def _enough(record: WatchRecord) -> Check:
     return _check(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
 
 
-def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], classes: int) -> Check:
+def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], watched: Watched) -> Check:
     name = "the loss falls"
     if loss is None or not loss.count:
         return _check(name, "not seen", "loss not told", untold)
@@ -387,10 +387,10 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], classes: int) -> 
     if np.nanmin(loss.low) < 0:
         return _check(name, "not seen", "negative values", facts)
     if last > first + max(RISES * noise, MUCH * abs(first)):
-        uniform = math.log(classes) if classes > 1 and loss.passes <= 1 else math.inf
+        uniform = math.log(watched.classes) if watched.classes > 1 and loss.passes <= 1 else math.inf
         burst = last > min(BURSTS * first, TWICE * max(first, uniform))
         return _check(name, "broken" if burst else "careful", "rises", facts, Remedy("smaller steps"))
-    return _check(name, "careful", "no trend", facts, Remedy("ask the batch"))
+    return _check(name, "careful", "no trend", facts, Remedy("ask the batch" if watched.batch_kept else "ask a batch"))
 
 
 def _order(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:

@@ -709,6 +709,7 @@ class Watcher:
             is_stage=self.tap.is_stage,
             closed=self.closed,
             one_batch=self._one_batch,
+            batch_kept=self.clues.kept is not None,
             clues=self.clues.record(
                 self.losses.accepted(),
                 (self.losses.scaled_steps, self.losses.scaled_clips),

@@ -17,6 +17,7 @@ _REGAINED = {
     "not used": "Use it in forward, or remove it.",
     ".forward called": "Call the module itself, not its .forward.",
 }
+_LOOKS = "looks further with one batch: can it be learned, what does the output depend on, do the labels matter"
 _MASK = "; under torch.where, mask its input, not its output"
 
 
@@ -36,7 +37,9 @@ FIXES: dict[str, Words] = {
     "log the loss": "w.log(loss=loss)",
     "no half": "torch.autocast with dtype=torch.bfloat16, which needs no scaler, or float32 for the operation that overflows",
     "less by heart": "stop at that step; or more data, weight decay, dropout or a smaller model",
-    "ask the batch": "w.diagnose() looks further with one batch: can it be learned, what does the output depend on, do the labels matter",
+    "ask the batch": f"w.diagnose() {_LOOKS}",
+    "ask a batch": f"w.diagnose(batch=(inputs, target), loss=loss) {_LOOKS}",
+    "ask without a watch": "modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss) looks further with one batch",
     "let rare units learn": "nn.LeakyReLU lets a unit that fires rarely learn",
     "ask why": "modlab.trace(model), then trace.why({path!r}), names the reason",
     "or leave it": "or requires_grad_(False) if it should not change",

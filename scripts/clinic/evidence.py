@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from modlab.format import plural, rough, shape, share
-from scripts.clinic.facts import Facts
+from scripts.clinic.facts import Facts, between
 
 Rule = Callable[[Facts], str | None]
 Shown = tuple[str, tuple[str, ...]]
@@ -306,11 +306,7 @@ def _depends(f: Facts) -> str | None:
 
 @_not("regression of classes")
 def _no_squared_classes(f: Facts) -> str | None:
-    return (
-        None
-        if f.classes
-        else f"The targets are no class numbers: they lie between {rough(float(f.targets.min()))} and {rough(float(f.targets.max()))}."
-    )
+    return None if f.classes else f"The targets are no class numbers: they lie {between(float(f.targets.min()), float(f.targets.max()))}."
 
 
 # ---- the data
@@ -318,7 +314,7 @@ def _no_squared_classes(f: Facts) -> str | None:
 
 @_not("targets shuffled", "targets shifted")
 def _learnable(f: Facts) -> str | None:
-    if not f.all_finite or f.run.seen > len(f.target) // 2 or not 0 <= f.ends[1] < 0.7 * f.chance:
+    if not f.has_guess or not f.all_finite or f.run.seen > len(f.target) // 2 or not 0 <= f.ends[1] < 0.7 * f.chance:
         return None
     return (
         f"The loss gets down to {rough(f.ends[1])}, where an answer that looks at no input gets "
@@ -380,7 +376,7 @@ def _even(f: Facts) -> str | None:
         return "The inputs are tokens, and go through an embedding: no feature is larger than another."
     low, high = min(f.features, default=0.0), max(f.features, default=0.0)
     if f.features and high < 10 * low:
-        return f"No feature is much larger than another: their standard deviations lie between {rough(low)} and {rough(high)}."
+        return f"No feature is much larger than another: their standard deviations lie {between(low, high)}."
     return None
 
 

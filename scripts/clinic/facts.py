@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from modlab.format import rough
 from scripts.clinic.recording import Layer, Numbers, Parameter, Recording, first_of
 
 ACTIVATIONS = ("ReLU", "Tanh", "Sigmoid", "LeakyReLU", "GELU")
@@ -186,6 +188,11 @@ class Facts:
         return first_of(self.run.outputs[-1][1])
 
     @property
+    def has_guess(self) -> bool:
+        """Whether `chance` is what an answer costs that looks at no input: of one output for each target, and not of pairs."""
+        return math.isfinite(self.chance) and isinstance(self.run.outputs[-1][1], Tensor)
+
+    @property
     def answer(self) -> Tensor:
         """The target of that step."""
         found: Tensor = self.run.outputs[-1][2]
@@ -228,6 +235,12 @@ class Facts:
     def activations(self) -> list[str]:
         """The kinds of activations that are called."""
         return list(dict.fromkeys(one.kind.partition("(")[0] for one in self.layers if one.calls and one.kind.startswith(ACTIVATIONS)))
+
+
+def between(low: float, high: float, said: Callable[[float], str] = rough) -> str:
+    """``between 1 and 3``; ``at 3`` where both read the same."""
+    one, other = said(low), said(high)
+    return f"between {one} and {other}" if one != other else f"at {one}"
 
 
 def _mean(values: list[float]) -> float:

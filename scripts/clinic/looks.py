@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from modlab.format import plural, rough, shape, share
-from scripts.clinic.facts import Facts
+from scripts.clinic.facts import Facts, between
 from scripts.clinic.recording import Layer, Numbers, Parameter, first_of
 
 Block = dict[str, Any]
@@ -66,7 +66,7 @@ def _loss(f: Facts) -> Iterator[Block]:
     bad = next((step for step, one in enumerate(losses) if not math.isfinite(one)), None)
     says = f"{rough(losses[0])} at step 0, {rough(losses[-1])} at step {f.run.steps - 1}"
     if f.finite:
-        says += f"; between {rough(min(f.finite))} and {rough(max(f.finite))} in all"
+        says += f"; {between(min(f.finite), max(f.finite))} in all steps"
     if bad is not None:
         says += (
             f"; not a finite number from step {bad} on"
@@ -74,7 +74,7 @@ def _loss(f: Facts) -> Iterator[Block]:
             else f"; not a finite number first at step {bad}"
         )
     yield curve("Loss of each training batch", range(f.run.steps), losses, f"{says}.")
-    if math.isfinite(f.chance) and isinstance(f.run.outputs[-1][1], Tensor):
+    if f.has_guess:
         kind = "squared error" if f.targets.is_floating_point() else "cross-entropy"
         yield say(f"An answer that looks at no input has a {kind} of {rough(f.chance)} on these targets.")
 

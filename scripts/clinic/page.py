@@ -14,7 +14,7 @@ from typing import Any
 from bench.sick import case, modlab_tools, score
 from bench.sick.cases import Case
 from bench.sick.causes import CAUSES
-from modlab.format import cut, rough, share
+from modlab.format import rough, share
 from scripts.clinic import evidence, looks
 from scripts.clinic.cases import CASES, NETS, OFFERED, SEED
 from scripts.clinic.facts import Facts
@@ -110,8 +110,16 @@ def by_modlab(name: str) -> dict[str, Any]:
         "grade": GRADES[grade],
         "first": grade == "first",
         "named": "; ".join(CAUSES[one].says for one in named),
-        "text": cut(text, MOST_WORDS),
+        "text": shortened(text, MOST_WORDS),
     }
+
+
+def shortened(text: str, most: int) -> str:
+    """At most so many characters, to the end of a sentence, or else of a word."""
+    if len(text) <= most:
+        return text
+    sentence = text[:most].rpartition(". ")[0]
+    return f"{sentence}. …" if len(sentence) > most // 2 else f"{text[: most - 1].rpartition(' ')[0]} …"
 
 
 def capital(text: str) -> str:

@@ -1308,6 +1308,13 @@ def test_each_row_of_the_table_names_a_change(kind: str) -> None:
     assert kind in fixes.CHANGES
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda w: pickle.loads(pickle.dumps(w)), lambda w: w["3"]])
+def test_a_copy_of_a_watch_says_that_its_training_is_elsewhere(copied: Callable[[Any], Any]) -> None:
+    w, *_ = watched(in_need)
+    with pytest.raises(modlab_errors.ForkError, match="comes from a file, was copied, or is a part of another"):
+        copied(w).fork(5)
+
+
 def in_need() -> Run:
     """A training with something for each change."""
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.9), nn.Linear(8, 2), nn.Sigmoid())

@@ -101,6 +101,7 @@ def test_plain_data_have_all_that_the_watch_came_to() -> None:
     data = json.loads(json.dumps(w.to_dict()))
     assert data["schema"] == 3 and data["kind"] == "watch" and data["headline"] == w.headline
     assert data["run"] == {"model": "Sequential", "optimizer": "Adam", "state": "ended", "error": "", "steps": 24, "samples": 24}
+    assert data["verdict"]["exit_code"] == w.verdict.exit_code == 0
     assert data["verdict"]["ok"] is w.verdict.ok is True and data["verdict"]["broken"] is None
     assert [one["name"] for one in data["verdict"]["checks"]] == [one.name for one in w.verdict.checks]
     assert data["scalars"]["loss"]["count"] == 24 == len(data["scalars"]["loss"]["mean"])

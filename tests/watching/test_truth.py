@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import modlab
 from modlab import wording
+from modlab.errors import QuestionError
 from modlab.records.finding import Finding
 from modlab.results.watch import Watch
 from modlab.watching import axes
@@ -833,3 +834,21 @@ def test_every_kind_has_its_own_rank_and_words() -> None:
 def test_findings_are_sentences(make: Callable[[], Watch]) -> None:
     for finding in seen(make).findings:
         assert re.fullmatch(r"[^\n]+[^.\s:;,]", wording.said(finding)) and finding.kind in wording.KINDS.keys() | CAUSES.keys()
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_what_is_advised_of_a_loss_without_a_trend_can_be_run(is_kept: bool) -> None:
+    def own(output: Tensor, target: Tensor) -> Tensor:
+        return (output.sin() * torch.rand(1)).exp().mean() + (output[:, 0] - torch.rand(16)).abs().max()
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3))
+    loss = nn.CrossEntropyLoss() if is_kept else own
+    w = trained(model, sgd(model, 1e-7), lambda: (torch.randn(16, 4), torch.randint(3, (16,))), loss)
+    check = next(one for one in w.verdict.checks if one.name == "the loss falls")
+    assert check.fix.startswith("w.diagnose() " if is_kept else "w.diagnose(batch=(inputs, target), loss=loss) ")
+    if is_kept:
+        w.diagnose()
+    else:
+        with pytest.raises(QuestionError, match="kept no batch"):
+            w.diagnose()

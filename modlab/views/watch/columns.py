@@ -94,6 +94,7 @@ def of_conclusion(record: WatchRecord) -> dict[str, Any]:
         "run": {"model": record.title, **{name: getattr(record, name) for name in ("optimizer", "state", "error", "steps", "samples")}},
         "verdict": {
             "ok": verdict.ok,
+            "exit_code": verdict.exit_code,
             "broken": verdict.broken.name if verdict.broken else None,
             "unseen": list(verdict.unseen),
             "checks": [as_data(one) for one in verdict.checks],
