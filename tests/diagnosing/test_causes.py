@@ -120,7 +120,8 @@ SO = {
     "units of hundreds/as it is": "aim",
 }
 """What a check says of a net that learns all the same, and is so: it reads on through the padding; the loss that
-is given is a part of what the loop has; a number tells the answer at once, and is to be remembered; targets of hundreds, to which its rate comes in time."""
+is given is a part of what the loop has; a number tells the answer at once, and is to be remembered; targets of
+hundreds, to which its rate comes in time."""
 
 
 @pytest.mark.parametrize("name", [one.name for one in cases_of("working") if not one.cause and one.name.endswith("as it is")])
