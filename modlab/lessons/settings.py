@@ -237,16 +237,17 @@ def _put_decimal(before: tuple[Any, ...]) -> None:
         setattr(decimal.getcontext(), name, value)
 
 
-def _streams() -> tuple[tuple[Any, Any], ...]:
+def _streams() -> tuple[tuple[Any, tuple[Any, ...]], ...]:
     """The three, each with the ``write`` that somebody gave to this one alone."""
-    return tuple((stream, getattr(stream, "__dict__", {}).get("write")) for stream in (sys.stdin, sys.stdout, sys.stderr))
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return tuple((stream, tuple(value for name, value in getattr(stream, "__dict__", {}).items() if name == "write")) for stream in streams)
 
 
-def _put_streams(before: tuple[tuple[Any, Any], ...]) -> None:
+def _put_streams(before: tuple[tuple[Any, tuple[Any, ...]], ...]) -> None:
     sys.stdin, sys.stdout, sys.stderr = (stream for stream, _ in before)
-    for stream, write in before:
-        if write is not None:
-            stream.write = write
+    for stream, own in before:
+        if own:
+            (stream.write,) = own
         elif "write" in getattr(stream, "__dict__", {}):
             del stream.write
 

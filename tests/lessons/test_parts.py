@@ -655,7 +655,7 @@ _KEPT: list[object] = []
 def world():
     """All that could be left otherwise."""
     held = {setting.name: setting.get() for setting in (*settings.FIRST, *settings.SETTINGS) if setting.name != "sys.modules"}
-    return held | {name: sys.modules.get(name) for name in ("torch", "json")}
+    return held | {name: sys.modules.get(name) for name in ("torch", "json")} | {"write": callable(sys.stdout.write)}
 
 
 @pytest.mark.parametrize(("leave", "word"), LEFT_ON.values(), ids=LEFT_ON)
