@@ -34,6 +34,9 @@ OF_MANY = frozenset(
 )
 """Causes that a training on one batch cannot show."""
 
+FOLLOWS = {"rate too low": "constant loss"}
+"""What is no cause beside another: where the loss does not depend on the weights, no rate is too low."""
+
 MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""
 
@@ -67,6 +70,8 @@ def causes(symptoms: Symptoms, failed: Callable[[Exception], None] | None = None
     found: list[Finding] = []
     for row in _ranked(symptoms):
         if symptoms.watched.one_batch and row.cause in OF_MANY:
+            continue
+        if any(one.kind == FOLLOWS.get(row.cause) for one in found):
             continue
         if row.left and any(_is_surer(one, row) for one in found):
             continue

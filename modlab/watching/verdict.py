@@ -171,7 +171,7 @@ def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, 
     bad = not_finite(record, loss, loss=True)
     if bad is not None:
         return _because(name, bad.severity, bad)
-    classes = known.classes
+    classes = _classes(known)
     if classes < 2 or loss.passes > 1:
         return _finite(name, loss, record.steps if known.closed else int(loss.last[-1]) + 1)
     first, uniform, at = float(loss.mean[0]), math.log(classes), (int(loss.first[0]), int(loss.last[0]))
@@ -180,6 +180,12 @@ def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, 
     if first > 2 * uniform + 0.5:
         return _check(name, "careful", "first loss", facts, Remedy("smaller last layer"))
     return _check(name, "passed", "first loss", facts)
+
+
+def _classes(known: Watched) -> int:
+    """Among how many the loss chooses: as its graph says, for they may be made of the output (pairs of a batch); else the output's."""
+    read = {one.classes for one in known.clues.losses if one.classes}
+    return read.pop() if len(read) == 1 else known.classes
 
 
 def _finite(name: str, loss: ScalarRecord, steps: int) -> Check:
@@ -387,7 +393,8 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], watched: Watched)
     if np.nanmin(loss.low) < 0:
         return _check(name, "not seen", "negative values", facts)
     if last > first + max(RISES * noise, MUCH * abs(first)):
-        uniform = math.log(watched.classes) if watched.classes > 1 and loss.passes <= 1 else math.inf
+        classes = _classes(watched)
+        uniform = math.log(classes) if classes > 1 and loss.passes <= 1 else math.inf
         burst = last > min(BURSTS * first, TWICE * max(first, uniform))
         return _check(name, "broken" if burst else "careful", "rises", facts, Remedy("smaller steps"))
     return _check(name, "careful", "no trend", facts, Remedy("ask the batch" if watched.batch_kept else "ask a batch"))

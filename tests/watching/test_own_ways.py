@@ -136,3 +136,30 @@ def test_a_rate_that_was_zero_at_first_is_zero_no_more() -> None:
             regression(optimizer, net)
             schedule.step()
     assert w.verdict.ok, w.headline
+
+
+def test_a_uniform_guess_is_among_the_pairs_of_a_batch() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(40):
+            x = torch.randn(64, 6)
+            one, other = (F.normalize(net(x + 0.1 * torch.randn_like(x))) for _ in range(2))
+            optimizer.zero_grad()
+            F.cross_entropy(one @ other.T / 0.5, torch.arange(64)).backward()
+            optimizer.step()
+    assert "among 64 would give 4.159" in str(w) and "among 8" not in str(w)
+
+
+def test_no_rate_is_too_low_for_a_loss_that_is_constant() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 3), nn.Softmax(-1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(40):
+            optimizer.zero_grad()
+            net(torch.randn(8, 4)).sum().backward()
+            optimizer.step()
+    kinds = [one.kind for one in w.verdict.findings]
+    assert kinds[0] == "constant loss" and "rate too low" not in kinds
