@@ -68,7 +68,12 @@ class BatchGround:
         things = TrainedThings(model, given, held)
         self._state = KeptState(0, things, PlaceNumbers(), (0.0, 0.0))
         self._forward, self._loss, self._most = forward, loss, most
+        self._things = things
         self.aside = Originals(things.tensors()).spared
+
+    def original(self) -> TrainedThings:
+        """The training itself."""
+        return self._things
 
     def player(self) -> Player:
         """A copy of the training at its beginning."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
 
 from modlab.errors import ForkError, ModlabError
 from modlab.forking.keeper import Keeper
-from modlab.forking.originals import Originals, ReachedOriginalError
+from modlab.forking.kept_states import TrainedThings
+from modlab.forking.originals import Originals, ReachedOriginalError, untouched
 from modlab.forking.player import ChangedConstantError, OtherBranchError, Player
 from modlab.forking.tape import BACKWARD, STEP, TapedStep, throws_away
 from modlab.records.finding import Fact
@@ -42,6 +43,9 @@ class ForkGround(Protocol):
     def aside(self) -> AbstractContextManager[None]:
         """What is called inside is nobody's training, and leaves the original as it is."""
 
+    def original(self) -> TrainedThings | None:
+        """The training itself; None if a part of it is gone."""
+
 
 class KeptGround:
     """A state that was kept, and the tape behind it.
@@ -65,6 +69,10 @@ class KeptGround:
         """What is called inside is nobody's training, and leaves the original as it is."""
         with self._keeper.aside(), self._originals.spared():
             yield
+
+    def original(self) -> TrainedThings | None:
+        """The training itself; None if a part of it is gone."""
+        return self._keeper.things()
 
     def player(self) -> Player:
         """A copy of the training at its beginning."""
@@ -129,11 +137,17 @@ class Futures:
         fork, change = self.fork, self._change
         assert fork is not None and change is not None
         fork.prepare(step)
+        original = self._ground.original()
         try:
-            with self._ground.aside(), fork.running():
+            with nullcontext() if original is None else untouched(original), self._ground.aside(), fork.running():
                 fork.change(lambda: change(fork))
-        except (ModlabError, ReachedOriginalError):
+        except ModlabError:
             raise
+        except ReachedOriginalError as error:
+            raise ForkError(
+                "The change acts on the training itself, which is put back: a fork changes a copy.\n"
+                "  Change what the function is given: def change(model, optimizer): …"
+            ) from error
         except Exception as error:
             raise ForkError(
                 f"The change raised {line_of(error)}\n  The training is untouched. Change what the copy at step {self.at:,} has."

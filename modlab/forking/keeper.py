@@ -161,7 +161,8 @@ class Keeper:
 
     # ---- states
 
-    def _things(self) -> TrainedThings | None:
+    def things(self) -> TrainedThings | None:
+        """The training itself; None if a part of it is gone."""
         model, beside = self._model(), {name: one() for name, one in self._beside.items()}
         optimizers = self.recording.optimizers
         if model is None or None in optimizers or None in beside.values():
@@ -169,7 +170,7 @@ class Keeper:
         return TrainedThings(model, optimizers, {name: one for name, one in beside.items() if one is not None})
 
     def _keep(self) -> None:
-        things = self._things()
+        things = self.things()
         if things is None:
             return
         self.places.keep_own([*things.tensors()])

@@ -10,9 +10,14 @@ from torch.nn import Parameter
 from torch.nn.parameter import is_lazy
 
 from modlab.compat import without_autograd
+from modlab.forking.kept_states import TrainedThings
 from modlab.forking.tape import alike
+from modlab.inspection import stores
 from modlab.inspection.tensor_difference import equal_bits
 from modlab.statistics.memory import is_there
+
+PLAIN = (bool, int, float, str, tuple)
+"""Types of settings."""
 
 
 class ReachedOriginalError(Exception):
@@ -57,3 +62,27 @@ class Originals:
     def _set(self, gradients: list[Tensor | None]) -> None:
         for one, gradient in zip(self._trained, gradients, strict=True):
             one.grad = gradient
+
+
+@contextmanager
+def untouched(things: TrainedThings) -> Iterator[None]:
+    """Put back what is done inside to a training: to weights and buffers, to settings of optimizers and of modules.
+
+    Raises:
+        ReachedOriginalError: something was done.
+    """
+    tensors = [(one, alike(one)) for one in things.tensors() if not is_lazy(one) and is_there(one)]
+    groups = [group for optimizer in things.optimizers for group in optimizer.param_groups]
+    held = [*groups, *(stores.contents(module) for module in things.modules().values())]
+    settings = [(one, {name: value for name, value in one.items() if type(value) in PLAIN}) for one in held]
+    try:
+        yield
+    finally:
+        changed = [(one, before) for one, before in tensors if not equal_bits(one, before)]
+        for one, before in changed:
+            without_autograd(one.copy_, before)
+        others = [(one, before) for one, before in settings if any(one.get(name) != value for name, value in before.items())]
+        for place, known in others:
+            place.update(known)
+    if changed or others:
+        raise ReachedOriginalError

@@ -19,6 +19,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 import modlab
 from modlab import errors as modlab_errors
@@ -994,7 +995,7 @@ def grown(model: nn.Sequential, optimizer: Any) -> None:
 MEMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "a layer more": grown,
     "another activation": lambda model, _: model.__setitem__(1, nn.ReLU()),
-    "another weight": lambda model, _: nn.utils.prune.l1_unstructured(model[0], "weight", 0.5),
+    "another weight": lambda model, _: prune.l1_unstructured(model[0], "weight", 0.5),
     "another forward": lambda model, _: setattr(model[1], "forward", torch.relu),
 }
 
@@ -1243,6 +1244,34 @@ def test_a_returned_optimizer_takes_the_place_of_the_one(kind: Any) -> None:
     fork = w.fork(10, lambda model: kind(model.parameters(), lr=0.02))
     *_, losses = watched(lambda: scheduled(lambda parameters: kind(parameters, lr=0.02)))
     assert fork.losses == losses[fork.record.began : fork.record.began + len(fork.losses)] != fork.original
+
+
+ORIGINALS: dict[str, Callable[[nn.Module, Any], Any]] = {
+    "weights": lambda model, _: model[0].weight.data.zero_(),  # type: ignore[index, union-attr, operator]
+    "a buffer": lambda model, _: model[2].running_mean.add_(1),  # type: ignore[index, union-attr, operator]
+    "the learning rate": lambda _, optimizer: optimizer.param_groups[0].update(lr=5.0),
+    "the mode": lambda model, _: model.eval(),
+    "dropout": lambda model, _: setattr(model[3], "p", 0.7),  # type: ignore[index]
+}
+
+
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_a_change_of_the_original_is_put_back(name: str) -> None:
+    def make() -> Run:
+        model = small(nn.BatchNorm1d(8), nn.Dropout(0.2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), optimizer)
+
+    w, model, (optimizer,), _ = watched(make)
+
+    def now() -> Any:
+        held = [one.tolist() for one in model.state_dict().values()]
+        return held, optimizer.param_groups[0]["lr"], [one.training for one in model.modules()], model[3].p  # type: ignore[index]
+
+    before = now()
+    with pytest.raises(modlab_errors.ForkError, match="acts on the training itself, which is put back"):
+        w.fork(10, lambda _: [ORIGINALS[name](model, optimizer)] and None)
+    assert now() == before
 
 
 other = nn.Linear(2, 2)
