@@ -1270,7 +1270,7 @@ def test_a_change_of_the_original_is_put_back(name: str) -> None:
 
     before = now()
     with pytest.raises(modlab_errors.ForkError, match="acts on the training itself, which is put back"):
-        w.fork(10, lambda _: [ORIGINALS[name](model, optimizer)] and None)
+        w.fork(10, lambda _: (ORIGINALS[name](model, optimizer), None))
     assert now() == before
 
 
