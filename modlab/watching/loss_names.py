@@ -15,7 +15,7 @@ HIGH = 16
 
 
 def find(frame: FrameType, place: int, *, method: bool) -> tuple[str, int]:
-    """The name of the loss, and how many frames above `frame` the code stands that has it by that name.
+    """The name of the loss, and how many frames above `frame` the code stands that has made it, as far as the source shows.
 
     Args:
         frame: in which ``backward`` is called.
@@ -33,10 +33,13 @@ def find(frame: FrameType, place: int, *, method: bool) -> tuple[str, int]:
         call = None if number < 0 or above is None else _call(above)
         if call is None or above is None:
             break
-        further = _name(_argument(call, number - _bound(frame.f_code), name))
-        if not further:
+        given = _argument(call, number - _bound(frame.f_code), name)
+        if given is None:
             break
-        name, height, frame = further, up, above
+        further, height, frame = _name(given), up, above
+        if not further:  # it is made in the call itself
+            break
+        name = further
     return name, height
 
 

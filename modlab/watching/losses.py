@@ -85,7 +85,7 @@ class LossSite:
     """One place in the code from which ``backward()`` is called.
 
     Attributes:
-        name: of the variable there; `line`, its line.
+        name: of the variable; `line`, where it is made, or handed to the function that calls ``backward()``.
         repeats: how often it evaluated anew what another place had in the same step.
         ours, strange: how often a step of an optimizer of the model's, and of another one, was the next one made.
         inner: whether the gradients go to tensors that are none of the model's parameters, as where it is called by `functional_call`.
@@ -380,8 +380,8 @@ class Losses:
         key, codes = _way(frame, self._heights[near], place)
         site = self._known.get(key)
         if site is None:
-            name, _ = loss_names.find(frame, place, method=method)
-            site = self._known[key] = self._new(codes, name or LOSS, frame.f_lineno, tensor)
+            name, height = loss_names.find(frame, place, method=method)
+            site = self._known[key] = self._new(codes, name or LOSS, _line(frame, height), tensor)
         return site
 
     def _new(self, key: tuple[Any, ...], name: str, line: int, tensor: Tensor) -> LossSite:
@@ -627,6 +627,13 @@ def _way(frame: FrameType, height: int, place: int) -> tuple[tuple[int, ...], tu
             break
         here = here.f_back
     return (*key,), (*codes,)
+
+
+def _line(frame: FrameType, height: int) -> int:
+    """Of the call by which the code came to a place, so many functions up."""
+    for _ in range(height):
+        frame = frame.f_back or frame
+    return frame.f_lineno
 
 
 def _is_torchs(frame: FrameType) -> bool:

@@ -183,9 +183,9 @@ def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, 
 
 
 def _classes(known: Watched) -> int:
-    """Among how many the loss chooses: as its graph says, for they may be made of the output (pairs of a batch); else the output's."""
+    """Among how many each value of the loss chooses, 0 if it is no mean: as its graph says, for they may be pairs of a batch; else the output's."""
     read = {one.classes for one in known.clues.losses if one.classes}
-    return read.pop() if len(read) == 1 else known.classes
+    return read.pop() if known.classes and len(read) == 1 else known.classes
 
 
 def _finite(name: str, loss: ScalarRecord, steps: int) -> Check:

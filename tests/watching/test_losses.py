@@ -258,6 +258,28 @@ def test_of_an_undivided_loss_the_sum_is_shown_and_said() -> None:
     assert "uniform" not in w.verdict.checks[1].text
 
 
+def test_losses_that_are_made_where_they_are_handed_on_are_two_curves() -> None:
+    model = net()
+    seen: tuple[list[float], list[float]] = ([], [])
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (model[0], model[2])]
+
+    def update(optimizer: torch.optim.Optimizer, loss: Tensor, kept: list[float]) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        kept.append(loss.item())
+
+    with modlab.watch(model, budget=1.0) as w:
+        for _ in range(STEPS):
+            update(optimizers[0], F.cross_entropy(model(X), Y), seen[0])
+            update(optimizers[1], model(X).square().mean(), seen[1])
+    here = update.__code__.co_firstlineno
+    assert {name: pytest.approx(one.mean.tolist()) for name, one in curves(w).items()} == {
+        f"loss (line {here + 8})": seen[0],
+        f"loss (line {here + 9})": seen[1],
+    }
+
+
 @pytest.mark.parametrize(
     ("log", "names"),
     [
