@@ -93,11 +93,11 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
 
 
 def _is_served(finding: Finding, symptoms: Symptoms) -> bool:
-    """Whether the loss falls well by the units that are left: some are, or so many that some may be dead without consequence."""
+    """Whether the units that are left serve: some are left, or so many that some may be dead, and the loss falls well or is none by itself."""
     units, dead = int(finding.facts["units"]), int(finding.facts["dead"])  # type: ignore[arg-type]
     if units > NARROW and (symptoms.fallen > LEARNT or symptoms.progress > LEARNT):
         return True
-    return units >= HANDFUL and dead < NEARLY_ALL * units and symptoms.progress > SERVED
+    return units >= HANDFUL and dead < NEARLY_ALL * units and (symptoms.progress > SERVED or symptoms.plays)
 
 
 def _holding(alerts: Sequence[Alert], severity: Severity) -> tuple[str, ...]:

@@ -67,6 +67,17 @@ def test_two_adversaries_are_no_recurrence(step: Any, loss: Any, keep: Any) -> N
         assert {"judged", "passed"} <= {one.name for one in w.record.scalars}
 
 
+def test_a_few_dead_units_of_a_judge_head_nothing() -> None:
+    nets, optimizers = adversaries()
+    nets["judge"][1] = nn.ReLU()  # type: ignore[index, operator]
+    nets["judge"][0].bias.data[:3] = -50  # type: ignore[index, union-attr, operator]
+    with modlab.watch(nets, optimizers, budget=1.0) as w:
+        for _ in range(60):
+            lines(nets, optimizers, chances)
+    (found,) = (one for one in w.verdict.findings if one.kind == "dead units")
+    assert found.severity == "careful" and w.verdict.ok and "dead" not in w.headline, w.headline
+
+
 @pytest.mark.parametrize("clears", [False, True])
 @pytest.mark.parametrize("how", ["set", "copied"])
 def test_gradients_that_are_asked_for_add_to_nothing(how: str, clears: bool) -> None:

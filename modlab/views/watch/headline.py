@@ -13,7 +13,7 @@ from modlab.views import sharding
 from modlab.views.watch import words
 
 FALLS = "the loss falls"
-WELL = 0.2
+WELL = 1 / 3
 """Share of its first value to which the loss of a net has fallen that learns well."""
 _OF_UNITS = ("dead", "starving")
 _NAN = ("nan", "inf")
