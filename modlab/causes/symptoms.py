@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from modlab.records.clues import GroupClues, InputClues, LossClues, ModuleClues, Numbers, Term
 from modlab.records.loss import losses
@@ -74,10 +75,10 @@ class Symptoms:
         return some[0] if some else LossClues()
 
     @cached_property
-    def values(self) -> Floats:
+    def values(self) -> npt.NDArray[np.float64]:
         """The finite values of the loss."""
         some = self.curve.mean if self.curve is not None else np.zeros(0)
-        return np.asarray(some[np.isfinite(some)])
+        return np.asarray(some[np.isfinite(some)], np.float64)
 
     @property
     def first(self) -> float:
@@ -101,8 +102,9 @@ class Symptoms:
 
     @cached_property
     def most(self) -> float:
-        """The greatest value."""
-        return float(np.nanmax(self.curve.high)) if self.curve is not None and len(self.values) else math.nan
+        """The greatest finite value; NaN if there is none."""
+        some = self.curve.high if self.curve is not None else np.zeros(0)
+        return float(some[np.isfinite(some)].max(initial=-math.inf)) if len(self.values) else math.nan
 
     @cached_property
     def is_finite(self) -> bool:

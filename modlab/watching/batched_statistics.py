@@ -39,6 +39,8 @@ PIECE = 64
 JOINED = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 """What is joined, as float32."""
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 _SIGN, _HALVES = 1 << 9, (1 << 9) - 1  # of the top ten bits of a float32: the sign; eight of the exponent and one of the mantissa
 _SHIFT = np.uint32(22)
@@ -165,13 +167,13 @@ class BatchedStatistics:
             laid += [(turn, some, start + end) for (turn, some), end in zip(self._turns(rows), accumulate(sizes), strict=True)]
             return
         if not readback.is_far(values):
-            self._measure_here(self._turns(rows), values.to(torch.float32).numpy(), sizes)
+            self._measure_here(self._turns(rows), narrowed(values).numpy(), sizes)
             return
         pool = self._pools.setdefault(values.device, _Pool())
         self._settle(pool)
         pool.rows += self._turns(rows)
         pool.sizes += sizes
-        pool.values.append(values.to(torch.float32))
+        pool.values.append(narrowed(values))
         pool.held += size
 
     def _turns(self, rows: list[Rows]) -> list[tuple[int, Rows]]:
@@ -185,7 +187,7 @@ class BatchedStatistics:
         if start + size > BATCH:
             self._clear()
             start = 0
-        plain = values if values.dtype is torch.float32 and not values.is_neg() else values.to(torch.float32).resolve_neg()
+        plain = values if values.dtype is torch.float32 and not values.is_neg() else narrowed(values).resolve_neg()
         scratch.numbers[start : start + size] = plain.numpy().ravel()
         return start, scratch.laid
 
@@ -226,7 +228,7 @@ class BatchedStatistics:
 
     def _settle(self, pool: _Pool) -> None:
         if pool.waiting:
-            pool.values.append(torch.cat([one.reshape(-1) for one in pool.waiting]).to(torch.float32))
+            pool.values.append(narrowed(torch.cat([one.reshape(-1) for one in pool.waiting])))
             pool.waiting = []
 
     def _measure(self, pool: _Pool) -> None:
@@ -315,6 +317,13 @@ def _is_plain(tensor: Tensor, size: int) -> bool:
 def _stride(size: int) -> int:
     """Of how many numbers one is counted in the histogram; odd: no column of a matrix with an even width is left out."""
     return max(1, size // BINNED) | 1
+
+
+def narrowed(values: Tensor) -> Tensor:
+    """As float32; a number that is too large for that is the largest one, for it is finite."""
+    if values.dtype is torch.float64:
+        values = torch.where(values.isinf(), values, values.clamp(-_LARGEST, _LARGEST))
+    return values.to(torch.float32)
 
 
 def _keys(values: Floats, sizes: list[int]) -> list[Keys | None]:

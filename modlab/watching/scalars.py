@@ -133,7 +133,7 @@ class Scalar:
     def _add(self, at: int, values: Doubles, starts: npt.NDArray[np.intp], *, known: bool) -> None:
         """Write stretches of values into the slots from `at` on; `known` if the first of them holds some already."""
         good = np.isfinite(values)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             calm = np.where(good, values, math.nan)
             found = (
                 np.add.reduceat(np.where(good, values, 0.0), starts),
@@ -155,9 +155,9 @@ class Scalar:
     def _frozen(self) -> ScalarRecord:
         used = len(self.slots)
         first, last = self.slots.bounds()
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):  # what a float32 cannot hold is infinite
             mean = (self._sum[:used] / self._count[:used]).astype(np.float32)
-        low, high = self._low[:used].astype(np.float32), self._high[:used].astype(np.float32)
+            low, high = self._low[:used].astype(np.float32), self._high[:used].astype(np.float32)
         counts = self.count, self.final, self.nan, self.inf, self.bad_step
         bound, beyond, falls = self.bound, self.beyond, self.falls
         return ScalarRecord(self.name, first, last, mean, low, high, self._bad[:used], *counts, bound=bound, beyond=beyond, falls=falls)

@@ -90,7 +90,7 @@ class Updates:
             deltas = group.deltas()
             if deltas is not None:
                 _count(group, deltas != 0, group.gradients != 0, back, told)
-                found.append((group, deltas.float()))
+                found.append((group, deltas))
         return found
 
 

@@ -93,7 +93,7 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
 
 
 def _is_served(finding: Finding, symptoms: Symptoms) -> bool:
-    """Whether the units that are left serve: some are left, or so many that some may be dead, and the loss falls well or is none by itself."""
+    """Whether the units that are left serve: the loss falls well by them, or says nothing by itself."""
     units, dead = int(finding.facts["units"]), int(finding.facts["dead"])  # type: ignore[arg-type]
     if units > NARROW and (symptoms.fallen > LEARNT or symptoms.progress > LEARNT):
         return True
@@ -183,7 +183,7 @@ def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, 
 
 
 def _classes(known: Watched) -> int:
-    """Among how many each value of the loss chooses, 0 if it is no mean: as its graph says, for they may be pairs of a batch; else the output's."""
+    """Among how many the loss chooses, 0 if it is a sum: as its graph says, for they may be pairs of a batch; else the output's."""
     read = {one.classes for one in known.clues.losses if one.classes}
     return read.pop() if known.classes and len(read) == 1 else known.classes
 

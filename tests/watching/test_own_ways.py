@@ -174,3 +174,24 @@ def test_no_rate_is_too_low_for_a_loss_that_is_constant() -> None:
             optimizer.step()
     kinds = [one.kind for one in w.verdict.findings]
     assert kinds[0] == "constant loss" and "rate too low" not in kinds
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_beyond_float32_are_finite_in_a_net_of_doubles() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1)).double()
+    optimizer = torch.optim.SGD(net.parameters(), lr=30)
+    seen: list[bool] = []
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for _ in range(23):
+            x = torch.randn(64, 4, dtype=torch.float64)
+            optimizer.zero_grad()
+            loss = F.mse_loss(net(x), x.sum(1, keepdim=True))
+            seen.append(bool(loss.isfinite()))
+            loss.backward()
+            optimizer.step()
+    first = seen.index(False)
+    assert max(w.record.scalars[0].mean[:first]) == torch.inf > 3.5e38  # the curve holds float32 ...
+    assert f"not finite from step {first} on" in w.headline and "up to NaN" not in w.headline  # ... and what is said goes by the numbers
+    assert {alert.step for alert in w.alerts if alert.kind in ("nan", "inf")} == {first}
+    assert str(w) and w.html() and w.diagnose().headline
