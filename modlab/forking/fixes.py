@@ -102,10 +102,13 @@ def _scale_rate(factor: float) -> Fix:
     return change
 
 
-def _some_rate(player: Player, _: Finding) -> None:
-    for group in _groups(player):
-        if not float(group["lr"]):
-            group["lr"] = 1e-3
+def _some_rate(rate: float) -> Fix:
+    def change(player: Player, _: Finding) -> None:
+        for group in _groups(player):
+            if not float(group["lr"]):
+                group["lr"] = rate
+
+    return change
 
 
 def _set(name: str, value: float) -> Fix:
@@ -342,9 +345,12 @@ _MORE = (
 )
 """Factors of a learning rate, every other one a power of ten."""
 
+_SOME = (0.001, 0.01, 0.1)
+"""Learning rates where it is 0."""
+
 CHANGES: dict[str, Fix] = {
     **{f"{words} the learning rate": _scale_rate(factor) for factor, words in (*_LESS, *_MORE)},
-    "a learning rate of 0.001": _some_rate,
+    **{f"a learning rate of {rate}": _some_rate(rate) for rate in _SOME},
     "a momentum of 0.9": _set("momentum", 0.9),
     "no weight decay": _no_decay,
     "all parameters in the optimizer": _own,
@@ -369,6 +375,7 @@ CHANGES: dict[str, Fix] = {
 DOSES: dict[str, tuple[str, ...]] = {
     "a tenth of the learning rate": tuple(f"{words} the learning rate" for _, words in _LESS),
     "ten times the learning rate": tuple(f"{words} the learning rate" for _, words in _MORE),
+    "a learning rate of 0.001": tuple(f"a learning rate of {rate}" for rate in _SOME),
     "dropout of 0.1": ("dropout of 0.1", "no dropout"),
 }
 """Doses of the same change, the smallest first: a short trial of some decides."""
@@ -415,6 +422,7 @@ OF_FINDINGS: dict[str, str] = {
     "rate too high": "a tenth of the learning rate",
     "rate too low": "ten times the learning rate",
     "rate zero": "a learning rate of 0.001",
+    "learning rate 0": "a learning rate of 0.001",
     "too much momentum": "a momentum of 0.9",
     "too much decay": "no weight decay",
     "clipped to nothing": "no clipping",

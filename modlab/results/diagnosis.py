@@ -19,6 +19,7 @@ from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import DiagnosisRecord, ExperimentRecord, Finding, Remedy
 from modlab.results.finding import Experiment, FoundMistake
 from modlab.results.rows import RowsResult
+from modlab.results.worded import FixGround
 from modlab.views.findings import as_data
 from modlab.views.sheets import findings as view
 from modlab.views.sheets.layout import Sheet
@@ -77,8 +78,9 @@ def diagnosed(
     loss: Any,
     seen: Sequence[Finding] = (),
     training: Symptoms | None = None,
+    watch: FixGround | None = None,
 ) -> Diagnosis:
-    """The same after a watch: which causes it has `seen`, and what is known of the training."""
+    """The same after a `watch`: which causes it has `seen`, and what is known of the training."""
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
     pair = batches.require(batch, loss)
@@ -114,7 +116,7 @@ def diagnosed(
     )
     code = "modlab.diagnose(model, optimizer" if given else "modlab.diagnose(model"
     made = Diagnosis(record, model, code + (", batch=batch, loss=loss)" if pair is not None else ")"))
-    made._given = tuple(map(ref, given)), pair, loss
+    made._given, made._watch, made._seen = (tuple(map(ref, given)), pair, loss), watch, {(one.kind, one.path) for one in seen}
     return made
 
 
@@ -175,6 +177,8 @@ class Diagnosis(RowsResult):
         self.code = code  # type: ignore[misc]
         self._model = structure.of_users(model).fingerprint
         self._given: tuple[tuple[ReferenceType[Any], ...], tuple[Any, Any] | None, Any] = (), None, None  # optimizers, batch, loss
+        self._watch: FixGround | None = None  # may have kept better weights than the present ones
+        self._seen: set[tuple[str, str]] = set()  # kind and path of what that has found
 
     @property
     def findings(self) -> tuple[FoundMistake, ...]:
@@ -192,12 +196,14 @@ class Diagnosis(RowsResult):
         return tuple(Experiment.of(one, self) for one in self.record.experiments)
 
     def try_fix(self, finding: Finding, steps: int = 100) -> Fork:
-        """Apply a finding's fix to a copy of the model that trains on the batch, beside an unchanged one: see `Worded.try_fix`."""
+        """Apply a finding's fix to a fork, beside an unchanged one: `Worded.try_fix`. Of what a watch has seen, that one has the fork."""
         from modlab.results import fork
 
         optimizers, pair, loss = self._given
         fork.require_surest(finding, self.record.findings)
         fork.require_fix(finding)
+        if self._watch is not None and (finding.kind, finding.path) in self._seen:
+            return self._watch.try_fix(finding, steps)
         model = self._alive("try_fix()")
         held = [one() for one in optimizers]
         if None in held:
@@ -209,7 +215,7 @@ class Diagnosis(RowsResult):
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickled diagnosis is what was found."""
-        return {**super().__getstate__(), "_given": ((), None, None)}
+        return {**super().__getstate__(), "_given": ((), None, None), "_watch": None}
 
     @property
     def verdict(self) -> str:

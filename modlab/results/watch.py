@@ -343,7 +343,7 @@ class Watch(Result):
             batch, loss = batch or (kept.inputs, kept.target), loss or kept.loss
         optimizers = self._known_optimizers()
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
-        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, Symptoms(record))
+        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, Symptoms(record), self)
 
     def _known_optimizers(self) -> list[Any]:
         """Those that were given, and those that made steps with parameters of the model's; without those that were replaced."""

@@ -43,8 +43,8 @@ class Worded(Finding):
     def try_fix(self, steps: int = 100) -> Fork:
         """Apply the fix to a copy of the training, and run it beside an unchanged copy; the training itself is untouched.
 
-        Of a watch with ``keep="good"`` the copies begin at the last good state before the finding, and get the batches that were kept. Of a
-        diagnosis with a batch and a loss they begin at the present weights, and train on that batch.
+        Of what a watch with ``keep="good"`` has seen, the copies begin at the last good state before it, and get the batches that were
+        kept. Of a diagnosis with a batch and a loss they begin at the present weights, and train on that batch.
 
         Args:
             steps: how many to make.
