@@ -207,7 +207,17 @@ def _take(things: TrainedThings, returned: Optimizer) -> None:
         raise QuestionError(
             f"w.fork(change=…) returned {what}, but this training has {format.plural(len(things.optimizers), 'optimizer')}.\n{advice}"
         )
+    if _needs_closure(returned) and not _needs_closure(things.optimizers[0]):
+        raise QuestionError(
+            f"w.fork(change=…) returned {what}, whose step() needs a closure, and the loop that is run again hands none to it.\n"
+            "  Write the closure into the loop, and watch that: optimizer.step(closure)"
+        )
     things.optimizers[0] = returned
+
+
+def _needs_closure(optimizer: Optimizer) -> bool:
+    asked = inspect.signature(optimizer.step).parameters.get("closure")
+    return asked is not None and asked.default is asked.empty
 
 
 def _name(change: Callable[..., Any]) -> str:

@@ -158,6 +158,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "moves between looks": lambda facts: "nothing moved in the steps that were measured, but the loss falls: weights moved in others",
     "does not move": _still,
     "moves": _moved,
+    "not counted": lambda facts: "how many weights a step leaves as they were was not counted: gradients are sparse, or looks too few",
     "nothing moves": lambda facts: "none of the parameters with a gradient moves at all",
     "steps count": _enough,
 }

@@ -1292,6 +1292,7 @@ VAIN: tuple[tuple[Any, str], ...] = (
     (lambda model, optimizer: (model, torch.optim.SGD(model.parameters(), lr=1)), "returned a tuple, .*\n  Return one optimizer"),
     (lambda model: [torch.optim.Adam(model.parameters())], "returned a list"),
     (lambda model: torch.optim.Adam, "returned the class Adam"),
+    (lambda model: torch.optim.LBFGS(model.parameters()), "returned an LBFGS, whose step.. needs a closure"),
     (lambda model: {"lr": 1e-3}, "returned a dict"),
     (lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 3), "returned a StepLR"),
     (

@@ -195,3 +195,16 @@ def test_numbers_beyond_float32_are_finite_in_a_net_of_doubles() -> None:
     assert f"not finite from step {first} on" in w.headline and "up to NaN" not in w.headline  # ... and what is said goes by the numbers
     assert {alert.step for alert in w.alerts if alert.kind in ("nan", "inf")} == {first}
     assert str(w) and w.html() and w.diagnose().headline
+
+
+def test_of_sparse_gradients_it_is_not_said_that_there_are_none() -> None:
+    torch.manual_seed(0)
+    words = nn.Embedding(50, 8, sparse=True)
+    optimizer = torch.optim.SparseAdam(words.parameters(), lr=0.01)
+    with modlab.watch(words, optimizer, budget=1.0) as w:
+        for _ in range(60):
+            optimizer.zero_grad()
+            words(torch.randint(50, (16,))).square().mean().backward()
+            optimizer.step()
+    kinds = {one.name: one.kind for one in w.verdict.checks}
+    assert kinds["by enough for its dtype"] == "not counted" and kinds["every trained parameter gets a gradient"] == "gradients"
