@@ -263,6 +263,8 @@ class Watch(Result):
 
     def __enter__(self) -> Watch:
         self._grad = torch.is_grad_enabled()
+        if not self.running and self.record.state != "failed":  # of a failure it was told
+            tell("modlab: this watch has ended and sees no more steps. Start another: with modlab.watch(model, optimizer) as w:")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:

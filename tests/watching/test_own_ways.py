@@ -208,3 +208,14 @@ def test_of_sparse_gradients_it_is_not_said_that_there_are_none() -> None:
             optimizer.step()
     kinds = {one.name: one.kind for one in w.verdict.checks}
     assert kinds["by enough for its dtype"] == "not counted" and kinds["every trained parameter gets a gradient"] == "gradients"
+
+
+def test_a_watch_that_has_ended_says_so_where_it_is_entered_again(capfd: pytest.CaptureFixture[str]) -> None:
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    with modlab.watch(net, optimizer) as w:
+        regression(optimizer, net)
+    assert "has ended" not in capfd.readouterr().err
+    with w:
+        regression(optimizer, net)
+    assert "modlab: this watch has ended and sees no more steps" in capfd.readouterr().err and w.record.steps == 1
