@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
+from modlab.records.clues import ModuleClues
 
 LEARNT = 0.8
 """Way from a constant answer down to 0 that no model goes which takes samples for places."""
@@ -227,11 +226,10 @@ def _padding(s: Symptoms) -> Facts | None:
 
 
 def _orderless(s: Symptoms) -> Facts | None:
-    attends = s.modules("weights") or s.modules("attention")
-    for one, beside in permutations(s.modules("embedding rows"), 2) if attends else ():  # of the places, beside that of the tokens
-        if one.facts["seen"] == 1 < one.facts["rows"] and beside.facts["seen"] > 1 and beside.facts["total"] == one.facts["total"]:
-            return {"path": one.path}
     some = s.modules("weights")
+    at_one_place = _at_one_place(s) if some or s.modules("attention") else None
+    if at_one_place is not None:
+        return {"path": at_one_place.path, "rows": at_one_place.facts["rows"]}
     free = [one for one in some if one.facts["ordered"] is False and one.facts.get("later", 0.0) > SOME]
     told = s.clues.relations
     needed = bool(s.tokens) and told.together > TOLD and told.counted < told.together / 2
@@ -242,6 +240,17 @@ def _orderless(s: Symptoms) -> Facts | None:
     if not needed and (told.counted > TOLD or _one_for_all(s)):  # which tokens there are may tell it as well
         return None
     return {"path": free[0].path}
+
+
+def _at_one_place(s: Symptoms) -> ModuleClues | None:
+    """The table with a row for each position that is asked for one row alone; beside it stands that of the tokens, and no other."""
+    tables = s.modules("embedding rows")
+    asked = [one for one in tables if one.facts["seen"] > 1]
+    length = max((one.shape[-1] for one in s.tokens if len(one.shape) > 1), default=0)
+    if len(asked) != 1 or length < 2:
+        return None
+    alone = (one for one in tables if one.facts["seen"] == 1 and one.facts["total"] == asked[0].facts["total"])
+    return next((one for one in alone if one.facts["rows"] >= length), None)
 
 
 def _one_for_all(s: Symptoms) -> bool:

@@ -855,10 +855,12 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"nothing uses {named(f['table'])}, and all else gets a gradient: is it the table of the positions?"
             if "table" in f
+            else f"{{place}} gives the same one of its {f['rows']:,} rows for every position"
+            if "rows" in f
             else "nothing that comes into {place} depends on where in the sequence it stands"
         ),
         "Attention sees a set: in another order, the same tokens give the same.",
-        "add an embedding of the positions to that of the tokens",
+        "add an embedding of the positions, torch.arange(length), to that of the tokens",
     ),
     "exploding recurrence": CauseWords(
         lambda f: "the recurrence explodes" if "mode" in f else "a recurrence may explode",
