@@ -121,18 +121,20 @@ def _vanishing(s: Symptoms) -> Facts | None:
 
 
 def _nothing_comes(s: Symptoms) -> Facts | None:
-    """Gradients that are zero in front of some that are not."""
+    """Gradients that are zero in front of some that are not, and not because zeros come in: then the bias beside them has one."""
+    reached = {one.module for one in s.watched.parameters if one.dimensions == 1 and one.graded}
+    flat = tuple(path for path in s.flat if path.rpartition(".")[0] not in reached)
     if (
-        not s.flat
+        not flat
         or not any(one.graded for one in s.watched.parameters)
         or s.learns
         or s.progress > FALLS
         or s.loop.hooked
-        or any("weight_hh" in path for path in s.flat)
+        or any("weight_hh" in path for path in flat)
         or began_zero(s)
     ):
         return None
-    return {"path": s.flat[0], "places": tuple(s.flat), "ratio": 0.0}
+    return {"path": flat[0], "places": flat, "ratio": 0.0}
 
 
 def _dead(s: Symptoms) -> Facts | None:
@@ -209,8 +211,8 @@ def _no_bias(s: Symptoms) -> Facts | None:
     some = s.modules("linear")
     if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or s.progress > 0.95 or not s.is_finite:
         return None
-    if any(one.trainable and one.name.startswith("bias") for one in s.watched.parameters):
-        return None  # which is added beside a layer, as after the messages of a graph
+    if any(one.trainable and one.dimensions == 1 for one in s.watched.parameters):
+        return None  # a bias that is added beside a layer, as after the messages of a graph; or the scale of a norm
     if s.category(s.first_module) == "embedding" or any(one.one_hot for one in s.inputs[:1]):
         return None  # which can say anything, of each token
     if sum(one.criterion != "penalty" for one in s.loss.terms) > 1 and s.fallen > HALVED:

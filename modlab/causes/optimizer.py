@@ -86,7 +86,7 @@ def _swapped(s: Symptoms) -> Facts | None:
 
 def _runs_out(s: Symptoms) -> Facts | None:
     rate = s.rate[np.isfinite(s.rate)]
-    if len(rate) < 4:
+    if len(rate) < 4 or s.is_turned_by_hand or not s.is_finite:
         return None
     most, middle = float(rate.max()), s.rate_at(s.record.steps // 2)
     if s.progress > (0.7 if middle > NO_RATE * most else 0.95):
@@ -98,7 +98,7 @@ def _runs_out(s: Symptoms) -> Facts | None:
 
 def _never_warm(s: Symptoms) -> Facts | None:
     rate, group = s.rate[np.isfinite(s.rate)], s.group
-    if len(rate) < 3 or s.learns or not rate[-1] > rate[0] or rate[-1] < 0.9 * rate.max():
+    if len(rate) < 3 or s.is_turned_by_hand or s.learns or not rate[-1] > rate[0] or rate[-1] < 0.9 * rate.max():
         return None
     if group.initial > 0 and group.rate <= 0.1 * group.initial:
         return {"rate": group.rate, "aim": group.initial, "steps": s.record.steps}
@@ -174,7 +174,7 @@ def _too_high(s: Symptoms) -> Facts | None:
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
     if not (burst or _rose(s) or _leaped_away(s) or (leaps and _gets_nowhere(s))):
         return None
-    return {"pace": s.quickest, "rate": s.group.rate, "first": s.start, "most": s.most}
+    return {"pace": s.quickest, "rate": s.rate_of_group_at(s.peak), "first": s.start, "most": s.most}
 
 
 def _leaped_away(s: Symptoms) -> bool:

@@ -423,6 +423,21 @@ class Symptoms:
         curve = self.rates[0]
         return float(curve.mean[max(int(np.searchsorted(curve.first, step, "right")) - 1, 0)])
 
+    def rate_of_group_at(self, step: int) -> float:
+        """The same of the largest group: where groups have their own, its last one."""
+        return self.rate_at(step) if len(self.rates) == 1 else self.group.rate
+
+    @property
+    def is_turned_by_hand(self) -> bool:
+        """Whether a knob has moved the learning rate."""
+        return any(one.name == "lr" and one.moves for one in self.record.knobs)
+
+    @property
+    def peak(self) -> int:
+        """The first step of the loss's greatest finite value."""
+        some = self.curve.high if self.curve is not None else np.zeros(0)
+        return int(self.curve.first[np.where(np.isfinite(some), some, -np.inf).argmax()]) if self.curve is not None and len(some) else 0
+
     @cached_property
     def norm(self) -> ScalarRecord | None:
         """The norm before clipping."""

@@ -34,8 +34,8 @@ OF_MANY = frozenset(
 )
 """Causes that a training on one batch cannot show."""
 
-FOLLOWS = {"rate too low": "constant loss"}
-"""What is no cause beside another: where the loss does not depend on the weights, no rate is too low."""
+FOLLOWS = {"rate too low": frozenset(("constant loss", "zeroed before step", "clipped to nothing", "weights put back"))}
+"""What is no cause beside others: where no step moves the weights whatever its rate, or it is undone, the rate is not too low."""
 
 MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""
@@ -71,7 +71,7 @@ def causes(symptoms: Symptoms, failed: Callable[[Exception], None] | None = None
     for row in _ranked(symptoms):
         if symptoms.watched.one_batch and row.cause in OF_MANY:
             continue
-        if any(one.kind == FOLLOWS.get(row.cause) for one in found):
+        if any(one.kind in FOLLOWS.get(row.cause, ()) for one in found):
             continue
         if row.left and any(_is_surer(one, row) for one in found):
             continue

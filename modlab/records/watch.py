@@ -337,14 +337,14 @@ class Verdict:
         found = {one.severity for one in (*self.checks, *self.findings)}
         if self.alerts or "broken" in found:
             return 1
-        if not any(map(_of_training, self.checks)):
+        if any(one.kind == "no step yet" for one in self.checks) or not any(map(_of_training, self.checks)):
             return 3
         return 2 if self.cares or "careful" in found else 0
 
 
 def _of_training(check: Check) -> bool:
     """Whether a check was judged by a training step: which optimizer holds what can be read without one."""
-    return check.state in ("passed", "careful") and check.name != "the optimizer owns it" and check.facts.get("steps") != 0
+    return check.state in ("passed", "careful") and check.name != "the optimizer owns it"
 
 
 SIGNS = {"passed": "ok", "broken": "BROKEN", "careful": "careful", "not seen": "not seen"}

@@ -54,4 +54,8 @@ class Verdict(watch.Verdict):
             (SIGNS.get(one.severity, one.severity), wording.title(one), wording.said(one), wording.fix(one))
             for one in wording.told(self.findings)
         ]
+        shown = {sign for sign, *_ in entries}
+        for severity, kinds in (("broken", self.alerts), ("careful", self.cares)):
+            if kinds and SIGNS[severity] not in shown:  # else a line says already why the verdict is as bad as that
+                entries.append((SIGNS[severity], "alert" if len(kinds) == 1 else "alerts", f"{wording.joined(kinds)} (see w.alerts)", ""))
         return [line for sign, name, text, fix in entries for line in ((sign, name, text), ("", "", f"Fix: {fix}"))[: 1 + bool(fix)]]

@@ -97,7 +97,8 @@ def _is_served(finding: Finding, symptoms: Symptoms) -> bool:
     units, dead = int(finding.facts["units"]), int(finding.facts["dead"])  # type: ignore[arg-type]
     if units > NARROW and (symptoms.fallen > LEARNT or symptoms.progress > LEARNT):
         return True
-    return units >= HANDFUL and dead < NEARLY_ALL * units and (symptoms.progress > SERVED or symptoms.plays)
+    falls = symptoms.progress > SERVED or (math.isnan(symptoms.progress) and symptoms.falls)  # how far it can is not known of each loss
+    return units >= HANDFUL and dead < NEARLY_ALL * units and (falls or symptoms.plays)
 
 
 def _holding(alerts: Sequence[Alert], severity: Severity) -> tuple[str, ...]:
@@ -153,15 +154,15 @@ def _data(record: WatchRecord) -> Check:
     bad, facts = _alert(record, "nan", "inf"), {"steps": record.steps}
     if bad is not None and bad.facts["where"] == "the batch":
         return _because(name, "broken", bad)
+    if not record.steps:
+        return _check(name, "not seen", "no step yet")
     if known.evaluated and known.passes:
         return _check(name, "careful", "evaluation mode", {"evaluated": known.evaluated, "looks": record.samples}, TRAIN)
-    if known.passes or (record.steps and "" in known.opaque) or any(one.called for one in known.modules):
+    if known.passes or "" in known.opaque or any(one.called for one in known.modules):
         return _check(name, "passed", "steps made", facts)
-    if record.steps and known.evaluated:
+    if known.evaluated:
         return _check(name, "careful", "evaluation mode alone", facts, TRAIN)
-    if record.steps:
-        return _check(name, "not seen", "no call seen", facts)
-    return _check(name, "not seen", "no step yet")
+    return _check(name, "not seen", "no call seen", facts)
 
 
 def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, Fact]) -> Check:

@@ -46,7 +46,7 @@ def _put_back(facts: Facts) -> str:
     if "times" in facts:
         times = format.plural(facts["times"], "time")
         return f"at least {times} the weights compared were bit for bit the same, though steps had moved them"
-    return f"after {format.plural(facts['looks'], 'step')} seen, the weights were bit for bit what they had been before it"
+    return f"of {format.plural(facts['looks'], 'step')} seen, at least four fifths were undone before the next one"
 
 
 def _share(number: Any) -> str:
@@ -204,7 +204,7 @@ def _so_many(facts: Facts) -> str:
 def _hardly(facts: Facts) -> str:
     if not facts["rate"]:
         return "no step changes a weight"
-    far = f"by {rough(100 * facts['pace'])} % of its size" if facts["pace"] else "by nothing that its dtype can hold"
+    far = f"by {rough(100 * facts['pace'])} % of its size" if facts["pace"] else "by less than its dtype can hold"
     return f"at {rough(facts['rate'])}, a step changes a weight {far}"
 
 
@@ -792,7 +792,7 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"the weights beside {all_named(f['places'])} have a gradient, and these have none"
             if "places" in f
-            else f"{f['layers']} layers, none with a bias, and no normalization"
+            else f"{f['layers']} layers, none with a bias"
         ),
         "Without a bias the model gives 0 for an input of 0, and cannot shift its output.",
         "bias=True",

@@ -143,7 +143,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "holds others": lambda facts: (
         f"{facts['optimizer']} holds parameters that are not the model's, and those get the gradients: functional_call may use them"
     ),
-    "holds none": lambda facts: f"{facts['optimizer']} holds none of the model's parameters",
+    "holds none": lambda facts: f"{facts['optimizer']} holds none of the model's trainable parameters",
     "not held yet": lambda facts: (
         f"{all_named(facts['paths'])} not in {facts['optimizer']}: too early to tell whether something else moves them"
     ),
@@ -158,7 +158,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "moves between looks": lambda facts: "nothing moved in the steps that were measured, but the loss falls: weights moved in others",
     "does not move": _still,
     "moves": _moved,
-    "not counted": lambda facts: "how many weights a step leaves as they were was not counted: gradients are sparse, or looks too few",
+    "not counted": lambda facts: "no weight was compared with itself before and after a step for which it had a gradient",
     "nothing moves": lambda facts: "none of the parameters with a gradient moves at all",
     "steps count": _enough,
 }

@@ -100,7 +100,7 @@ def place(path: str, facts: Facts) -> str:
 def _of_class(facts: Facts) -> str:
     patterns, noun = facts["patterns"], facts["noun"]
     named = ", ".join(patterns[:FEW]) + (", ..." if len(patterns) > FEW else "")
-    alone = noun == "parameter" or noun[:1].isupper()
+    alone = noun.endswith("parameter") or noun[:1].isupper()
     return f"{facts['classes']:,} {facts['class']} ({named})" if alone else f"{_number(facts)} of {facts['class']} ({named})"
 
 

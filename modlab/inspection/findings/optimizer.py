@@ -50,9 +50,10 @@ def missing(subject: Subject) -> Iterator[Finding]:
         return
     lacking = [held for held in subject.trained if not subject.owns(held.tensor)]
     replaced, rest = _replaced(subject, lacking)
-    for group in cover(replaced, subject.trained, "parameter"):
+    word = "parameter" if len(subject.trained) == len(subject.parameters) else "trainable parameter"
+    for group in cover(replaced, subject.trained, word):
         yield group.finding("replaced since", "broken", Remedy(code=_anew(subject)), optimizers=subject.names)
-    for group in cover(rest, subject.trained, "parameter"):
+    for group in cover(rest, subject.trained, word):
         fix = Remedy(code=_anew(subject) if replaced else _adding(subject, group))
         yield group.finding("in no optimizer", "broken", fix, optimizers=subject.names)
 

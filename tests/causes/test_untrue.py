@@ -1,0 +1,188 @@
+"""What a reviewer was told and found to be untrue: it is not said any more, and what is so is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab.records import watch as records
+from modlab.results.verdict import Verdict
+from modlab.results.watch import Watch
+
+
+def watched(model: nn.Module, loss: Callable[[], Tensor], steps: int = 60, optimizer: Any = None, **options: Any) -> Watch:
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), 1e-3)
+    with modlab.watch(model, optimizer, **options) as w:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+    return w
+
+
+def kinds(w: Watch) -> list[str]:
+    return [one.kind for one in w.verdict.findings]
+
+
+def blobs(size: int = 64) -> tuple[Tensor, Tensor]:
+    x = torch.randn(size, 16)
+    return x, x[:, :5].argmax(1)
+
+
+def mlp(*, bias: bool = True) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 64, bias=bias), nn.ReLU(), nn.Linear(64, 5, bias=bias))
+
+
+class Reader(nn.Module):
+    """Words, their positions and their segments, as in BERT."""
+
+    def __init__(self, rows: int, places: Callable[[], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.word, self.position, self.segment = nn.Embedding(30, 32), nn.Embedding(12, 32), nn.Embedding(rows, 32)
+        self.layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(32, 2)
+        self.places = places
+
+    def forward(self, x: Tensor) -> Tensor:
+        given = self.word(x) + self.position(self.places()) + self.segment(torch.zeros_like(x))
+        return self.head(self.layer(given)[:, 0])
+
+
+@pytest.mark.parametrize("rows", [2, 12, 64])
+def test_a_table_of_segments_is_no_table_of_positions(rows: int) -> None:
+    model = Reader(rows, lambda: torch.arange(12))
+
+    def loss() -> Tensor:
+        x = torch.randint(2, 30, (32, 12))
+        return F.cross_entropy(model(x), (x[:, 3] > 15).long())
+
+    assert "no positions" not in kinds(watched(model, loss, 120))
+
+
+class Normed(nn.Module):
+    """A norm of its own, as that of T5."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x * x.square().mean(-1, keepdim=True).add(1e-6).rsqrt()
+
+
+def test_layers_without_a_bias_beside_a_norm_of_its_own_lack_none() -> None:
+    model = nn.Sequential(Normed(), *mlp(bias=False))
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        return F.cross_entropy(model(x), y)
+
+    assert "no bias where needed" not in kinds(watched(model, loss))
+
+
+def test_of_weights_that_are_put_back_in_part_it_is_not_said_that_no_bit_is_another() -> None:
+    model = mlp()
+    average = [one.detach().clone() for one in model.parameters()]
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(60):
+            x, y = blobs()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            with torch.no_grad():
+                for one, own in zip(average, model.parameters(), strict=True):
+                    own.copy_(one.mul_(0.999).add_(own, alpha=0.001))
+    assert kinds(w)[0] == "weights put back" and "at least four fifths were undone" in str(w.verdict)
+
+
+def test_an_optimizer_of_what_is_frozen_holds_parameters() -> None:
+    model = mlp()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    model[2] = nn.Linear(64, 5)
+    model[0].requires_grad_(False)
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        return F.cross_entropy(model(x), y)
+
+    w = watched(model, loss, optimizer=optimizer)
+    assert "AdamW holds none of the model's trainable parameters" in str(w.verdict)
+    assert "all 2 trainable parameters" in str(modlab.diagnose(model, optimizer))
+
+
+def test_no_rate_is_too_low_for_gradients_that_are_zeroed() -> None:
+    model = mlp()
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0.0)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(100):
+            x, y = blobs()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.zero_grad()
+            optimizer.step()
+    assert kinds(w)[0] == "zeroed before step" and "rate too low" not in kinds(w)
+
+
+def test_the_rate_that_is_named_is_that_of_the_step() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        knob = w.knob("lr", 1e-5, 1e6, log=True)
+        for step in range(120):
+            if step in (50, 80):
+                knob.set(1e6 if step == 50 else 1e-5)
+            x, y = blobs()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    found = w.verdict.findings[0]
+    assert found.kind == "not finite by the rate" and found.facts["rate"] == pytest.approx(1e6)
+    assert "rate runs out" not in kinds(w)  # a hand has turned it
+
+
+def test_a_gradient_does_not_vanish_where_zeros_come_in() -> None:
+    model = mlp()
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        return F.cross_entropy(model(0 * x), y)
+
+    found = kinds(watched(model, loss, 100))
+    assert found and "vanishing gradient" not in found
+
+
+def test_a_run_whose_first_step_ends_in_an_error_has_seen_nothing() -> None:
+    model = mlp()
+    with pytest.raises(RuntimeError), modlab.watch(model) as w:
+        x, y = blobs()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        loss.backward()
+    assert w.verdict.exit_code == 3 and not w.verdict.ok and not any(one.state == "passed" for one in w.verdict.checks[:1])
+
+
+def test_the_verdict_says_why_it_asks_for_care() -> None:
+    passed = records.Check("falls", facts={"first": 2.0, "last": 1.0}, name="the loss falls", state="passed")
+    verdict = Verdict.of(records.Verdict((passed,), cares=("not zeroed",)))
+    assert verdict.exit_code == 2
+    assert str(verdict).splitlines()[1:] == ["careful   alert           not zeroed (see w.alerts)"]
+
+
+def test_dead_units_of_a_net_whose_loss_falls_below_zero_are_to_be_cared_for() -> None:
+    model = mlp()
+    model[0].bias.data[:12] = -50  # type: ignore[union-attr, operator]
+
+    def loss() -> Tensor:
+        x, _ = blobs()
+        return -F.cosine_similarity(model(x), x[:, :5]).mean()
+
+    w = watched(model, loss, 120, budget=1.0)
+    assert [one.severity for one in w.verdict.findings if one.kind == "dead units"] == ["careful"] and w.verdict.ok
