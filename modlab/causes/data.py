@@ -126,12 +126,18 @@ def _is_one_sample(s: Symptoms) -> bool:
 def _ordered(s: Symptoms) -> Facts | None:
     if s.loss.within < 0.05 and s.loss.classes > 1 and max(s.loss.shares) < 1:
         return {"how": "alike", "share": s.loss.within}
-    if s.has_burst and not s.loss.classes:  # targets that burst differ from look to look
+    if not s.loss.classes and (s.has_burst or _is_of_returns(s)):  # targets that burst, or are guessed anew, differ from look to look
         return None
     if s.loss.within < (HALF_MIXED if s.loss.classes > 1 else HARDLY_MIXED):
         return {"how": "alike", "share": s.loss.within}
     sorted_ = s.loss.ordered > 0.6 and not s.loss.within > EACH_HAS_ALL
     return {"how": "sorted", "share": s.loss.ordered} if sorted_ else None
+
+
+def _is_of_returns(s: Symptoms) -> bool:
+    """Whether targets may be what actions bring: of the action that was taken one output is picked, or the loss has a part of its own."""
+    picked = any(one.name in ("Gather", "Index") for one in s.loss.term.functions)
+    return picked or any(not one.criterion for one in s.loss.terms)
 
 
 def _imbalance(s: Symptoms) -> Facts | None:

@@ -193,6 +193,7 @@ def _unknown(s: Symptoms) -> Facts | None:
     told = s.clues.relations
     for one in s.tokens:
         filled = one.ends > FILLED and told.rows and s.progress > max(told.together, told.counted) / 2  # and nothing is lost by it
+        filled |= one.ends > FILLED and any(layer.facts["padding"] == one.token for layer in s.modules("embedding"))  # it is declared
         share = one.common / (1 - _padded(s, one.token))
         if share > 0.8 and not s.learns and len(one.shape) > 1 and not filled:
             return {"path": one.name, "token": one.token, "share": min(share, 1.0)}
