@@ -171,8 +171,16 @@ def _anew(s: Symptoms) -> Facts | None:
     for path in s.flat:
         beside = path.replace("weight_hh", "weight_ih")
         if "weight_hh" in path and any(one.path == beside and one.graded for one in s.matrices):
-            return {"path": path.rpartition(".")[0], "calls": 0}
+            return {"path": path.rpartition(".")[0], "calls": 0, "length": _read_at_once(s, path.rpartition(".")[0])}
     return None
+
+
+def _read_at_once(s: Symptoms, path: str) -> int:
+    """Over how many steps a recurrent layer goes in its one call; 0 if that is not known."""
+    for one in s.modules("recurrent"):
+        if one.path == path and one.facts["calls"] == 1 and len(one.facts["shape"]) == 3:
+            return int(one.facts["shape"][1 if one.facts["batch_first"] else 0])
+    return 0
 
 
 def _exploding(s: Symptoms) -> Facts | None:
@@ -192,10 +200,10 @@ def _grows(s: Symptoms) -> bool:
 def _unknown(s: Symptoms) -> Facts | None:
     told = s.clues.relations
     for one in s.tokens:
-        filled = one.ends > FILLED and told.rows and s.progress > max(told.together, told.counted) / 2  # and nothing is lost by it
-        filled |= one.ends > FILLED and any(layer.facts["padding"] == one.token for layer in s.modules("embedding"))  # it is declared
+        declared = any(layer.facts["padding"] == one.token for layer in s.modules("embedding"))
+        served = told.rows and s.progress > max(told.together, told.counted) / 2  # nothing is lost by it
         share = one.common / (1 - _padded(s, one.token))
-        if share > 0.8 and not s.learns and len(one.shape) > 1 and not filled:
+        if share > 0.8 and not s.learns and len(one.shape) > 1 and not (one.ends > FILLED and (declared or served)):
             return {"path": one.name, "token": one.token, "share": min(share, 1.0)}
     tables = [one for one in s.modules("embedding rows") if one.facts["rows"] > 1]
     same = [one for one in tables if one.facts["seen"] == 1 and one.facts["total"] >= 10 * one.facts["rows"]]

@@ -837,7 +837,7 @@ CAUSES: dict[str, CauseWords] = {
         "set batch_first to fit the data, or transpose the first two dimensions",
     ),
     "state not kept": CauseWords(
-        "the recurrent state is not kept",
+        lambda f: "only the first output of a sequence is read" if f.get("length", 0) > 1 else "the recurrent state is not kept",
         lambda f: (
             f"{{place}} is called {f['calls']} times in a pass, and begins each time with the same state"
             if "same" in f
@@ -845,10 +845,16 @@ CAUSES: dict[str, CauseWords] = {
             if "unheard" in f
             else f"{{place}} is called {f['calls']} times in a pass, with one step each and no state"
             if f["calls"]
+            else f"no gradient comes to the weights by which {{place}} passes its state on, of which it makes {f['length']} steps"
+            if f["length"] > 1
             else "no gradient comes to the weights of {place} by which one step passes its state on to the next"
         ),
-        "Each step begins anew, so nothing is remembered.",
-        "give it the state of the step before, or the whole sequence",
+        "Nothing is remembered from one step to the next.",
+        lambda f: (
+            "read the last output: out[:, -1], or out[-1] without batch_first"
+            if f.get("length", 0) > 1
+            else "give it the state of the step before, or the whole sequence"
+        ),
     ),
     "no positions": CauseWords(
         lambda f: "attention may not know the positions" if "table" in f else "attention cannot tell one position from another",
