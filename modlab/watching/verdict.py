@@ -253,7 +253,9 @@ def _graded(symptoms: Symptoms, later: frozenset[str]) -> Check:
     if not felt and known.feeds_others:
         return _check(name, "not seen", "gradients of others")
     if not felt and record.samples > 1:
-        return _check(name, "broken", "no gradient seen", None, Remedy(code="loss.backward()"))
+        loop = record.watched.clues.loop
+        begun = loop.backwards or loop.rootless  # then it is not the call that is missing
+        return _check(name, "broken", "no gradient seen", None, *(() if begun else (Remedy(code="loss.backward()"),)))
     if not felt:
         return _check(name, "not seen", "no gradient seen")
     enough = record.samples >= SAMPLES

@@ -34,7 +34,7 @@ def _sees(facts: Facts) -> str:
 
 
 def _same(facts: Facts) -> str:
-    where = f"they differ up to {facts['module']}" if facts["module"] else "what they differ in fades from layer to layer"
+    where = f"they still differ in the output of {facts['module']}" if facts["module"] else "what they differ in fades from layer to layer"
     return f"all samples of the batch get the same output: {where}"
 
 

@@ -407,7 +407,7 @@ CAUSES: dict[str, CauseWords] = {
         "the learning rate runs out too soon",
         lambda f: f"it fell from {rough(f['most'])} to {rough(f['last'])}, most of it in the first half of the run",
         "A schedule meant for epochs that is stepped for each batch ends the training early.",
-        "step the scheduler once per epoch, or give it the number of steps",
+        "look at the schedule: how often it steps, over how many steps it goes, and by what (`mode` of ReduceLROnPlateau)",
     ),
     "warmup never ends": CauseWords(
         "the warm-up of the learning rate never ends",
@@ -980,7 +980,11 @@ CAUSES: dict[str, CauseWords] = {
             else "the scores are a product of the outputs with themselves, and the diagonal is not left out"
         ),
         "There is nothing to tell apart, so nothing is learned that does.",
-        "compare two views, each with all others, and mask what belongs together",
+        lambda f: (
+            "label what does not belong together -1"
+            if f.get("how") == "zeros"
+            else "compare two views, each with all others, and mask what belongs together"
+        ),
     ),
     "temperature": CauseWords(
         "the temperature is far off",

@@ -384,7 +384,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "no entry for each sample": "no output has one entry for each sample",
     "no exchange": "the model does not accept one sample's input in place of another's",
     "samples equal": "all samples of the batch are equal",
-    "another loss": "known only for cross entropy: nn.CrossEntropyLoss, nn.NLLLoss",
+    "another loss": "known only for a loss that is given as nn.CrossEntropyLoss, nn.NLLLoss or their functions",
     "no scores": "the output is not one tensor of scores",
     "scripted copy": "the copy of a scripted model cannot be trained",
     "no grad_fn": "the loss has no grad_fn",
