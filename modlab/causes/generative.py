@@ -16,6 +16,9 @@ SCALED = {"LogSoftmax", "Mul", "Div"} | MOVES
 EVEN = 0.35, 0.65
 """Share of the triples of which the pair that is pulled is nearer, if nothing tells it from the other one."""
 
+MANY = 10
+"""Levels of which one alone is no choice."""
+
 FAINT = 1e-3
 """Factor of the scores of attention that no width of heads explains."""
 
@@ -191,8 +194,19 @@ def _level(s: Symptoms) -> Facts | None:
     return {"low": low, "high": high}
 
 
-EARLY = (CauseRow("generator detached", _made_in_vain),)
-"""Before what else has no gradient."""
+def _one_level(s: Symptoms) -> Facts | None:
+    """Whole numbers beside a batch that are one number alone, of the many for which there is a row of a table."""
+    beside = s.clues.inputs[1:]
+    denoises = bool(s.inputs) and s.loss.term.compared == s.inputs[0].shape and s.progress < 0.8 and not s.pairs.restored > 0.99
+    if not denoises or len(beside) != 1 or len(beside[0].shape) != 1 or beside[0].dtype != "int64":
+        return None
+    tables = [one.facts for one in s.modules("embedding rows") if one.facts["rows"] >= MANY]
+    one_row = [one for one in tables if one["seen"] == 1 and one["total"] >= 10 * one["rows"]]
+    return {"path": beside[0].name} if len(one_row) == len(tables) > 0 else None
+
+
+EARLY = (CauseRow("generator detached", _made_in_vain), CauseRow("noise level hidden", _one_level))
+"""Before what else has no gradient, and before tokens that are all the same."""
 
 ROWS = (
     CauseRow("wrong negatives", _itself, "collapse", "negatives"),

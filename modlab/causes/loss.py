@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.data import SPREAD, beyond_chances
-from modlab.causes.model import began_zero, begins_too_small
+from modlab.causes.model import began_equal, begins_too_small
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import MOVES, LossClues, Term
 
@@ -137,9 +137,11 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
     if across:
         return {"along": across[0].facts["along"], "path": across[0].path, "attention": True}
     samples = next((one.shape[0] for one in s.clues.inputs if one.shape), 0)
-    own = samples > 1 and loss.term.output[:1] == (samples,) and not s.progress > 0.9  # each sample has its own answer
+    own = samples > 1 and loss.term.output[:1] == (samples,)  # each sample has its own answer
     for one in s.modules("shares") if own else ():
-        if one.facts["dim"] == 0 and one.facts["shape"].count(samples) == 1 and one.facts["shape"][0] == samples:
+        shape = one.facts["shape"]
+        places = len(shape) > 2 == len(loss.term.output)  # of a sample: that it learns even so helps on no other batch
+        if one.facts["dim"] == 0 and shape.count(samples) == 1 and shape[0] == samples and (places or not s.progress > 0.9):
             return {"along": 0, "path": one.path, "samples": True}
     if loss.term.across >= 0:
         return {"along": loss.term.across, "path": loss.term.source or ""}
@@ -355,8 +357,8 @@ def _constant(s: Symptoms) -> Facts | None:
         and s.loss.term.criterion == "cross-entropy"
     ):
         return {"value": s.last}  # of chances that add up to 1, whatever they are
-    if "half" in s.loss.risks or s.loop.replaced or began_zero(s):
-        return None  # it has no gradient for want of digits, or had one that something else has taken the place of
+    if "half" in s.loss.risks or s.loop.replaced or began_equal(s):
+        return None  # it has no gradient for want of digits or of a difference, or had one that something else has taken the place of
     same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
     if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:
         return {"value": s.last}

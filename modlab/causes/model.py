@@ -36,6 +36,11 @@ def _equal(s: Symptoms) -> Facts | None:
     return {"path": some[0].path, "places": tuple(one.path for one in some), **{name: first[name] for name in ("units", "zero", "rows")}}
 
 
+def began_equal(s: Symptoms) -> bool:
+    """Whether units that are all the same explain that nothing tells one answer from another."""
+    return _equal(s) is not None
+
+
 def began_zero(s: Symptoms) -> bool:
     """Whether weights of zeros explain whatever is zero after them, and the gradients before them."""
     return bool((_equal(s) or {}).get("zero"))
@@ -115,7 +120,7 @@ def _vanishing(s: Symptoms) -> Facts | None:
     first, last = flow[0], flow[-1]
     if not (last[1] > 0 and first[1] < 1e-3 * last[1]) or s.resized() < FADED:
         return None
-    if not first[1] and len(s.loop.optimizers) > 1:  # what went backward was the loss of others
+    if not first[1] and (len(s.loop.optimizers) > 1 or s.ungraded):  # what went backward was the loss of others, or goes past others, too
         return None
     return {"path": first[0], "last": last[0], "ratio": first[1] / last[1]}
 

@@ -191,8 +191,7 @@ def _gets_nowhere(s: Symptoms) -> bool:
 
 def _rose(s: Symptoms) -> bool:
     """Whether the loss has been many times its first value, and more often than by a hard batch, and is still high."""
-    times = s.most / max(s.start, s.baseline) if max(s.start, s.baseline) > 0 else 0.0
-    return times > 10 and s.progress < 0.5 and (times > 100 or s.hope < LITTLE)
+    return s.leap > 10 and s.progress < 0.5 and (s.has_leapt or s.hope < LITTLE)
 
 
 HELD = (

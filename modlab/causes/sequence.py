@@ -40,6 +40,8 @@ SOME, NONE = 0.1, 0.02
 
 
 def _unmoved(s: Symptoms) -> Facts | None:
+    if s.pairs.fed:
+        return {"share": 1.0, "beside": False, "fed": True}
     if s.pairs.beside and s.pairs.equal > 0.99:
         return None if _is_read_in_turn(s) else {"share": 1.0, "beside": True}
     return {"share": s.pairs.equal, "beside": False} if s.pairs.equal > 0.99 and s.tokens and not s.loss.ignored else None
@@ -82,6 +84,8 @@ def _future(s: Symptoms) -> Facts | None:
 def _turned(s: Symptoms) -> Facts | None:
     if s.pairs.open and s.loss.ignored > 0:
         return {"path": "", "how": "open"}
+    if "answers hidden" in s.loss.risks:
+        return {"path": "", "how": "answers"}
     backwards = s.pairs.back > ASKED  # the token before is asked for
     for one in s.modules("attention"):
         facts = one.facts

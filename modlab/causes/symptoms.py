@@ -32,6 +32,9 @@ none are left."""
 FEW = 5
 """Values of a loss that say nothing about where it goes."""
 
+LEAPT = 100.0
+"""Times what a loss began at beyond which it has been where no batch alone takes it."""
+
 BLOWN_UP = 30.0
 """Times their norm at first to which no training takes all weights that is well."""
 
@@ -197,6 +200,17 @@ class Symptoms:
     def is_wild(self) -> bool:
         """Whether it has burst, became NaN or infinite, or begins so far above a constant answer that only numbers that grow explain it."""
         return self.has_burst or not self.is_finite or self.begins_wild
+
+    @property
+    def leap(self) -> float:
+        """How many times what it began at, and what a constant answer gives, it has been at most."""
+        high = max(self.start, self.baseline)
+        return self.most / high if high > 0 else 0.0
+
+    @property
+    def has_leapt(self) -> bool:
+        """Whether it has been where no hard batch takes it, though it may have come back."""
+        return self.leap > LEAPT
 
     @property
     def begins_wild(self) -> bool:

@@ -230,6 +230,7 @@ class PairClues:
         back: the share of targets that are the input before them; `down`: that are the next one along the first dimension.
         further: the share of targets that are the input two places on.
         through: whether nothing stands between an input and the output in the same place that is narrower, or knows no places.
+        fed: whether the model looks up, of tokens from the second one on, what is asked for in the same place.
     """
 
     equal: float = 0.0
@@ -248,6 +249,7 @@ class PairClues:
     back: float = 0.0
     down: float = 0.0
     further: float = 0.0
+    fed: bool = False
 
 
 @frozen

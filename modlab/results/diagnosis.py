@@ -122,7 +122,7 @@ def diagnosed(
 
 def _is_spoken_against(cause: Finding, failed: set[str], seen: Sequence[Finding], training: Symptoms | None) -> bool:
     """Whether an experiment that failed, or what is known of the training, says that it is not this cause."""
-    wild = training is not None and (training.is_wild or training.is_blown_up)  # then the model shows what came of it
+    wild = training is not None and (training.is_wild or training.is_blown_up or training.has_leapt)  # the model shows what came of it
     falls = training is not None and training.falls  # how far a loss can fall that has come down already is not known
     explained = bool(failed & CAUSES.keys()) and not (seen and wild)
     left = cause.facts.get("tier") == LEFT and (explained or (falls and not seen))  # what is left when nothing else is, and the loss stays

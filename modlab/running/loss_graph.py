@@ -27,6 +27,9 @@ HUGE, INFINITE = 1e30, "infinite factor"
 CHANCES, OPPOSITES = frozenset(("Sigmoid", "Softmax")), frozenset(("Rsub", "Sub"))
 """Functions whose result rounds to 0, or to 1, where it is sure; and those that make 1 - p of it."""
 
+HIDDEN, FEW = 10.0, 8
+"""Logarithm of a chance, below zero, that only a mask gives; and answers without which some that are hidden are no rule."""
+
 DEEP = 96
 """Functions that are looked at, at most."""
 
@@ -581,6 +584,24 @@ def _weighted(node: Any) -> str:
     return "division by zero" if _has(saved(node, "weight"), lambda x: ~x.isfinite()) else ""
 
 
+def _hidden_answers(node: Any) -> str:
+    """A mask of scores under a cross-entropy that hides the right ones: most classes that are asked for have no chance."""
+    chances, target, ignored = (saved(node, name) for name in ("self", "target", "ignore_index"))
+    if not (isinstance(chances, Tensor) and isinstance(target, Tensor)) or chances.dim() != 2 or not is_here(chances):
+        return ""
+    below = next(iter(children(node)), None)
+    for _ in range(ENDING):
+        if below is None or name_of(below) not in LAYOUT | {"LogSoftmax", "Mul", "Div"}:
+            break
+        below = next(iter(children(below)), None)
+    mask = saved(below, "mask") if name_of(below) == "MaskedFill" else None
+    if not isinstance(mask, Tensor) or mask.numel() != chances.numel():
+        return ""
+    asked = (target != ignored).nonzero().flatten()
+    hidden = mask.reshape(chances.shape)[asked, target[asked]] & (chances.detach()[asked, target[asked]] < -HIDDEN)
+    return "answers hidden" if len(asked) >= FEW and float(hidden.double().mean()) > 0.5 else ""
+
+
 def _cast(node: Any) -> str:
     given: Any = getattr(node, "_input_metadata", ())
     return "half" if given and str(given[0].dtype) == "torch.float16" else ""
@@ -601,7 +622,7 @@ RISKS = {
     "Cosh": _hyperbolic,
     "Sinh": _hyperbolic,
     "Mul": lambda node: _product(node) or _shares(node),
-    "NllLoss": _weighted,
+    "NllLoss": lambda node: _hidden_answers(node) or _weighted(node),
     "NllLoss2D": _weighted,
     "BinaryCrossEntropyWithLogits": _weighted,
     "ToCopy": _cast,

@@ -39,6 +39,9 @@ from modlab.watching.watch_index import Member, WatchIndex, Weight
 RARELY, OFTEN = 10, 20
 """After the first looks, steps from one in which the numbers of batches are read to the next: so many, or this part of all so far."""
 
+TABLES = 8
+"""Tables of a pass of which is kept what they were asked for."""
+
 SOON = 3
 """Looks in which parameters and optimizers are taken down."""
 
@@ -149,6 +152,7 @@ class ClueCollector:
         self._pairs = Pairs()
         self._narrow = False  # whether a layer takes less than the numbers of each place, or knows no places
         self._sequences: list[Any] = []  # the nodes that recurrent layers gave for all places
+        self._looked_up: list[Tensor] = []  # what the tables of a pass were asked for, in rows
         self._relations: Relations | None = None
         self._given: Any = None
         self._output: Any = None
@@ -162,7 +166,7 @@ class ClueCollector:
     def begin(self, step: int) -> None:
         """A step is looked at."""
         self._step, self._made, self.batch, self._names, self._met = step, {}, [], [], 0
-        self._sequences = []
+        self._sequences, self._looked_up = [], []
         self._pass += 1  # a root that is never called, as a dictionary of two nets, tells of none
         self.reads = self.looks < DENSE or step >= self._read_at + max(RARELY, step // OFTEN)
         self._read_at = step if self.reads else self._read_at
@@ -176,7 +180,7 @@ class ClueCollector:
     def end(self) -> None:
         """It is over: of its tensors nothing is kept but one batch."""
         self._made, self.batch, self._names, self._given, self._output = {}, [], [], None, None
-        self._sequences = []
+        self._sequences, self._looked_up = [], []
         if self.looks >= SOON:
             self._stale.forget()
 
@@ -195,6 +199,7 @@ class ClueCollector:
         many = self._pass % PASSES == 0
         if many or self._compared:
             self.batch, self._names, self._sequences, self._compared = [], [], [], False
+            self._looked_up = []
         if many:
             self._made = {}
 
@@ -297,7 +302,10 @@ class ClueCollector:
         known = {"looks": 0, **self._modules.get((path, kind), {})}
         if "ids" in facts:
             met = self._ids.setdefault(path, set())
-            ids = facts.pop("ids").flatten()
+            asked = facts.pop("ids")
+            if asked.dim() == 2 and len(self._looked_up) < TABLES:
+                self._looked_up.append(asked.detach())
+            ids = asked.flatten()
             met.update(ids[:4096].tolist())
             facts |= {"seen": len(met), "total": known.get("total", 0) + ids.numel()}
         if "state" in facts:  # calls in a row that began where the one before began
@@ -522,7 +530,7 @@ class ClueCollector:
         batch = self.batch[: 1 if self._gives_its_loss() else None]
         for level, pool in zip(batch[1:], [*self._inputs.values()][1:], strict=False):
             pool.beside_noise(level.detach(), inputs, target)
-        self._pair = replace(pair_clues(batch, target, start, self._pair), through=not self._narrow)
+        self._pair = replace(pair_clues(batch, target, start, self._pair, self._looked_up), through=not self._narrow)
 
     def _gives_its_loss(self) -> bool:
         """Whether the loss is among what the model gives, so that the target comes in with its inputs; or may be, if none of it is seen."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -135,7 +135,7 @@ def _near(x: Tensor, y: Tensor, other: Tensor) -> Tensor:
 # ---- one batch
 
 
-def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues) -> PairClues:
+def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues, looked_up: Sequence[Tensor] = ()) -> PairClues:
     """Is the target an input, the next one of it, or told by one feature alone?
 
     Args:
@@ -143,12 +143,14 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
         target: of the loss, perhaps of all positions in one row.
         start: the first position of the output that is compared with it.
         known: of the batches before.
+        looked_up: the tokens of which the model's tables gave rows.
     """
     inputs = batch[0].detach()
     tokens = [_of_tokens(one.detach(), target, start) if one.dim() == 2 and not one.is_floating_point() else None for one in batch]
     for place, told in enumerate(tokens):
         if told is not None and max(told.equal, told.moved) > SURE:
-            return replace(told, beside=place > 0)
+            fed = told.moved > SURE and _is_fed(batch[place].detach(), target, looked_up)
+            return replace(told, equal=1.0, moved=0.0, fed=True, beside=place > 0) if fed else replace(told, beside=place > 0)
     if tokens[0] is not None:
         return replace(tokens[0], upright=_upright(batch[0]) and (known.upright or known == PairClues()))
     if batch[0].dim() == 2 and not batch[0].is_floating_point():
@@ -185,6 +187,13 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
         same = _alike(there, tokens[:, 1:])
         return PairClues(same if start else 0.0, 0.0 if start else same, padded=_padded(tokens[:, 1:], there))
     return None
+
+
+def _is_fed(tokens: Tensor, target: Tensor, looked_up: Sequence[Tensor]) -> bool:
+    """Whether the tokens from the second one on are looked up, where they are the target, and those up to the last but one are not."""
+    after = [one for one in looked_up if one.shape == tokens[:, 1:].shape and target.numel() == one.numel()]
+    answers = [one for one in after if bool((one == target.reshape(one.shape)).all())]
+    return bool(answers) and not any(bool((one == tokens[:, :-1]).all()) for one in after)
 
 
 def _open(tokens: Tensor, target: Tensor) -> bool:

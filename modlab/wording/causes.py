@@ -248,12 +248,18 @@ def _future(facts: Facts) -> str:
     return f"each target is the next token, and {{place}} {how}"
 
 
+MASKS = {"open": "mask of the targets", "answers": "mask of the scores"}
+"""By how a mask shows that it is turned around; else it is that of attention."""
+
+
 def _mask(facts: Facts) -> str:
     return (
         "it hides what came before a position, not what comes after"
         if facts["how"] == "past"
         else "what is behind it is left out of the loss, and all that is seen is asked for"
         if facts["how"] == "open"
+        else "it hides most of the classes that are asked for, so that they have no chance"
+        if facts["how"] == "answers"
         else f"{{place}} looks at all positions alike, and no gradient comes to {named(facts['places'][0])}"
         if facts["how"] == "all"
         else "it hides the tokens and leaves the padding"
@@ -807,7 +813,9 @@ CAUSES: dict[str, CauseWords] = {
     "targets not moved": CauseWords(
         "the targets are the inputs themselves",
         lambda f: (
-            "a second input of the model equals the target in each number"
+            "the model is given, at each place, the token that is asked for there"
+            if f.get("fed")
+            else "a second input of the model equals the target in each number"
             if f.get("beside")
             else f"{_share(f['share'])} of the targets are what stands in the input at the same place"
         ),
@@ -815,7 +823,7 @@ CAUSES: dict[str, CauseWords] = {
         "inputs = tokens[:, :-1]; targets = tokens[:, 1:]",
     ),
     "mask turned around": CauseWords(
-        lambda f: "the mask of the targets is turned around" if f["how"] == "open" else "the attention mask is turned around",
+        lambda f: f"the {MASKS.get(f['how'], 'attention mask')} is turned around",
         _mask,
         "In PyTorch, True in key_padding_mask and in a boolean attn_mask of nn.MultiheadAttention means: do not look.",
         "invert the mask",

@@ -1,0 +1,142 @@
+"""What trainings written in other ways showed: a mask, a token, a level, a softmax, and what follows from something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab.running import loss_graph
+from tests.causes.test_sequences import kinds, trained
+
+
+def told(net: nn.Module, batch: Any, criterion: Any) -> list[str]:
+    torch.manual_seed(0)
+    return kinds(trained(net, batch, criterion))
+
+
+@pytest.mark.parametrize(("hides", "found"), [("others", False), ("answers", True), ("a few answers", False)])
+def test_a_mask_of_scores_that_hides_the_answers(hides, found):
+    scores, label = torch.randn(16, 5, requires_grad=True), torch.arange(16) % 5
+    mask = F.one_hot(label, 5).bool()
+    mask = {"others": ~mask, "answers": mask, "a few answers": mask & (torch.arange(16) < 5)[:, None]}[hides]
+    assert ("answers hidden" in loss_graph.risks(F.cross_entropy(scores.masked_fill(mask, -1e4), label))) is found
+
+
+class Speaker(nn.Module):
+    """A decoder that is fed tokens, of which the loop asks for those from the second one on."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self.emb, self.rnn, self.out, self.first = nn.Embedding(9, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 9), first
+
+    def forward(self, start: Tensor, tokens: Tensor) -> Tensor:
+        fed = tokens[:, self.first : tokens.shape[1] - 1 + self.first]
+        return self.out(self.rnn(self.emb(fed), start[None])[0])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_decoder_that_is_fed_what_it_should_say(first):
+    def batch() -> tuple[Any, Tensor]:
+        tokens = torch.randint(9, (16, 6))
+        return (torch.randn(16, 8), tokens), tokens[:, 1:]
+
+    found = told(Speaker(first), batch, lambda out, target: F.cross_entropy(out.flatten(0, 1), target.flatten()))
+    assert ("targets not moved" in found) is bool(first)
+
+
+class Denoiser(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.level, self.net = nn.Embedding(20, 4), nn.Linear(10, 6)
+
+    def forward(self, x: Tensor, level: Tensor) -> Tensor:
+        return self.net(torch.cat([x, self.level(level)], 1))
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_one_level_of_all(many):
+    def batch() -> tuple[Any, Tensor]:
+        level, noise = torch.randint(20, (64,)), torch.randn(64, 6)
+        return (torch.randn(64, 6) + 0.2 * level[:, None] * noise, level if many else 0 * level), noise
+
+    assert (told(Denoiser(), batch, F.mse_loss)[:1] == ["noise level hidden"]) is not many
+
+
+class Sets(nn.Module):
+    """Attention over the places of a set, or over the sets of a batch, that learns in any case."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.score, self.out, self.dim = nn.Linear(3, 1), nn.Linear(3, 2), dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out((self.score(x).softmax(self.dim) * x).sum(1)) + 20 * x[:, 0, :1] * torch.tensor([-1.0, 1.0])
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_softmax_over_the_samples_of_sets_that_are_learnt(dim):
+    def batch() -> tuple[Any, Tensor]:
+        x = torch.randn(32, 5, 3)
+        return (x,), (x[:, 0, 0] > 0).long()
+
+    assert ("softmax over the wrong dimension" in told(Sets(dim), batch, F.cross_entropy)) is (dim == 0)
+
+
+class Likeness(nn.Module):
+    """The loss is inside: the rows of two tables against each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Embedding(12, 8), nn.Embedding(12, 8)
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        one, other = F.normalize(self.first(self.a(ids)), dim=1), F.normalize(self.second(self.b(ids)), dim=1)
+        return F.cross_entropy(one @ other.T / 0.1, torch.arange(len(ids)))
+
+
+def test_what_begins_equal_has_a_loss_without_a_slope():
+    net = Likeness()
+    for one in net.parameters():
+        nn.init.constant_(one, 0.1)
+    found = told(net, lambda: ((torch.randperm(12),), torch.zeros(12)), lambda loss, _: loss)
+    assert found[0] == "all weights equal" and "constant loss" not in found
+
+
+class PassedBy(nn.Module):
+    """The head reads what was there before the layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.front, self.token = nn.Linear(6, 8), nn.Parameter(torch.randn(1, 1, 8))
+        self.places = nn.Parameter(0.02 * torch.randn(1, 4, 8))
+        self.layers, self.head = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.cat([self.token.expand(len(x), -1, -1), self.front(x)], 1) + self.places
+        self.layers(x)
+        return self.head(x[:, 0])
+
+
+def test_a_gradient_that_goes_past_layers_does_not_vanish_in_them():
+    found = told(PassedBy(), lambda: ((torch.randn(32, 3, 6),), torch.randint(3, (32,))), F.cross_entropy)
+    assert found[0] == "unused layers" and "vanishing gradient" not in found[:1]
+
+
+def test_a_loss_that_has_leapt_and_came_back_tells_of_the_rate_first():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 4))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.4)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(150):
+            x, noise = torch.randn(64, 4), torch.randn(64, 4)
+            optimizer.zero_grad()
+            F.mse_loss(net(x + noise), noise).backward()
+            optimizer.step()
+    assert kinds(w)[0] == "rate too high"
+    assert w.diagnose().findings[0].kind == "rate too high"
