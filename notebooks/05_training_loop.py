@@ -421,12 +421,12 @@ def _three(parameters: Tensor) -> list[float]:
 
 def _one_round(answer: Any) -> None:
     """after one round the parameters stand where they should"""
-    _rounds(answer, 1, "After one round the parameters stand elsewhere. Below: what one round of yours changes.")
+    _rounds(answer, 1, "After one round the parameters are not where they should be. Below: what one round of yours changes.")
 
 
 def _many_rounds(answer: Any) -> None:
     """after 200 rounds they still do"""
-    _rounds(answer, 200, "After 200 rounds the parameters stand elsewhere. Below: what the first of them changes.")
+    _rounds(answer, 200, "After 200 rounds the parameters are not where they should be. Below: what the first of them changes.")
 
 
 def _any_optimizer(answer: Any) -> None:
@@ -436,7 +436,7 @@ def _any_optimizer(answer: Any) -> None:
 
 
 def _stays_in_training(answer: Any) -> None:
-    """the net is in training mode afterwards, with no hook more than before"""
+    """the net is in training mode afterwards, with no more hooks than before"""
     net, optimizer = _pair([])
     hooks = len(modlab.hooks(net))
     answer(net, optimizer, torch.randn(4))

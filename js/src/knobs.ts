@@ -1,4 +1,7 @@
-/** The sliders of a watch's knobs, which are ipywidgets' own: they say their values, but not what they are of. */
+/** The sliders of a watch's knobs, which are ipywidgets' own: they do not say what they are of, and of a logarithmic one they say the exponent. */
+
+/** Those that say the value that stands beside them. */
+const spoken = new WeakSet<Element>();
 
 /** Names each slider beside a view as its label does. */
 export function nameKnobs(view: HTMLElement): void {
@@ -7,6 +10,21 @@ export function nameKnobs(view: HTMLElement): void {
     const name = one.querySelector("label")?.textContent;
     const handle = one.querySelector("[role=slider]");
     if (name && handle?.getAttribute("aria-label") !== name) handle?.setAttribute("aria-label", name);
+    const readout = one.querySelector(".widget-readout");
+    if (handle && readout && !spoken.has(handle)) speak(handle, readout);
     one.setAttribute("data-lm-suppress-shortcuts", "true");
   }
+}
+
+/** Lets a slider say its value as it is written beside it, whenever one of the two has changed. */
+function speak(handle: Element, readout: Element): void {
+  spoken.add(handle);
+  const tell = (): void => {
+    const value = readout.textContent ?? "";
+    if (handle.getAttribute("aria-valuetext") !== value) handle.setAttribute("aria-valuetext", value);
+  };
+  const observer = new MutationObserver(tell);
+  observer.observe(handle, { attributeFilter: ["aria-valuetext"] });
+  observer.observe(readout, { childList: true, characterData: true, subtree: true });
+  tell();
 }

@@ -91,6 +91,15 @@ describe("a lesson's page", () => {
     expect(model.clicks()).toEqual([["which", []], ["which", ["a", "c"]]]);
   });
 
+  it("chooses several options by their letters, and answers by Enter on one of them", () => {
+    const model = open(cell(card("several", OPTIONS)));
+    const [first] = controls("bias first");
+    for (const key of ["a", "c", "b", "b"]) press(first, key);
+    expect(press(first, "Enter")).toBe(false);    // or the button would be pressed
+    expect(controls("bias first")[0]?.getAttribute("aria-pressed")).toBe("true");
+    expect(model.clicks()).toEqual([["which", ["a", "c"]]]);
+  });
+
   it("moves lines by buttons and arrow keys, and answers their order", () => {
     const model = open(cell(card("order", OPTIONS)));
     const down = document.querySelector<HTMLElement>('[aria-label="move a down"]');

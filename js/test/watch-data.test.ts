@@ -113,6 +113,15 @@ describe("an update", () => {
     expect(data.revision).toBeGreaterThan(before);
   });
 
+  it("may bring the net, where the first payload had none yet", () => {
+    const whole = net({ end: 300, samples: 20 });
+    const arrays = Object.fromEntries(Object.entries(whole.arrays).filter(([name]) => !name.startsWith("neurons")));
+    const data = new WatchData(packed({ json: { ...whole.json, neurons: null }, arrays }));
+    expect(data.apply(packed(cut(whole, 0)))).toBe(true);
+    expect(dump(data)).toEqual(dump(new WatchData(packed(whole))));
+    expect(data.neurons(1).activations(19).length).toBe(1);
+  });
+
   it("keeps the fields that it does not name", () => {
     const whole = gpt({ slots: 40 });
     const data = new WatchData(packed(whole));

@@ -123,6 +123,9 @@ describe("what can be asked", () => {
     await settle();
     take({ forks: [{ ...ENDED, running: true }] }, 1);
     expect(find(".go").textContent).toBe("Cancel");
+    write(RATE, "0.5");
+    find(RATE).dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));    // of a field it is no answer to "Cancel"
+    expect(asked.map(([action]) => action)).toEqual(["fork"]);
     find(".go").click();
     await settle();
     expect(asked.map(([action]) => action)).toEqual(["fork", "cancel"]);
@@ -188,6 +191,21 @@ describe("a picture at rest where a live view was", () => {
     expect(sent.length).toBe(2);
     tell({ action: "update" }, bytes({ forks: [ENDED] }, 1));
     expect(sent[2]?.action).toBe("leave");
+  });
+
+  it.each([["had the focus", "focusin", "axis-track"], ["had it no more", "focusin focusout", undefined]])("has the focus where the widget %s when it was taken away", (_, told, expected) => {
+    document.body.innerHTML = '<div class="area"><div class="jp-OutputArea-child"><div class="live"></div></div></div>';
+    const live = document.querySelector(".live") as HTMLElement;
+    remember(live, (unasked) => new Kernel(model, () => {}, unasked));
+    const now = Date.now();
+    for (const type of told.split(" ")) live.dispatchEvent(new Event(type));
+    (document.querySelector(".area") as Element).innerHTML = '<div class="jp-OutputArea-child"><div class="rest"></div></div>';
+    host = document.querySelector(".rest") as HTMLElement;
+    const rest = bytes({ kept: null });
+    const clock = vi.spyOn(Date, "now").mockReturnValue(now + 5000);
+    wake(host, rest, showWatch(host, rest));
+    clock.mockRestore();
+    expect(host.shadowRoot?.activeElement?.className).toBe(expected);
   });
 
   it("stays what it is where the widget shows something else, or is gone", async () => {

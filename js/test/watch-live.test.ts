@@ -232,4 +232,19 @@ describe("the sliders of knobs", () => {
     model.tell({ action: "update" }, packed(cut(whole, 30)));
     expect(names()).toEqual(["lr", "p"]);
   });
+
+  it("say the value that stands beside them, not its exponent", async () => {
+    const box = document.createElement("div");
+    box.className = "modlab-steered";
+    box.innerHTML = '<div class="widget-slider"><label>lr</label><div role="slider" aria-valuetext="-4"></div><div class="widget-readout">0.000100</div></div>';
+    document.body.append(box);
+    box.append(el);
+    await opened();
+    const [handle, readout] = [box.querySelector("[role=slider]"), box.querySelector(".widget-readout")] as HTMLElement[];
+    expect(handle?.getAttribute("aria-valuetext")).toBe("0.000100");
+    handle?.setAttribute("aria-valuetext", "-3");    // as the slider does when it is moved, and then writes the value beside it
+    if (readout) readout.textContent = "0.00100";
+    await vi.advanceTimersByTimeAsync(20);
+    expect(handle?.getAttribute("aria-valuetext")).toBe("0.00100");
+  });
 });

@@ -77,7 +77,7 @@ describe("the view at rest", () => {
     made.json.foot = "2,000 steps · 40 samples · cost 1.7 % of the loop (budget 2 %)";
     const view = atRest(made);
     expect(view.find(".headline b").textContent).toBe("Unit 1 of l0 is dead:");
-    expect(view.find(".foot bdi").textContent).toBe(made.json.foot);
+    expect(view.find(".foot bdi").textContent).toBe("2,000 steps · 40 samples · cost 1.7\u00a0% of the loop (budget 2\u00a0%)");
     expect(view.find(".controls").hidden).toBe(true);
     expect(view.find(".copy").title).toContain("modlab.watch");
   });

@@ -302,9 +302,9 @@ def of_keeper(keeper: Keeper | None, record: WatchRecord, step: Any, change: Any
     """
     asked = AskedChange(change)
     if steps is not None and (isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 1):
-        raise QuestionError(f"w.fork(steps=…) got {steps!r}, but takes how many steps to run, at least 1: w.fork(steps=100)")
+        raise QuestionError(f"w.fork(steps=…) got {steps!r}, but takes a number of steps, 1 or more: w.fork(steps=100)")
     keeper = require_kept(keeper, record)
-    at = require_step(keeper.latest() if step is None else step, [*keeper.states], record.steps)
+    at = keeper.latest() if step is None else require_step(step, keeper, record.steps)
     ground = KeptGround(keeper, at)
     made = run(Futures(ground, at, None if steps is None else int(steps), asked if asked.kind else None))
     made.raise_question()
@@ -463,7 +463,7 @@ def require_steps(steps: Any) -> int:
         QuestionError: it is none.
     """
     if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 1:
-        raise QuestionError(f"try_fix(steps=…) got {steps!r}, but takes how many steps to make: try_fix(steps=100)")
+        raise QuestionError(f"try_fix(steps=…) got {steps!r}, but takes a number of steps, 1 or more: try_fix(steps=100)")
     return int(steps)
 
 
@@ -492,13 +492,19 @@ def require_kept(keeper: Keeper | None, record: WatchRecord) -> Keeper:
     raise ForkError(f"Nothing was kept of {record.title}: {keeper.trouble or 'no step was seen'}.")
 
 
-def require_step(step: Any, kept: Sequence[int], until: int) -> int:
+def require_step(step: Any, keeper: Keeper, made: int) -> int:
     """The step at which to fork, among those that can be run again.
+
+    Args:
+        step: what was asked for.
+        keeper: what was kept.
+        made: steps of the run.
 
     Raises:
         QuestionError: it is no whole number.
         ForkError: no state before it was kept.
     """
+    kept = [*keeper.states]
     if step is None:
         return kept[-1]
     if isinstance(step, bool) or not isinstance(step, numbers.Integral):
@@ -508,6 +514,7 @@ def require_step(step: Any, kept: Sequence[int], until: int) -> int:
             f"Nothing is kept at or before step {int(step):,}: the first kept state is the one at step {kept[0]:,}.\n"
             f"  Write: w.fork(step={kept[0]})"
         )
-    if int(step) > until:
-        raise ForkError(f"Step {int(step):,} was not made: the run has {until:,} steps.\n  Nearest: w.fork(step={kept[-1]})")
+    if int(step) >= made:
+        last = max(keeper.latest(), max(keeper.record().until) - 1)  # the first one is step 0
+        raise ForkError(f"Step {int(step):,} was not made: the run has {format.plural(made, 'step')}.\n  Nearest: w.fork(step={last})")
     return int(step)

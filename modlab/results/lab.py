@@ -407,7 +407,7 @@ class LabPage:
         try:
             record, shape = watch.record, watch.shape_of_slots()
             sent = self._sent if watch.running else None
-            since = sent[2] if sent is not None and sent[0]() is watch and sent[1] == shape else None
+            since = sent[2] if sent is not None and sent[0]() is watch and sent[1] == shape and sent[2].fits(record) else None
             packed = watch_payload.of_watch(record, watch.code, __version__, self._lab._print, live=watch.running, since=since)
             self._sent = ref(watch), shape, watch_payload.Marks.open_ends(record)
             self.view.send({"action": "update"}, [packed])

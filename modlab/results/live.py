@@ -249,7 +249,7 @@ class WatchPage:
             packed: what other views have been sent of it, by what they had.
         """
         now, shape = monotonic(), watch.shape_of_slots()
-        since = self._sent[1] if self._sent is not None and self._sent[0] == shape else None
+        since = self._sent[1] if self._sent is not None and self._sent[0] == shape and self._sent[1].fits(record) else None
         if not self._heard and now >= self._whole_at:
             since = None  # it may have begun to listen only now, and its questions may wait behind the cell
             self._whole_at, self._gap = now + self._gap, 2 * self._gap

@@ -732,7 +732,7 @@ class Watch(Result):
             raise QuestionError("A fork is still running: wait for it, or cancel it.")
         record = self.record
         keeper = require_kept(self._keeper, record)
-        at = require_step(asked.get("at"), [*keeper.states], record.steps)
+        at = require_step(asked.get("at"), keeper, record.steps)
         change = asked_change(asked, {one.name for one in record.kept.settings} if record.kept is not None else ())
         self._note_refusal("")
         made = self._sliced = SlicedFork(keeper, record.title, at, change, self._fork_grew)

@@ -108,7 +108,8 @@ def _sides(record: ForkRecord, only: str = "") -> str:
 
 def _unchanged(record: ForkRecord, steps: str) -> tuple[str, str]:
     if record.exact:
-        return "The fork equals the original, bit for bit:", f"{steps} from step {record.at:,} on give the very same losses."
+        same = "gives the very same loss" if record.steps == 1 else "give the very same losses"
+        return "The fork equals the original, bit for bit:", f"{steps} from step {record.at:,} on {same}."
     return "The fork is not the original:", f"from step {record.differs:,} on its losses differ."
 
 

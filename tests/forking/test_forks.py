@@ -1012,7 +1012,7 @@ def test_a_fork_ends_where_the_loop_changes_the_model_s_members(name: str) -> No
     w, *_ = watched(make)
     fork = w.fork(5)
     assert fork.exact and fork.record.ended == "changed" and len(fork.losses) in (2, 3) and "put a module" in str(fork)
-    states = [one for one in w.record.kept.states if one > 8]
+    states = [one for one in w.record.kept.states if 8 < one < 24]
     assert states and all(w.fork(one).exact for one in states)
 
 
@@ -1071,7 +1071,8 @@ def test_a_batch_that_changed_in_secret_is_noticed() -> None:
 
 ANSWERS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "before the first": ({"step": -3}, modlab_errors.ForkError, "the first kept state is the one at step 0"),
-    "after the last": ({"step": 99}, modlab_errors.ForkError, "the run has 24 steps"),
+    "after the last": ({"step": 99}, modlab_errors.ForkError, r"the run has 24 steps\.\n  Nearest: w\.fork\(step=23\)"),
+    "just after the last": ({"step": 24}, modlab_errors.ForkError, "Step 24 was not made"),
     "no step": ({"step": "x"}, modlab_errors.QuestionError, "takes the number of a step"),
     "no change": ({"change": 3}, modlab_errors.QuestionError, "takes a function, or settings by name"),
     "no setting": ({"change": {"lrr": 1}}, modlab_errors.QuestionError, "Nearest: 'lr'"),
@@ -1082,7 +1083,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a text as a number": ({"change": {"lr": "x"}}, modlab_errors.QuestionError, "takes a number"),
     "a truth as a number": ({"change": {"lr": True}}, modlab_errors.QuestionError, "got True as lr, but takes a number"),
     "two numbers": ({"change": {"lr": torch.ones(2)}}, modlab_errors.QuestionError, r"got tensor\(\[1., 1.\]\) as lr"),
-    "no steps": ({"steps": 0}, modlab_errors.QuestionError, "how many steps"),
+    "no steps": ({"steps": 0}, modlab_errors.QuestionError, "takes a number of steps, 1 or more"),
     "other arguments": ({"change": lambda a, b, c: None}, modlab_errors.QuestionError, "takes a, b, c"),
     "it raises": ({"change": lambda model: 1 / 0}, modlab_errors.ForkError, "ZeroDivisionError: division by zero"),
 }
@@ -1094,6 +1095,11 @@ def test_bad_input_is_answered(name: str) -> None:
     given, kind, words = ANSWERS[name]
     with pytest.raises(kind, match=words):
         w.fork(**given)
+
+
+def test_the_last_step_is_run_again() -> None:
+    w, *_ = watched(plain_run)
+    assert w.fork(23).headline == "The fork equals the original, bit for bit: 1 step from step 23 on gives the very same loss."
 
 
 def test_without_keep_nothing_is_kept_and_nothing_runs() -> None:
@@ -1334,7 +1340,7 @@ def test_why_a_fix_cannot_be_tried_is_said() -> None:
         found.try_fix()
     with pytest.raises(modlab_errors.ForkError, match="from a file"):
         pickle.loads(pickle.dumps(found)).try_fix()
-    with pytest.raises(modlab_errors.QuestionError, match="how many steps"):
+    with pytest.raises(modlab_errors.QuestionError, match="takes a number of steps, 1 or more"):
         found.try_fix(0)
     x = torch.randn(8, 4)
     given = modlab.diagnose(model, optimizer, batch=(x, x[:, :1]), loss=nn.MSELoss()).findings

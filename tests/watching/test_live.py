@@ -16,6 +16,7 @@ from modlab.errors import QuestionError
 from modlab.results import live, widget
 from modlab.results.live import Output, WatchPage
 from modlab.views.watch import payload
+from tests.views.test_faces import unpack
 
 
 class Heard(widget.View):
@@ -39,6 +40,11 @@ class Heard(widget.View):
         packed = bytes(self.sent[-1][1][0])
         size = int.from_bytes(packed[:4], "little")
         found: dict[str, Any] = json.loads(packed[4 : 4 + size])
+        return found
+
+    def array(self, name: str) -> list[int]:
+        """The numbers of that payload under a name."""
+        found: list[int] = unpack(bytes(self.sent[-1][1][0]))[1][name].tolist()
         return found
 
 
@@ -90,6 +96,27 @@ def test_a_page_of_which_nothing_is_heard_gets_all_now_and_then(clock: list[floa
     clock[0] += 100
     shown.update()
     assert "from" in view.last
+    loop.watch.close()
+
+
+def test_a_page_has_all_of_a_curve_whose_slots_became_one(clock: list[float]) -> None:
+    """A record takes in the values that wait, and so has made two slots one before the watch does."""
+    loop, has = Loop(), dict[str, list[int]]()
+    shown = output(loop.watch)
+    view = shown._pages[0].view
+    assert isinstance(view, Heard)
+    assert view.ask("hello")["ok"]
+    for _ in range(14):
+        for i in range(50):
+            loop.go(1)
+            loop.watch.log(mine=float(i))
+        shown.update()
+        content = view.last
+        for i, one in enumerate(loop.watch.record.scalars):
+            begin = content["from"]["scalars"][i] if "from" in content else 0
+            has[one.name] = [*has.get(one.name, [])[:begin], *view.array(f"scalar {i} first")]
+            assert has[one.name] == one.first.tolist()
+    assert len(has["mine"]) == 350  # of 700 values
     loop.watch.close()
 
 

@@ -55,9 +55,10 @@ function row(card: HTMLElement, controls: readonly HTMLElement[]): HTMLElement {
   return element("div", { class: "modlab-answers", role: "group", "aria-label": `answer ${card.dataset.question ?? ""}` }, ...controls);
 }
 
-/** Each option is a button; of several ones each is pressed or not, and one more button answers. Its letter is its key. */
+/** Each option is a button; of several ones each is pressed or not, and Enter or one more button answers. Its letter is its key. */
 function choose(list: HTMLUListElement, options: readonly Option[], answer: (given: Given) => void, several = false): void {
   const chosen = new Set<string>();
+  const go = (): void => answer([...chosen].sort());
   const buttons = options.map(({ letter, line }) => {
     const made = button("", { class: "modlab-option", "aria-pressed": several ? "false" : null }, () => {
       if (!several) return answer(letter);
@@ -73,13 +74,14 @@ function choose(list: HTMLUListElement, options: readonly Option[], answer: (giv
     const at = options.findIndex(({ letter }) => letter === event.key);
     const now = buttons.findIndex((one) => one === document.activeElement);
     const to = event.key === "ArrowDown" ? now + 1 : event.key === "ArrowUp" ? now - 1 : -1;
-    if (at >= 0) buttons[at]?.click();
+    if (several && event.key === "Enter") go();
+    else if (at >= 0) buttons[at]?.click();
     else if (to >= 0) buttons[to]?.focus();
     else return;
     event.preventDefault();
   });
   list.classList.add("modlab-options");
-  if (several) list.after(row(list.parentElement as HTMLElement, [button("Answer", { class: "modlab-go" }, () => answer([...chosen].sort()))]));
+  if (several) list.after(row(list.parentElement as HTMLElement, [button("Answer", { class: "modlab-go" }, go)]));
 }
 
 /** Lines that are moved up and down, by buttons or by the arrow keys, and a button that answers. */

@@ -5,7 +5,11 @@ import { VERSION } from "../version";
 import type { Shown } from "./show";
 
 /** Makes one more way to the kernel; the given function hears what the kernel sends unasked. */
-type Way = (unasked: (bytes: ArrayBuffer) => void) => Kernel;
+interface Way {
+  (unasked: (bytes: ArrayBuffer) => void): Kernel;
+  /** When the focus left the widget; infinite while it is there, and where the widget was taken away with it. */
+  left?: number;
+}
 
 /** By JupyterLab's output area: the ways of its outputs, by place. All bundles on the page share it. */
 function ways(): WeakMap<Element, Map<number, Way>> {
@@ -24,8 +28,16 @@ export function remember(el: Element, way: Way): void {
   const place = placeOf(el);
   if (!place) return;
   const [area, index] = place;
+  if (way.left === undefined) {
+    way.left = 0;
+    el.addEventListener("focusin", () => (way.left = Number.POSITIVE_INFINITY));
+    el.addEventListener("focusout", () => (way.left = Date.now()));
+  }
   ways().set(area, (ways().get(area) ?? new Map<number, Way>()).set(index, way));
 }
+
+/** In milliseconds: so soon the picture at rest is in the widget's place. */
+const SOON = 1000;
 
 /** So many pictures of the screen later a view stands in its document. */
 const TRIES = 60;
@@ -38,7 +50,13 @@ export function wake(host: HTMLElement, bytes: ArrayBuffer, shown: Shown, tries 
   }
   const place = placeOf(host);
   let isOld = false;
-  const kernel = place && ways().get(place[0])?.get(place[1])?.((more) => {
+  const way = place && ways().get(place[0])?.get(place[1]);
+  // The focus went with the widget, and is nowhere: whoever pressed "stop" goes on here.
+  if (way?.left) {
+    if (Date.now() - way.left < SOON && document.activeElement === document.body) host.shadowRoot?.querySelector<HTMLElement>(".axis-track")?.focus({ preventScroll: true });
+    way.left = 0;
+  }
+  const kernel = way?.((more) => {
     if (!host.isConnected) return kernel?.close();
     shown.take(more);
     isOld = shown.settled?.() ?? false;

@@ -385,13 +385,13 @@ export class WatchData {
     return Math.max(this.payload.steps, ...[this.#history, ...this.#scalars].map(({ last }) => (last.all[last.rows - 1] ?? -1) + 1));
   }
 
-  #clear({ series, neurons }: WatchPayload): void {
+  #clear({ series }: WatchPayload): void {
     this.#history = historyOf(series.length);
     this.#bins = binsOf(series.length);
     this.#scalars = [];
     this.#units = [];
     this.#neurons = timesOf();
-    this.#layers = (neurons?.layers ?? []).map(layerOf);
+    this.#layers = [];
   }
 
   #take(from: From | null, numbers: Numbers): void {
@@ -413,7 +413,8 @@ export class WatchData {
     this.#forks = this.payload.forks.map((_, index) => ({ original: numbers(`fork ${index} original`), fork: numbers(`fork ${index} fork`) }));
     const at = from?.neurons ?? 0;
     splice(this.#neurons, at, numbers, "neurons ");
-    this.#layers.forEach((layer, index) => splice(layer, at, numbers, `neurons ${index} `));
+    // A net is found once sizes are known: it may come with an update.
+    (this.payload.neurons?.layers ?? []).forEach((layer, index) => splice((this.#layers[index] ??= layerOf(layer)), at, numbers, `neurons ${index} `));
   }
 }
 

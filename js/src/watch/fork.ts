@@ -6,7 +6,7 @@ import { slotAt, type Fork, type Kept } from "./data";
 import { figure, scaleFor, steps } from "./figures";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
 import { hairline } from "./pen";
-import { drawScale, MARGIN, Strip } from "./strip";
+import { drawScale, MARGIN, put, Strip } from "./strip";
 import { hatchSlots, ticksOf, xOf } from "./time-axis";
 import { clipped, placed, Trace } from "./trace";
 
@@ -95,11 +95,11 @@ export class ForkPart implements Part {
     this.#note.id = id;
     this.#slider = element("input", { type: "range", min: 0, max: 0, step: 1, ...OURS });
     this.#slider.addEventListener("input", () => this.#choose());
-    this.#rate = new NumberField("learning rate", id, () => this.#press());
+    this.#rate = new NumberField("learning rate", id, () => this.#begin());
     this.#setting = choice("setting of a module", () => this.#chooseSetting());
-    this.#value = new NumberField("=", id, () => this.#press());
+    this.#value = new NumberField("=", id, () => this.#begin());
     this.#value.input.ariaLabel = "its value";
-    this.#go = button("Fork", { class: "control go" }, () => this.#press());
+    this.#go = button("Fork", { class: "control go" }, () => (this.#busy ? void this.#ask("cancel", {}) : this.#begin()));
     this.#form = element(
       "div",
       { class: "fork-form", role: "group", "aria-label": "a fork" },
@@ -175,10 +175,14 @@ export class ForkPart implements Part {
     if (this.#moment) this.draw(this.#moment);
   }
 
-  #press(): void {
-    if (this.#running || this.#asked) return void this.#ask("cancel", {});
+  get #busy(): boolean {
+    return this.#running || this.#asked;
+  }
+
+  /** While one runs, Enter in a field does nothing. */
+  #begin(): void {
     const kept = this.#kept;
-    if (!kept) return;
+    if (!kept || this.#busy) return;
     const lr = this.#rate.read("The learning rate");
     const setting = this.#value.element.hidden ? "" : this.#setting.value;
     const value = setting ? this.#value.read(setting) : null;
@@ -210,7 +214,7 @@ export class ForkPart implements Part {
 
   /** What has become of the one that was asked for. */
   #follow(last: Fork | undefined, refused: string): void {
-    const [now, awaited] = [JSON.stringify(last ?? null), this.#running || this.#asked];
+    const [now, awaited] = [JSON.stringify(last ?? null), this.#busy];
     this.#running = Boolean(last?.running);
     if (awaited && now !== this.#last) {
       this.#asked = false;
@@ -314,8 +318,4 @@ export class ForkPart implements Part {
     pen.textAlign = "left";
     strip.end(drawing, own);
   }
-}
-
-function put(target: HTMLElement, text: string): void {
-  if (target.textContent !== text) target.textContent = text;
 }

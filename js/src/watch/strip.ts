@@ -68,7 +68,7 @@ export class Strip {
   }
 }
 
-function put(target: HTMLElement, text: string): void {
+export function put(target: HTMLElement, text: string): void {
   if (target.textContent !== text) target.textContent = text;
 }
 

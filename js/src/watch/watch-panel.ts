@@ -220,7 +220,7 @@ export class WatchPanel {
     this.#error.replaceChildren(...(payload.error ? ["✕ ", lines(payload.error)] : []));
     this.#error.hidden = !payload.error;
     this.#remarks.replaceChildren(...payload.remarks.map((remark) => element("li", {}, lines(remark))));
-    this.#status.textContent = payload.foot;
+    this.#status.textContent = payload.foot.replaceAll(" %", "\u00a0%");
     this.#follow.hidden = !running;
     this.#follow.setAttribute("aria-pressed", String(this.#following));
     this.#follow.replaceChildren(element("kbd", {}, "f"), this.#following ? " following" : " follow");

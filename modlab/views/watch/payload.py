@@ -36,6 +36,7 @@ class Marks:
     Attributes:
         history, bins, neurons: numbers of slots.
         scalars, units: one number for each curve and each module; what came later begins at 0.
+        began: of each part with slots before its mark, the step at which the slot at the mark begins.
     """
 
     history: int = 0
@@ -43,6 +44,7 @@ class Marks:
     scalars: tuple[int, ...] = ()
     units: tuple[int, ...] = ()
     neurons: int = 0
+    began: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def open_ends(cls, record: WatchRecord) -> Marks:
@@ -57,7 +59,29 @@ class Marks:
             tuple(closed(scalar.first) for scalar in record.scalars),
             tuple(closed(units.first) for units in record.units),
             0 if record.neurons is None else closed(record.neurons.first),
+            tuple((part, int(first[-1])) for part, first in _firsts(record).items() if len(first) > 1),
         )
+
+    def fits(self, record: WatchRecord) -> bool:
+        """Whether the slots before these marks are as they were.
+
+        Slots become one in a record before they do in the watch: it takes in values that the watch lets wait.
+        """
+        firsts = _firsts(record)
+        at = {"history": self.history, "bins": self.bins, "neurons": self.neurons}
+        at |= {f"scalar {i}": mark for i, mark in enumerate(self.scalars)} | {f"units {i}": mark for i, mark in enumerate(self.units)}
+        return all(part in firsts and at[part] < len(firsts[part]) and firsts[part][at[part]] == step for part, step in self.began)
+
+
+def _firsts(record: WatchRecord) -> dict[str, npt.NDArray[Any]]:
+    """Of each part the steps at which its slots begin."""
+    return {
+        "history": record.history.first,
+        "bins": record.history.bins_first,
+        **({} if record.neurons is None else {"neurons": record.neurons.first}),
+        **{f"scalar {i}": scalar.first for i, scalar in enumerate(record.scalars)},
+        **{f"units {i}": units.first for i, units in enumerate(record.units)},
+    }
 
 
 def of_watch(
