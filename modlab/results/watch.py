@@ -612,7 +612,8 @@ class Watch(Result):
         model = self._source() if self._source is not None else None
         kept = self._watcher.clues.kept if self._watcher is not None else self._kept
         if self._keeper is None and kept is not None and model is not None:  # the present state, with the batch that is at hand
-            return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps)
+            doubt = fork.unjudged(self.record)
+            return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps, doubt)
         return fork.of_watch(self._keeper, self.record, finding, steps, model)
 
     @classmethod
@@ -718,7 +719,7 @@ class Watch(Result):
             QuestionError: a number is none that can be used, or a fork runs already.
             ForkError: nothing is kept there.
         """
-        from modlab.results.fork import require_kept, require_step
+        from modlab.results.fork import require_kept, require_step, unjudged
         from modlab.results.sliced_fork import SlicedFork, asked_change, make_when_idle
 
         running, action = self._sliced, asked.get("action")
@@ -735,7 +736,7 @@ class Watch(Result):
         at = require_step(asked.get("at"), [*keeper.states], record.steps)
         change = asked_change(asked, {one.name for one in record.kept.settings} if record.kept is not None else ())
         self._note_refusal("")
-        made = self._sliced = SlicedFork(keeper, record.title, at, change, self._fork_grew)
+        made = self._sliced = SlicedFork(keeper, record.title, at, change, self._fork_grew, unjudged(record))
         watcher = self._watcher
         if watcher is not None and not watcher.closed:
             watcher.controls.work_on(made.slice)
