@@ -1683,3 +1683,18 @@ def test_what_passed_has_nothing_to_fix() -> None:
     passed = next(one for one in w.verdict.checks if one.state == "passed")
     with pytest.raises(modlab_errors.ForkError, match="nothing to fix"):
         passed.try_fix()
+
+
+def test_a_sparse_embedding_is_not_given_to_adam() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(50, 8, sparse=True), nn.Flatten(), nn.Linear(8, 1))
+    optimizer, targets = torch.optim.Adam(net[2].parameters(), 5e-3), torch.randn(50)
+    with modlab.watch(net, optimizer, keep="good") as w:
+        for _ in range(30):
+            rows = torch.randint(50, (64, 1))
+            optimizer.zero_grad()
+            F.mse_loss(net(rows), targets[rows]).backward()
+            optimizer.step()
+    found = next(one for one in w.verdict.findings if one.kind == "not in the optimizer")
+    with pytest.raises(modlab_errors.ForkError, match=r"0\.weight gets sparse gradients, which Adam does not take(?s:.*)SparseAdam"):
+        found.try_fix(10)
