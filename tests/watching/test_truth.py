@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 import modlab
 from modlab import wording
-from modlab.errors import QuestionError
+from modlab.errors import GoneError, QuestionError
 from modlab.records.finding import Finding
 from modlab.results.watch import Watch
 from modlab.watching import axes
@@ -852,3 +853,13 @@ def test_what_is_advised_of_a_loss_without_a_trend_can_be_run(is_kept: bool) -> 
     else:
         with pytest.raises(QuestionError, match="kept no batch"):
             w.diagnose()
+
+
+def test_what_comes_from_a_file_does_not_say_that_its_model_is_gone() -> None:
+    torch.manual_seed(0)
+    model = mlp()
+    w = trained(model, sgd(model[0]), signs, F.cross_entropy)
+    assert pickle.loads(pickle.dumps(w.diagnose())).findings
+    for ask in (pickle.loads(pickle.dumps(w)).diagnose, pickle.loads(pickle.dumps(w.diagnose())).findings[0].try_fix):
+        with pytest.raises(GoneError, match="comes from a file, or was copied"):
+            ask()
