@@ -102,21 +102,15 @@ def modlab_answers(make: Make) -> dict[str, Answer]:
     """`modlab.watch` at its defaults around the run, `modlab.diagnose` before it, and both: `w.diagnose()` after it.
 
     The latter gets the batch and loss that the watch kept. Where it could keep none, it gets those of the training if they are what its
-    loop uses, and else the model and its optimizers alone.
+    loop uses; else the model is not run.
     """
     training = make()
     first, w = _watched(training)
     with _quiet():
-        try:
-            second = _diagnosed(w.diagnose())
-        except modlab.ModlabError:
-            by_itself = training.step is not None
-            found = (
-                modlab.diagnose(training.model, training.optimizers)
-                if by_itself
-                else w.diagnose(batch=training.batch(0), loss=training.criterion)
-            )
-            second = _diagnosed(found)
+        found = w.diagnose()
+        if not found.record.batched and training.step is None:
+            found = w.diagnose(batch=training.batch(0), loss=training.criterion)
+        second = _diagnosed(found)
     text = f"{first.text}\n{second.text}"
     named = [*second.named]
     for one in first.named:

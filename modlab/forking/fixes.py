@@ -7,7 +7,7 @@ and ``optimizer`` alone, which is run on the copies as it is.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -137,8 +137,28 @@ def _own(player: Player, finding: Finding | None = None) -> None:
     held = {id(tensor) for group in _groups(player) for tensor in group["params"]}
     lacking = [one for one in player.things.model.parameters() if one.requires_grad and id(one) not in held]
     if lacking:
+        _require_dense(player, lacking)
         player.things.optimizers[0].add_param_group({"params": lacking})
     _require(finding is None or bool(lacking))
+
+
+_TAKES_SPARSE = (torch.optim.SGD, torch.optim.Adagrad, torch.optim.SparseAdam, torch.optim.LBFGS)
+"""Of PyTorch's own optimizers, those that take sparse gradients."""
+
+
+def _require_dense(player: Player, lacking: Sequence[Tensor]) -> None:
+    """An optimizer that takes no sparse gradients is not given a parameter that gets them."""
+    first = player.things.optimizers[0]
+    wanted = {id(one) for one in lacking}
+    modules = player.things.modules().items()
+    sparse = [
+        f"{path}.weight".lstrip(".") for path, one in modules if getattr(one, "sparse", False) and id(getattr(one, "weight", 0)) in wanted
+    ]
+    if sparse and type(first).__module__.startswith("torch.optim") and not isinstance(first, _TAKES_SPARSE):
+        raise ForkError(
+            f"Its fix cannot be applied to a copy: {sparse[0]} gets sparse gradients, which {type(first).__name__} does not take.\n"
+            f"  Give it an optimizer of its own, torch.optim.SparseAdam([model.{sparse[0]}]), or write sparse=False in the embedding."
+        )
 
 
 def _unfreeze(player: Player, finding: Finding) -> None:

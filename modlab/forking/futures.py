@@ -13,7 +13,7 @@ from modlab.errors import ForkError, ModlabError
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings
 from modlab.forking.originals import Originals, ReachedOriginalError, untouched
-from modlab.forking.player import ChangedConstantError, OtherBranchError, Player
+from modlab.forking.player import ChangedConstantError, LackingError, OtherBranchError, Player
 from modlab.forking.tape import BACKWARD, STEP, TapedStep, throws_away
 from modlab.records.finding import Fact
 from modlab.records.fork import ForkRecord
@@ -96,6 +96,7 @@ class Futures:
     def __init__(self, ground: ForkGround, at: int, steps: int | None, change: Change | None) -> None:
         self._ground, self._change = ground, change
         self._line: int | None = None
+        self._lines: set[int] = set()  # at which gradients are asked for
         self.began = ground.began
         self._steps = [*ground.steps()]  # the training may go on meanwhile, and let go of some
         last = max((step.until for step in self._steps), default=self.began)
@@ -162,6 +163,7 @@ class Futures:
     def _note(self, step: TapedStep) -> None:
         if self._line is None:
             self._line = _line_of_loss(step)
+        self._lines |= {one.line for one in step.losses()}
         counted = step.loss(self._line) or step.loss(None)
         original = {id(one): step.value_of(one) for one in counted} or self.twin.losses  # of one batch there is no tape
         for curve, values in zip(self._curves, (original, self.twin.losses, (self.fork or self.twin).losses), strict=True):
@@ -176,6 +178,8 @@ class Futures:
             self.ended = "branch"
         except ChangedConstantError:
             self.ended = "constant"
+        except LackingError:
+            self.ended = "old"
         except ReachedOriginalError:
             self.ended = "original"
         except ModlabError as error:  # a question that cannot be answered
@@ -188,16 +192,16 @@ class Futures:
         if self._question is not None:
             raise self._question
 
-    def record(self, title: str, change: str = "", facts: Mapping[str, Fact] | None = None) -> ForkRecord:
-        """What came of it so far."""
+    def record(self, title: str, change: str = "", facts: Mapping[str, Fact] | None = None, unjudged: str = "") -> ForkRecord:
+        """What came of it so far; whether it is judged, and the facts, are its reader's to know."""
         original, twin, fork = (np.array(curve, np.float32) for curve in self._curves)
         apart = np.flatnonzero(~((original == fork) | (np.isnan(original) & np.isnan(fork))))
         parts = self.began + int(apart[0]) if len(apart) else -1
         ended = self.ended or "running"
         what, curves = (change, {**self._ground.facts, **(facts or {})}), (original, twin, fork)
-        return ForkRecord(
-            title, self._ground.kind, self.began, self.at, *curves, *what, self._differs, parts, ended, self.error, self.until
-        )
+        line = (self._line or 0) if len(self._lines) > 1 else 0
+        place = title, self._ground.kind, self.began, self.at
+        return ForkRecord(*place, *curves, *what, self._differs, parts, ended, self.error, self.until, unjudged, line)
 
 
 def _line_of_loss(step: TapedStep) -> int | None:

@@ -2,6 +2,9 @@
 
 Good is a step after which loss and weights are finite, and the loss is not worse than what it was lately. When there are too many
 states, every second one goes; when the tape is too long, only the first steps after each state stay on it. So both span the run.
+
+A copy has no graph, so at a state none may be in use: where an iteration uses what it made before its counted step (a GAN's images, for
+the discriminator and then for the generator), a step ends for the keeper with the last optimizer that such a gradient was for.
 """
 
 from __future__ import annotations
@@ -68,6 +71,8 @@ class Keeper:
         self.trouble = ""
         self._step = self._next = 0
         self._gap = GAP
+        self._last = -1  # the optimizer with whose step an iteration ends; -1: with the step that is counted
+        self._is_torn = False  # whether the step that comes next tells which one that is
         self._anew = False  # whether what was kept lacks somebody who trains along
         self._tape_bytes = self._changed = 0
         self._losses: list[Any] = []
@@ -105,21 +110,36 @@ class Keeper:
     # ---- told by the recording
 
     @apart
-    def step_taped(self) -> None:
+    def step_taped(self, optimizer: int = -1) -> None:
         """A step may have ended."""
+        if self.recording.tape.torn:
+            self._tear(self.recording.tape.torn)
+        if self._is_torn and optimizer >= 0:
+            self._last, self._is_torn = optimizer, False
         made = self._steps()
-        if made == self._step:
+        is_last = self._last in (-1, optimizer)
+        if made == self._step or (made == self._step + 1 and not is_last):
             return
         if self.recording.on:
             self._take(self.recording.take(self._step, made))
         self._step = made
         if self._anew:
             self.states, self.tape, self._anew, self._next = {}, {}, False, made
-        if made >= self._next and self._is_good():
+        if made >= self._next and (is_last or self._is_overdue()) and self._is_good():
             self._keep()
         if self._tape_bytes > TAPE_ROOM:
             self._thin_tape()
         self._rest()
+
+    def _tear(self, number: int) -> None:
+        """A gradient has flowed through a tensor that is older than this step: a state between the two lacks the graph."""
+        self._is_torn, self.recording.tape.torn = True, 0
+        whole = {step: one for step, one in self.states.items() if one.made < number}
+        if len(whole) < len(self.states):
+            self.states = whole
+            self._next = self._step + self._gap
+            self._gap *= 2  # it may be so in each step, as where a batch is prepared one step ahead
+            self._drop()
 
     def _take(self, step: TapedStep) -> None:
         losses = step.losses()
@@ -199,7 +219,7 @@ class Keeper:
             kept.pop(len(kept) // 2)
         self.states = {number: self.states[number] for number in kept}
         for one in self.states.values():
-            one.forget(self.places.crossing)
+            one.forget(self.places)
         self._gap *= 2
         self._drop()
 
@@ -209,10 +229,13 @@ class Keeper:
         values = _numbers(self._losses)
         if model is None or not all(map(math.isfinite, values)) or not is_finite(model):
             return False
-        if len(values) < 2 or self._step - self._next > 2 * self._gap:
+        if len(values) < 2 or self._is_overdue():
             return True
         mean, spread = _level(values[:-1])
         return values[-1] <= mean + SPREADS * spread + 1e-12
+
+    def _is_overdue(self) -> bool:
+        return self._step - self._next > 2 * self._gap
 
     def _level(self) -> tuple[float, float]:
         values = _numbers(self._losses)

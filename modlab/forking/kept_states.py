@@ -210,7 +210,7 @@ class KeptState:
         step: how many steps were made.
         things: copies.
         numbers: by the number of a tensor on the tape, the copy that stands for it; names: its module's and its own name.
-        live: the same of tensors beside the model that were alive, such as a hidden state.
+        live: the same of tensors beside the model that were alive, such as a hidden state; made: the greatest number that was given.
         random: the states of torch's generators.
         level: the mean of the last losses; spread: their standard deviation.
         settings: numbers that are set on modules, each with the class of its module.
@@ -218,6 +218,7 @@ class KeptState:
 
     def __init__(self, step: int, things: TrainedThings, places: PlaceNumbers, level: tuple[float, float]) -> None:
         self.step, self.level, self.spread = step, *level
+        self.made = places.last
         self.things, memo = things.copied()
         self.numbers = {places.of(one): memo[id(one)] for one in things.tensors() if places.of(one)}
         self.names = {
@@ -237,9 +238,10 @@ class KeptState:
             self._rate = float(groups[0]["lr"]) if groups else math.nan
         return self._rate
 
-    def forget(self, crossing: set[int]) -> None:
-        """Let go of tensors that no later step has used."""
-        self.live = {number: tensor for number, tensor in self.live.items() if number in crossing}
+    def forget(self, places: PlaceNumbers) -> None:
+        """Let go of tensors that no later step has used, or can use."""
+        needed = places.crossing | places.alive().keys()
+        self.live = {number: tensor for number, tensor in self.live.items() if number in needed}
         self.bytes = self.things.bytes() + sum(map(nbytes, self.live.values()))
 
     def join(self, optimizer: Any) -> bool:

@@ -44,6 +44,10 @@ class OtherBranchError(Exception):
     """The training would have gone another way here, of which the tape knows nothing."""
 
 
+class LackingError(Exception):
+    """A call takes a tensor that was made before the state, and is not in it."""
+
+
 class ChangedConstantError(Exception):
     """A tensor on the tape was changed in place since."""
 
@@ -175,6 +179,7 @@ class Player:
         Raises:
             OtherBranchError: the loop would have gone another way.
             ChangedConstantError: a batch is not what it was.
+            LackingError: it uses what is neither in the state nor on the tape.
             Exception: what a call raises.
         """
         self.losses, self._plain = {}, {}
@@ -271,6 +276,8 @@ class Player:
     def _given(self, thing: Any) -> Any:
         cls = type(thing)
         if cls is Place:
+            if thing.number not in self._numbers:
+                raise LackingError
             return self._numbers[thing.number]
         if cls is Constant:
             if thing.changed:

@@ -67,8 +67,8 @@ _HOOK = os.path.join("utils", "hooks.py")
 class TapedWatch(Look, Protocol):
     """Whose training is taped."""
 
-    def step_taped(self) -> None:
-        """An optimizer has made a step, or a pass begins: was it the end of a step that is counted?"""
+    def step_taped(self, optimizer: int = -1) -> None:
+        """An optimizer, by its number, has made a step, or a pass begins (-1): was it the end of a step that is counted?"""
 
     def new_holder(self, thing: Any) -> bool | None:
         """An optimizer or a module trains along that was not known; whether what was kept can be completed."""
@@ -263,6 +263,8 @@ class Recording:
             self._draw(entry)
         if name in _SCALES and file.endswith(_SCALER) and "mul" in getattr(function, "__name__", "") and _is_loss(args[0]):
             entry.kind, entry.value = SCALE, alike(args[0])
+        if kind == functions.ENGINE:
+            self.tape.tear((args, kwargs))
         if kind == functions.ENGINE and functions.is_backward(function):
             self._backward(entry, args, kwargs)
         elif kind == functions.DECIDES or kind == functions.QUIET:
@@ -487,7 +489,7 @@ class Recording:
         if self._thread != get_ident() or compat.graph_task() != -1:
             return
         if not self.on:
-            self._watch.step_taped()
+            self._watch.step_taped(next((number for number, one in enumerate(self.optimizers) if one is optimizer), -1))
         if not self._depth:
             return
         self._depth -= 1
@@ -497,7 +499,7 @@ class Recording:
         self._drew(entry)
         self.tape.entries.append(entry)
         self.groups.read(entry.what, optimizer)
-        self._watch.step_taped()
+        self._watch.step_taped(entry.what)
         self._put_on()
 
     def take(self, step: int, until: int) -> TapedStep:

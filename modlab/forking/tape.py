@@ -182,16 +182,18 @@ class TapedStep:
     def loss(self, line: int | None) -> list[TapeEntry]:
         """The backward passes at a line that make up the loss of the step, for the gradient is that of their sum.
 
-        Of a closure those of its first call; where gradients are thrown away, and the loss is evaluated anew, those before.
+        Of a closure those of its first call; where gradients are thrown away, and the loss is evaluated anew, those before. Of several
+        optimizers with losses of their own, those before the step of the first one.
         """
         found: list[TapeEntry] = []
-        stepped = False
+        stepped: set[int] = set()
         for entry in self.entries:
             if found and throws_away(entry):
-                if not stepped:
+                if not stepped or 0 in stepped:
                     break
-                found = []  # of another optimizer
-            stepped = bool(found) and (stepped or entry.kind == STEP)
+                found, stepped = [], set()  # of another optimizer
+            if found and entry.kind == STEP:
+                stepped.add(entry.what)
             inside = [entry] if not entry.closures else [] if found else [*_flat(entry.closures[0])]
             found += [one for one in inside if one.kind == BACKWARD and line in (None, one.line)]
         return found
@@ -326,6 +328,15 @@ class PlaceNumbers:
         except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError):  # sparse, a stand-in, lazy: none of its own
             return -number
 
+    def is_old(self, number: int) -> bool:
+        """Whether it was met before the step under way."""
+        return number <= self._since and number not in self._owned
+
+    @property
+    def last(self) -> int:
+        """The greatest number so far."""
+        return self._count
+
     def alive(self) -> dict[int, Tensor]:
         """The tensors that are not the model's and still live, by number."""
         return {number: tensor for held, number in self._met.values() if (tensor := held()) is not None}
@@ -345,10 +356,12 @@ class Tape:
     Attributes:
         fresh: bytes of the constants that came since they were counted.
         lacks: what this step did that is not on the tape, as a fork's end: "lacking" or "changed"; "" if nothing.
+        torn: the least number of a tensor that was made before this step and through which a gradient flowed in it; 0 if there is none.
     """
 
     def __init__(self, places: PlaceNumbers) -> None:
         self.places = places
+        self.torn, self._reaches_back = 0, False
         self.entries: list[TapeEntry] = []
         self.fresh, self.lacks = 0, ""
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
@@ -378,6 +391,7 @@ class Tape:
             number = self.given(tensor)  # the user's own leaf, whose gradient is asked for
         if number:
             self.places.use(number)
+            self._reaches_back = self._reaches_back or (tensor.grad_fn is not None and self.places.is_old(number))
             self.lacks = self.lacks or LACKING * (number in self._bare and tensor.grad_fn is not None)
             self._lie(tensor, number)
             return Place(number)
@@ -393,17 +407,15 @@ class Tape:
 
     def reaches_weights(self, things: Any) -> bool:
         """Whether gradients of what the tape has not seen reach the weights: it was computed in compiled code, or as a subclass."""
-        todo = [one.grad_fn for one in tensors_in(things)]
-        seen: set[Any] = set()
-        while todo:
-            node = todo.pop()
-            if node is None or node in seen:
-                continue
-            seen.add(node)
-            if self.places.of(getattr(node, "variable", None)):
-                return True
-            todo += [after for after, _ in node.next_functions]
-        return False
+        return any(self.places.of(getattr(node, "variable", None)) for node in _nodes(things))
+
+    def tear(self, things: Any) -> None:
+        """A gradient flows from these: note whether it comes to what is older than this step, so maybe than a state."""
+        if not self._reaches_back:
+            return
+        old = {one.grad_fn: number for number, one in self.places.alive().items() if one.grad_fn is not None and self.places.is_old(number)}
+        found = [old[node] for node in _nodes(things) if node in old]
+        self.torn = min([*found, *filter(None, [self.torn])], default=0)
 
     def given(self, tensor: Tensor) -> int:
         """From now on it depends on the weights; it is kept as it is now."""
@@ -457,6 +469,7 @@ class Tape:
         needed = {self._lies.get(one, -one) for one in self.places.alive()}
         step = TapedStep(number, until, self._useful(self.entries, needed), self.lacks)
         self.entries, self._lies, self._gradients, self._bare, self.lacks = [], {}, set(), set(), ""
+        self.torn, self._reaches_back = 0, False
         self.places.step_ended()
         return step
 
@@ -485,6 +498,19 @@ class Tape:
         found = {id(one): one for step in steps for one in step.constants()}
         self._held = {key: one for key, one in self._held.items() if id(one) in found}
         return sum(nbytes(one.tensor) for one in found.values())
+
+
+def _nodes(things: Any) -> Iterator[Any]:
+    """The nodes of the graph behind some tensors, each once."""
+    todo = [one.grad_fn for one in tensors_in(things)]
+    seen: set[Any] = set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        todo += [after for after, _ in node.next_functions]
 
 
 def nbytes(tensor: Tensor) -> int:

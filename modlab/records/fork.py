@@ -76,10 +76,13 @@ class ForkRecord:
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
         ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
             gone another way), "error", "constant" (a batch was changed in place later), "lacking" (the next step is not whole on
-            the tape), "changed" (the loop changed the model's members), "original" (the model's code reached the original) or
-            "cancelled"; "running" until then.
+            the tape), "old" (it uses what is older than the state, and not in it), "changed" (the loop changed the model's members),
+            "original" (the model's code reached the original) or "cancelled"; "running" until then.
         error: of that, in one line.
         until: the step that it comes to if nothing ends it before.
+        unjudged: why its loss does not say which future is the better one: "" if it does; "negative values", "several losses" (`facts` has
+            their names) or "wrong sign" (the loss is turned around).
+        line: of the backward pass whose loss this is, where several lines have one; 0 where one has.
     """
 
     title: str
@@ -96,6 +99,8 @@ class ForkRecord:
     ended: str = "steps"
     error: str = ""
     until: int = 0
+    unjudged: str = ""
+    line: int = 0
 
     @property
     def running(self) -> bool:

@@ -10,13 +10,15 @@ from weakref import ReferenceType, ref
 import torch
 from torch.nn import Module
 
+from modlab import wording
 from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import GoneError
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
-from modlab.records.finding import DiagnosisRecord, ExperimentRecord, Finding, Remedy
+from modlab.records.finding import DiagnosisRecord, ExperimentRecord, Fact, Finding, Remedy
+from modlab.records.watch import Check
 from modlab.results.finding import Experiment, FoundMistake
 from modlab.results.rows import RowsResult
 from modlab.results.worded import FixGround
@@ -24,6 +26,7 @@ from modlab.views.findings import as_data
 from modlab.views.sheets import findings as view
 from modlab.views.sheets.layout import Sheet
 from modlab.wording.causes import CAUSES
+from modlab.wording.mistakes import NOT_RUN
 
 if TYPE_CHECKING:
     from modlab.causes.symptoms import Symptoms
@@ -79,15 +82,19 @@ def diagnosed(
     seen: Sequence[Finding] = (),
     training: Symptoms | None = None,
     watch: FixGround | None = None,
+    unheld: Sequence[Check] = (),
 ) -> Diagnosis:
-    """The same after a `watch`: which causes it has `seen`, and what is known of the training."""
+    """The same after a `watch`: which causes it has `seen`, which of its checks did not hold, and what is known of the training."""
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
     pair = batches.require(batch, loss)
     subject = Subject(model, given)
     found, notes, remarks = catalogue.findings(subject)
     experiments: tuple[ExperimentRecord, ...] = ()
-    if pair is not None:
+    if pair is None:
+        found = [*seen, *found]
+        remarks += [NOT_RUN] if watch is not None else []
+    else:
         from modlab.diagnosing import series  # what runs the model is half of what there is to load
 
         run = series.run(subject, *pair, loss)
@@ -101,6 +108,9 @@ def diagnosed(
         spared = _spared(training)
         experiments = tuple(replace(one, outcome="unclear") if one.kind in spared else one for one in run.experiments)
         found, notes = [*why, *run.findings, *(one for one in found if one not in apart)], [*run.notes, *notes, *map(_noted, apart)]
+    explained = any(one.severity == "broken" for one in found) or any(one.outcome == "failed" for one in experiments)
+    told = () if explained else tuple(map(_told, unheld))  # else they are what came of it
+    found = [*told, *found]
     record = DiagnosisRecord(
         own_class(type(model)).__name__,
         catalogue.checks(subject),
@@ -116,8 +126,14 @@ def diagnosed(
     )
     code = "modlab.diagnose(model, optimizer" if given else "modlab.diagnose(model"
     made = Diagnosis(record, model, code + (", batch=batch, loss=loss)" if pair is not None else ")"))
-    made._given, made._watch, made._seen = (tuple(map(ref, given)), pair, loss), watch, {(one.kind, one.path) for one in seen}
+    made._given, made._watch, made._seen = (tuple(map(ref, given)), pair, loss), watch, {(one.kind, one.path) for one in (*seen, *told)}
     return made
+
+
+def _told(check: Check) -> Finding:
+    """A check of a watch's verdict as a finding."""
+    facts: dict[str, Fact] = {**check.facts, "check": check.name, "said": wording.said(check)}
+    return Finding(check.kind, check.path, facts, "broken", check.step, check.evidence, check.fixes)
 
 
 def _is_spoken_against(cause: Finding, failed: set[str], seen: Sequence[Finding], training: Symptoms | None) -> bool:
@@ -229,8 +245,11 @@ class Diagnosis(RowsResult):
         return (*self.findings, *self.experiments, *self.notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: ``schema``, ``kind``, ``headline`` and ``records``: findings, checks and notes (docs/findings.md)."""
-        return {**super().to_dict(), "schema": SCHEMA}
+        """Plain data: ``schema``, ``kind``, ``headline`` and ``records``: findings, checks and notes (docs/findings.md).
+
+        ``remarks`` are sentences: what could not be checked, and why.
+        """
+        return {**super().to_dict(), "schema": SCHEMA, "remarks": [*self.record.remarks]}
 
     def _row(self, record: FoundMistake | Experiment) -> dict[str, Any]:
         return {**as_data(record), "reason": record.reason}

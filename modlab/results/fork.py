@@ -77,9 +77,10 @@ class Fork(Result):
 
     @property
     def outcome(self) -> str:
-        """What came of the change: "better", "same", "worse", "unclear", "not finite" or "not seen" (no step was made).
+        """What came of the change: "better", "same", "worse", "unclear", "not judged", "not finite" or "not seen" (no step was made).
 
-        "same": the losses differ by less than 5 %; "unclear": by more, but at too few of the last steps to tell it from chance.
+        "same": the losses differ by less than 5 %; "unclear": by more, but at too few of the last steps to tell it from chance; "not
+        judged": they do not tell which future is the better one, as those of a policy gradient or of a GAN.
         """
         return forks.outcome(self.record)
 
@@ -308,7 +309,19 @@ def of_keeper(keeper: Keeper | None, record: WatchRecord, step: Any, change: Any
     ground = KeptGround(keeper, at)
     made = run(Futures(ground, at, None if steps is None else int(steps), asked if asked.kind else None))
     made.raise_question()
-    return Fork(made.record(record.title, asked.kind, asked.facts))
+    why, names = unjudged(record)
+    return Fork(made.record(record.title, asked.kind, {**asked.facts, **names}, why))
+
+
+def unjudged(record: WatchRecord) -> tuple[str, dict[str, Fact]]:
+    """Why a lower loss of this training is not the better one, as in `ForkRecord`, and facts about it: as its verdict has it."""
+    if any(one.kind == "wrong sign" for one in record.verdict.findings):
+        return "wrong sign", {}
+    falls = next((one for one in record.verdict.checks if one.name == "the loss falls"), None)
+    names: Any = falls.facts.get("names", ()) if falls is not None else ()
+    if falls is not None and falls.kind == "loss not told" and len(names) > 1:
+        return "several losses", {"names": names}
+    return ("negative values" if falls is not None and falls.kind == "negative values" else ""), {}
 
 
 def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps: int, model: Module | None) -> Fork:
@@ -329,10 +342,18 @@ def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps
         )
     keeper = require_kept(keeper, record)
     at = max([one for one in keeper.states if finding.step is not None and one <= finding.step], default=min(keeper.states))
-    return of_finding(finding, KeptGround(keeper, at), record.title, at, steps)
+    return of_finding(finding, KeptGround(keeper, at), record.title, at, steps, doubt=unjudged(record))
 
 
-def of_batch(model: Module, optimizers: list[Any], pair: tuple[Any, Any] | None, loss: Any, finding: Finding, steps: int) -> Fork:
+def of_batch(
+    model: Module,
+    optimizers: list[Any],
+    pair: tuple[Any, Any] | None,
+    loss: Any,
+    finding: Finding,
+    steps: int,
+    doubt: tuple[str, dict[str, Fact]] = ("", {}),
+) -> Fork:
     """The fix of a finding of a diagnosis, tried on the present weights and the batch.
 
     Args:
@@ -342,6 +363,7 @@ def of_batch(model: Module, optimizers: list[Any], pair: tuple[Any, Any] | None,
         loss: called with output and target.
         finding: what was found.
         steps: how many to make.
+        doubt: of a watched training, whether its loss says what is better: `unjudged`.
     """
     require_fix(finding)
     title = own_class(type(model)).__name__
@@ -369,10 +391,18 @@ def of_batch(model: Module, optimizers: list[Any], pair: tuple[Any, Any] | None,
 
     with unseen(), quiet(True):
         ground = BatchGround(model, optimizers, loss, forward, steps)
-    return of_finding(finding, ground, title, 0, steps)
+    return of_finding(finding, ground, title, 0, steps, doubt=doubt)
 
 
-def of_finding(finding: Finding, ground: ForkGround, title: str, at: int, steps: int, fix: tuple[str, str] | None = None) -> Fork:
+def of_finding(
+    finding: Finding,
+    ground: ForkGround,
+    title: str,
+    at: int,
+    steps: int,
+    fix: tuple[str, str] | None = None,
+    doubt: tuple[str, dict[str, Fact]] = ("", {}),
+) -> Fork:
     """The fix of a finding, tried.
 
     Args:
@@ -382,6 +412,7 @@ def of_finding(finding: Finding, ground: ForkGround, title: str, at: int, steps:
         at: the step at which the fix is applied.
         steps: how many to make behind that.
         fix: the name of the change, and its code; without it, that of the finding.
+        doubt: whether the loss says what is better: `unjudged`.
 
     Raises:
         ForkError: there is no fix that can be applied.
@@ -390,8 +421,9 @@ def of_finding(finding: Finding, ground: ForkGround, title: str, at: int, steps:
     name = name if fix else _best_dose(finding, ground, at, min(steps, TRIAL), name)
     made = run(Futures(ground, at, steps, applied(name, code, finding)))
     made.raise_question()
-    facts: dict[str, Fact] = {"code": code} if code else {"what": name}
-    return Fork(made.record(title, "code" if code else "fix", facts))
+    why, names = doubt
+    facts: dict[str, Fact] = {"code": code, **names} if code else {"what": name, **names}
+    return Fork(made.record(title, "code" if code else "fix", facts, why))
 
 
 def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: str) -> str:

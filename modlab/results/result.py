@@ -104,7 +104,12 @@ class Result:
 
     def _alive(self, purpose: str) -> Any:
         """What the result was made from, or an error that says that it is gone."""
-        source = self._source() if self._source is not None else None
+        if self._source is None:
+            raise GoneError(
+                f"This result comes from a file, or was copied: it has no model at hand, and {purpose} needs it.\n"
+                f"  What was read is still here: .records, str(), .html(). Ask where the model is: modlab.{self.kind}(model)"
+            )
+        source = self._source()
         if source is None:
             raise GoneError(
                 f"The model of this view no longer exists, but {purpose} needs it.\n"

@@ -13,6 +13,7 @@ from modlab.compat import with_torch_function
 from modlab.errors import ModlabError, QuestionError
 from modlab.forking.futures import Futures, KeptGround
 from modlab.forking.keeper import Keeper
+from modlab.records.finding import Fact
 from modlab.records.fork import ForkRecord
 from modlab.results.fork import AskedChange
 from modlab.results.live import notebook
@@ -40,12 +41,23 @@ class SlicedFork:
         at: the step at which to fork.
         change: what to change.
         changed: called when there is something new, and at the end.
+        doubt: whether the loss says what is better: `unjudged`.
 
     Attributes:
         over: whether it has ended; `refused`: why nothing could be made, in a sentence.
     """
 
-    def __init__(self, keeper: Keeper, title: str, at: int, change: AskedChange, changed: Callable[[SlicedFork], None]) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        title: str,
+        at: int,
+        change: AskedChange,
+        changed: Callable[[SlicedFork], None],
+        doubt: tuple[str, dict[str, Fact]] = ("", {}),
+    ) -> None:
+        self._unjudged, names = doubt
+        self._facts = {**change.facts, **names}
         self._keeper, self._title, self._at, self._change, self._changed = keeper, title, at, change, changed
         self._lock = threading.Lock()
         self._futures: Futures | None = None
@@ -105,7 +117,7 @@ class SlicedFork:
         if futures is not None and self._cancelled and not futures.ended:
             futures.ended = "cancelled"
         elif futures is not None and not refused:
-            made = futures.record(self._title, self._change.kind, self._change.facts)
+            made = futures.record(self._title, self._change.kind, self._facts, self._unjudged)
             self.refused = "" if made.steps else " ".join(forks.conclusion(made))
 
     def let_go(self) -> None:
@@ -114,7 +126,7 @@ class SlicedFork:
 
     def record(self) -> ForkRecord | None:
         """What came of it so far; None if nothing was begun, or nothing came of it."""
-        made = None if self._futures is None else self._futures.record(self._title, self._change.kind, self._change.facts)
+        made = None if self._futures is None else self._futures.record(self._title, self._change.kind, self._facts, self._unjudged)
         return None if made is None or self.refused or (made.ended == "cancelled" and not made.steps) else made
 
 

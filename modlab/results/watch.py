@@ -318,17 +318,20 @@ class Watch(Result):
         """Run the checks of `modlab.diagnose` on the model as it is now, with a batch and the loss that the watch kept.
 
         The watch keeps one of the batches that it looked at. The loss it reads from autograd's graph, and keeps it only if it gives the
-        very value that the loop had; of a loss that it cannot read, give the function.
+        very value that the loop had. Of a loss that it cannot read, give the function and a batch: without them the model is not run, and
+        the diagnosis has what the watch has seen and what can be read from the model, with a remark that says so.
 
         Args:
             batch: inputs and target, instead of those kept.
             loss: called as ``loss(output, target)``, instead of the one kept.
 
         Returns:
-            The `Diagnosis`; the causes that the watch has seen are among its findings.
+            The `Diagnosis`. The causes that the watch has seen are among its findings; where nothing else is found, so are the checks of
+            its verdict that did not hold.
 
         Raises:
-            QuestionError: the model is gone, or neither kept nor given is what it takes.
+            GoneError: the model is gone, or the watch comes from a file.
+            QuestionError: only one of batch and loss was given, and the other was not kept.
         """
         from modlab.causes.symptoms import Symptoms
         from modlab.results import diagnosis  # with what runs the model
@@ -336,16 +339,17 @@ class Watch(Result):
         record, model = self.record, self._alive("w.diagnose()")
         watcher = self._watcher
         kept = watcher.clues.kept if watcher is not None else self._kept
-        if kept is None and (batch is None or loss is None):
+        if kept is None and (batch is None) is not (loss is None):
             raise QuestionError(
-                "w.diagnose(): the watch kept no batch with its loss: it looked at no step, or cannot read the loss from its graph.\n"
+                "w.diagnose(): the watch kept no batch whose loss it could compute again, so it needs both from you.\n"
                 "  Write: w.diagnose(batch=(inputs, target), loss=loss_function)"
             )
         if kept is not None:
             batch, loss = batch or (kept.inputs, kept.target), loss or kept.loss
         optimizers = self._known_optimizers()
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
-        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, Symptoms(record), self)
+        unheld = tuple(one for one in record.verdict.checks if one.state == "broken")
+        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, Symptoms(record), self, unheld)
 
     def _known_optimizers(self) -> list[Any]:
         """Those that were given, and those that made steps with parameters of the model's; without those that were replaced."""
@@ -612,7 +616,8 @@ class Watch(Result):
         model = self._source() if self._source is not None else None
         kept = self._watcher.clues.kept if self._watcher is not None else self._kept
         if self._keeper is None and kept is not None and model is not None:  # the present state, with the batch that is at hand
-            return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps)
+            doubt = fork.unjudged(self.record)
+            return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps, doubt)
         return fork.of_watch(self._keeper, self.record, finding, steps, model)
 
     @classmethod
@@ -718,7 +723,7 @@ class Watch(Result):
             QuestionError: a number is none that can be used, or a fork runs already.
             ForkError: nothing is kept there.
         """
-        from modlab.results.fork import require_kept, require_step
+        from modlab.results.fork import require_kept, require_step, unjudged
         from modlab.results.sliced_fork import SlicedFork, asked_change, make_when_idle
 
         running, action = self._sliced, asked.get("action")
@@ -735,7 +740,7 @@ class Watch(Result):
         at = require_step(asked.get("at"), keeper, record.steps)
         change = asked_change(asked, {one.name for one in record.kept.settings} if record.kept is not None else ())
         self._note_refusal("")
-        made = self._sliced = SlicedFork(keeper, record.title, at, change, self._fork_grew)
+        made = self._sliced = SlicedFork(keeper, record.title, at, change, self._fork_grew, unjudged(record))
         watcher = self._watcher
         if watcher is not None and not watcher.closed:
             watcher.controls.work_on(made.slice)

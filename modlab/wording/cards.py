@@ -104,7 +104,8 @@ def means(finding: Finding) -> str:
         return reasons.MEANS[finding.kind]
     if finding.kind in differences.NOTES:
         return differences.NOTES[finding.kind].reason
-    return REASONS.get(finding.kind, "") or (CHECK_REASONS.get(finding.name, "") if isinstance(finding, Check) else "")
+    name = finding.name if isinstance(finding, Check) else str(finding.facts.get("check", ""))
+    return REASONS.get(finding.kind, "") or CHECK_REASONS.get(name, "")
 
 
 def headline(finding: Finding) -> tuple[str, str]:
@@ -126,7 +127,7 @@ def rests_on(finding: Finding) -> str:
 def _sources(finding: Finding) -> Iterator[str]:
     if isinstance(finding, ExperimentRecord):
         yield "a check that runs the model with the batch" if finding.outcome != "not run" else "nothing: the check was not run"
-    elif isinstance(finding, Check) and finding.name:
+    elif (isinstance(finding, Check) and finding.name) or mistakes.is_check(finding):
         yield "a check of the watch's verdict"
     elif causes.is_cause(finding):
         yield "what was seen while the model ran on its batches"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from modlab import format
 from modlab.records.fork import ForkRecord, KeptRecord
+from modlab.wording.names import joined
 
 SAME = 0.05
 """Of the original's loss: less than this is little difference."""
@@ -30,6 +31,7 @@ _ENDED = {
     "constant": "The batch of step {step} was changed in place after the step, so the fork ends there.",
     "lacking": "Step {step} got gradients in a way that a fork does not see (compiled code, a class of tensors, a hook that collects): "
     "the fork ends there.",
+    "old": "Step {step} uses a tensor from before the kept state that was not kept with it: the fork ends there.",
     "changed": "In step {step} the loop put a module, a parameter or a buffer into the model, or took one out: the fork ends there.",
     "original": "In step {step} the code of the model reached the original by another name (a global variable): the fork ends there.",
     "error": "Step {step} of the fork ended in an error: {error}.",
@@ -38,7 +40,7 @@ _ENDED = {
 
 
 def outcome(record: ForkRecord) -> str:
-    """What came of it: "better", "same", "worse", "unclear", "not finite" or "not seen"."""
+    """What came of it: "better", "same", "worse", "unclear", "not judged", "not finite" or "not seen"."""
     before, after = record.last(record.beside), record.last("fork")
     if not record.steps or record.is_lossless or _is_early(record):
         return "not seen"
@@ -46,7 +48,11 @@ def outcome(record: ForkRecord) -> str:
         return "not finite"
     if not math.isfinite(before):
         return "better"
-    if record.parts < 0 or abs(after - before) <= SAME * abs(before):
+    if record.parts < 0:
+        return "same"
+    if record.unjudged:
+        return "not judged"
+    if abs(after - before) <= SAME * abs(before):
         return "same"
     if not _is_clear(record, -1 if after < before else 1):
         return "unclear"
@@ -84,6 +90,8 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
     found = outcome(record)
     if found == "not finite":
         ends = f"within {steps} it becomes NaN or infinite; without the change it is {_number(before)}"
+    elif found == "not judged":
+        ends = f"{_unjudged(record)}. A{ends[1:]}"
     elif found == "unclear":
         ends += f", but the fork's is the {_sides(record, 'only ')}"
     return _FOUND["no change" if found == "same" and record.parts < 0 else found], f"{ends} ({mark(record)}{_since(record)})."
@@ -95,8 +103,22 @@ _FOUND = {
     "same": "It makes little difference:",
     "no change": "It makes no difference:",
     "unclear": "It makes no clear difference:",
+    "not judged": "The fork is not judged:",
     "not finite": "The fork's loss is not finite:",
 }
+
+
+_UNJUDGED = {
+    "negative values": "the loss has negative values, like that of a policy gradient, so a lower one need not be better",
+    "several losses": "which of {names} is the loss is not known",
+    "wrong sign": "the loss is turned around, so a lower one is not better",
+}
+
+
+def _unjudged(record: ForkRecord) -> str:
+    """Why its loss does not say which future is the better one."""
+    names = record.facts.get("names")
+    return _UNJUDGED[record.unjudged].format(names=joined(names, last="or") if isinstance(names, tuple) else "")
 
 
 def _sides(record: ForkRecord, only: str = "") -> str:
@@ -141,6 +163,10 @@ def notes(record: ForkRecord) -> Iterator[str]:
     if record.steps:
         began = f"Run from the state kept after {format.plural(record.began, 'step')}"
         yield f"{began}; {_exactness(record)}"
+    if record.line and record.steps:
+        yield f"Of several losses, these are of the backward pass in line {record.line}."
+    if record.unjudged == "negative values" and record.change:
+        yield "What the loop drew, such as the actions of a policy, is that of the original: a fork does not act anew."
     if record.change and record.parts >= 0:
         yield f"Its loss first differs at step {record.parts:,}."
     if record.ended in _ENDED and record.steps:

@@ -36,19 +36,36 @@ class MistakeKind:
     label: Words = ""
 
 
+def _is_of_watch(finding: Finding) -> bool:
+    """Whether a watch has seen it, whose words say all of it: a cause, or a check that did not hold."""
+    return causes.is_cause(finding) or is_check(finding)
+
+
+def is_check(finding: Finding) -> bool:
+    """Whether it is a check of a watch's verdict: its name and what it said are `facts`."""
+    return "check" in finding.facts
+
+
+NOT_RUN = (
+    "The model was not run with a batch, for the watch kept none whose loss it could compute again. "
+    "With one: w.diagnose(batch=(inputs, target), loss=loss_function)"
+)
+"""Why a diagnosis after a watch has no experiments."""
+
+
 def label(finding: Finding) -> str:
     """What a view calls it."""
-    return ("" if causes.is_cause(finding) else filled(MISTAKES[finding.kind].label, finding)) or finding.kind
+    return ("" if _is_of_watch(finding) else filled(MISTAKES[finding.kind].label, finding)) or finding.kind
 
 
 def sentence(finding: Finding) -> str:
     """What is wrong, in one clause."""
-    return what(finding) if causes.is_cause(finding) else f"{subject(finding)} {what(finding)}"
+    return what(finding) if _is_of_watch(finding) else f"{subject(finding)} {what(finding)}"
 
 
 def beside(finding: Finding) -> str:
     """The same for a row that shows the path: "is old (2 Linear)" for "a (2 Linear) is old"."""
-    if causes.is_cause(finding):
+    if _is_of_watch(finding):
         return what(finding)
     inside = extent(finding.path, finding.facts)
     if inside:
@@ -66,18 +83,22 @@ def what(finding: Finding) -> str:
     """What is wrong with the subject; of a cause, all of it."""
     if causes.is_cause(finding):
         return ": ".join(causes.halves(finding))
+    if is_check(finding):
+        return f"the watch saw that “{finding.facts['check']}” does not hold: {finding.facts['said']}"
     more = f"; and {format.plural(finding.facts['more'], 'more place')} like it" if "more" in finding.facts else ""  # type: ignore[arg-type]
     return filled(MISTAKES[finding.kind].what, finding) + more
 
 
 def reason(finding: Finding) -> str:
     """Why PyTorch allows it, and what follows; empty where that is not known."""
+    if is_check(finding):
+        return ""
     return causes.CAUSES[finding.kind].why if causes.is_cause(finding) else filled(MISTAKES[finding.kind].reason, finding)
 
 
 def subject(finding: Finding) -> str:
     """What the sentence is about, with numbers."""
-    if causes.is_cause(finding):
+    if _is_of_watch(finding):
         return finding.path or ROOT
     said = filled(MISTAKES[finding.kind].subject, finding) or place(finding.path, finding.facts)
     return f"{said} in {finding.facts['alike']:,} places" if "alike" in finding.facts else said

@@ -609,6 +609,63 @@ def nested_tensors() -> Run:
     return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
 
 
+def adversaries(known: Callable[[Any, Any], list[Any]]) -> Run:
+    """Images are made once, for the discriminator, whose optimizer steps in between, and for the generator."""
+    generator, judge = small(), nn.Sequential(nn.Linear(2, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
+    model = nn.ModuleDict({"generator": generator, "judge": judge})
+    makes, judges = torch.optim.Adam(generator.parameters(), 1e-2), torch.optim.Adam(judge.parameters(), 1e-2)
+
+    def step(_: int) -> Tensor:
+        fake = generator(torch.randn(8, 4))
+        judges.zero_grad()
+        found = F.softplus(-judge(torch.randn(8, 2))).mean() + F.softplus(judge(fake.detach())).mean()
+        found.backward()
+        judges.step()
+        makes.zero_grad()
+        fooled = F.softplus(-judge(fake)).mean()
+        fooled.backward()
+        makes.step()
+        return found
+
+    return model, known(makes, judges), step
+
+
+@loop
+def a_judge_before_its_generator() -> Run:
+    return adversaries(lambda makes, judges: [judges, makes])
+
+
+@loop
+def a_generator_before_its_judge() -> Run:
+    return adversaries(lambda makes, judges: [makes, judges])
+
+
+@loop
+def adversaries_whose_optimizers_are_not_given() -> Run:
+    return adversaries(lambda makes, judges: [])
+
+
+@loop
+def one_output_for_three_optimizers() -> Run:
+    model = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 1), nn.Linear(4, 1)])
+    body, *heads = model
+    optimizers = [torch.optim.SGD(one.parameters(), 0.05) for one in (*heads, body)]
+
+    def step(_: int) -> Tensor:
+        features = torch.tanh(body(torch.randn(8, 4)))
+        found = features.new_zeros(())
+        for optimizer, head, given in zip(optimizers, [*heads, heads[0]], [features.detach(), features, features], strict=True):
+            optimizer.zero_grad()
+            found = (head(given) - 1).square().mean()
+            found.backward(retain_graph=True)
+            if optimizer is optimizers[1]:
+                body.zero_grad()
+            optimizer.step()
+        return found
+
+    return model, optimizers, step
+
+
 @loop
 def a_loss_with_arguments_by_name() -> Run:
     model, criterion = small(), nn.MSELoss()
@@ -743,6 +800,68 @@ def test_a_watch_that_keeps_is_the_same_run(name: str) -> None:
     _, other, _, without = watched(LOOPS[name], keep="")
     assert losses == without
     assert unhooked(photograph(one)) == unhooked(photograph(other))
+
+
+def rarely_used() -> Run:
+    """A tensor is kept from one step, and used three steps later."""
+    model, bank = small(), [torch.zeros(2)]
+
+    def loss() -> Tensor:
+        out = model(torch.randn(8, 4))
+        found: Tensor = (out - (bank[0] if not step % 3 else 0)).square().mean()
+        if not step % 3:
+            bank[0] = out.detach()[0]
+        return found
+
+    step = 0
+
+    def count(number: int) -> None:
+        nonlocal step
+        step = number + 1
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), count)
+
+
+def test_what_still_lives_stays_in_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "STATES", 2)
+    w, *_ = watched(rarely_used)
+    for start in w.record.kept.states:
+        fork = w.fork(start)
+        assert fork.exact and fork.record.ended == "tape", fork.headline
+
+
+def prepared_ahead() -> Run:
+    """The outputs of the next step are made before the step."""
+    model, ahead = nn.Linear(4, 2), list[Tensor]()
+
+    def loss() -> Tensor:
+        ahead.append(model(torch.randn(8, 4)).square().mean())
+        return ahead.pop(0) if len(ahead) > 1 else ahead[0] * 0
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(_: int) -> Tensor:
+        optimizer.zero_grad()
+        found = loss()
+        found.backward(retain_graph=True)
+        optimizer.step()
+        return found
+
+    return model, [optimizer], step
+
+
+def test_no_state_is_kept_in_the_middle_of_a_graph() -> None:
+    w, *_ = watched(prepared_ahead)
+    fork = w.fork(12)
+    assert fork.exact and fork.record.began == 0 and fork.record.at == 12
+
+
+def test_a_tensor_that_a_state_lacks_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "STATES", 2)
+    monkeypatch.setattr(keeping.KeptState, "forget", lambda self, _: self.live.clear())
+    w, *_ = watched(rarely_used)
+    said = [str(w.fork(start)) for start in w.record.kept.states]
+    assert any("uses a tensor from before the kept state" in one for one in said) and not any("KeyError" in one for one in said)
 
 
 def plain_run(lr: float = 0.05, seed: int = 0) -> Run:
@@ -1570,3 +1689,18 @@ def test_what_passed_has_nothing_to_fix() -> None:
     passed = next(one for one in w.verdict.checks if one.state == "passed")
     with pytest.raises(modlab_errors.ForkError, match="nothing to fix"):
         passed.try_fix()
+
+
+def test_a_sparse_embedding_is_not_given_to_adam() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(50, 8, sparse=True), nn.Flatten(), nn.Linear(8, 1))
+    optimizer, targets = torch.optim.Adam(net[2].parameters(), 5e-3), torch.randn(50)
+    with modlab.watch(net, optimizer, keep="good") as w:
+        for _ in range(30):
+            rows = torch.randint(50, (64, 1))
+            optimizer.zero_grad()
+            F.mse_loss(net(rows), targets[rows]).backward()
+            optimizer.step()
+    found = next(one for one in w.verdict.findings if one.kind == "not in the optimizer")
+    with pytest.raises(modlab_errors.ForkError, match=r"0\.weight gets sparse gradients, which Adam does not take(?s:.*)SparseAdam"):
+        found.try_fix(10)

@@ -51,6 +51,24 @@ SAID: dict[str, tuple[Fork, str, str]] = {
     "no loss": (forked([np.nan] * 30, [np.nan] * 30), "not seen", "There is no loss to compare: in 30 steps none was seen"),
     "beside the twin": (forked(FALL, FALL - 0.5, differs=20, twin=FALL - 0.6), "worse", "the unchanged fork is not the original"),
     "not finite": (forked(FALL, [*FALL[:-1], np.nan]), "not finite", "within 300 steps it becomes NaN or infinite"),
+    "negative": (
+        forked(FALL - 1.5, FALL - 2, unjudged="negative values"),
+        "not judged",
+        "The fork is not judged: the loss has negative values",
+    ),
+    "several losses": (
+        forked(FALL, FALL + 0.5, unjudged="several losses", facts={"settings": "lr = 0.1", "names": ("ld", "lg")}, line=9),
+        "not judged",
+        "which of ld or lg is the loss is not known. After 300 steps the loss is",
+    ),
+    "several lines": (forked(FALL, FALL - 0.5, line=9), "better", "Of several losses, these are of the backward pass in line 9."),
+    "turned around": (
+        forked(-FALL, FALL - 9, unjudged="wrong sign"),
+        "not judged",
+        "the loss is turned around, so a lower one is not better",
+    ),
+    "negative, and no change": (forked(-FALL, -FALL, parts=-1, unjudged="negative values"), "same", "It makes no difference"),
+    "negative, and NaN": (forked(-FALL, [*FALL[:-1], np.nan], unjudged="negative values"), "not finite", "it becomes NaN or infinite"),
     "finite again": (forked([*FALL[:-1], np.inf], FALL), "better", "and not finite without the change"),
 }
 
@@ -80,3 +98,60 @@ def test_a_watched_noise_is_no_difference() -> None:
             (net(torch.randn(2, 2)) - torch.randn(2, 1)).square().mean().backward()
             optimizer.step()
     assert w.fork(20, {"lr": 0.1}).outcome in ("unclear", "same") and w.fork(20, {"lr": 0.0}).outcome != "better"
+
+
+def policy() -> tuple[nn.Module, Any]:
+    net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 3))
+
+    def loss() -> torch.Tensor:
+        states = torch.randn(64, 4)
+        policy = torch.distributions.Categorical(logits=net(states))
+        actions = policy.sample()
+        reward = (states[:, :3].argmax(1) == actions).float()
+        return -(policy.log_prob(actions) * (reward - reward.mean())).mean()
+
+    return net, loss
+
+
+def turned_around() -> tuple[nn.Module, Any]:
+    net = nn.Linear(4, 2)
+    return net, lambda: -nn.functional.mse_loss(net(x := torch.randn(16, 4)), x[:, :2])
+
+
+@pytest.mark.parametrize(("make", "why"), [(policy, "negative values"), (turned_around, "wrong sign")])
+def test_what_the_verdict_does_not_judge_no_fork_judges(make: Any, why: str) -> None:
+    torch.manual_seed(0)
+    net, loss = make()
+    optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
+    with modlab.watch(net, optimizer, keep="good") as w:
+        for _ in range(200):
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+    fork = w.fork(32, {"lr": 2e-2}, steps=80)
+    assert (fork.outcome, fork.record.unjudged) == ("not judged", why)
+    assert ("does not act anew" in str(fork)) is (make is policy)
+
+
+def test_of_several_losses_it_says_which_one_is_compared() -> None:
+    torch.manual_seed(0)
+    one, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.05) for each in (one, other)]
+    first = []
+    with modlab.watch(nn.ModuleList([one, other]), optimizers, keep="good") as w:
+        for _ in range(60):
+            x = torch.randn(8, 2)
+            close = (one(x) - x[:, :1]).square().mean()
+            optimizers[0].zero_grad()
+            close.backward()
+            optimizers[0].step()
+            far = (other(x) - 3).square().mean()
+            optimizers[1].zero_grad()
+            far.backward()
+            optimizers[1].step()
+            first.append(close.item())
+    fork = w.fork(32, {"lr": 0.2})
+    assert fork.outcome == "not judged" and "which of close or far is the loss is not known" in fork.headline
+    line = test_of_several_losses_it_says_which_one_is_compared.__code__.co_firstlineno + 10
+    assert f"these are of the backward pass in line {line}." in str(fork)
+    assert fork.original == pytest.approx(first[fork.record.began : fork.record.began + len(fork.original)])

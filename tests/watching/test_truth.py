@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 import modlab
 from modlab import wording
-from modlab.errors import QuestionError
+from modlab.errors import GoneError, QuestionError
 from modlab.records.finding import Finding
 from modlab.results.watch import Watch
 from modlab.watching import axes
@@ -850,5 +851,57 @@ def test_what_is_advised_of_a_loss_without_a_trend_can_be_run(is_kept: bool) -> 
     if is_kept:
         w.diagnose()
     else:
+        found = w.diagnose()
+        said = "The model was not run with a batch, for the watch kept none"
+        assert not found.experiments and said in str(found) and said in found.html() and said in found.to_dict()["remarks"][0]
+        assert "w.diagnose(batch=(inputs, target), loss=loss_function)" in str(found) and "not run with a batch" in found.headline
         with pytest.raises(QuestionError, match="kept no batch"):
-            w.diagnose()
+            w.diagnose(loss=own)
+
+
+def test_without_a_batch_a_diagnosis_has_the_causes_that_the_watch_has_seen() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    w = trained(
+        model, sgd(model[2]), lambda: (torch.randn(16, 4), torch.randn(16, 1)), lambda out, target: (out - target).abs().cosh().mean()
+    )
+    w._kept = None
+    causes = [(one.kind, one.path) for one in w.verdict.findings if wording.is_cause(one)]
+    found = w.diagnose()
+    assert causes and [(one.kind, one.path) for one in found.findings][: len(causes)] == causes
+    assert not found.experiments and found.verdict == "broken" and "was not run with a batch" in str(found)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_what_the_verdict_calls_broken_stands_in_the_diagnosis(is_kept: bool) -> None:
+    def fit(model: nn.Sequential) -> None:
+        optimizer = torch.optim.Adam(model[0].parameters(), 1e-3)  # local: it is gone when the diagnosis is made
+        for _ in range(200):
+            x = torch.randn(64, 8)
+            optimizer.zero_grad()
+            F.mse_loss(model(x), x.sum(1, keepdim=True)).backward()
+            optimizer.step()
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+    with modlab.watch(model) as w:
+        fit(model)
+    assert w.verdict.broken is not None and w.verdict.broken.name == "the optimizer owns it"
+    if not is_kept:
+        w._kept = None
+    found = w.diagnose()
+    (first,) = found.findings
+    assert first.facts["check"] == "the optimizer owns it" and found.verdict == "broken"
+    said = "the watch saw that “the optimizer owns it” does not hold: 2.weight and 2.bias not in Adam"
+    assert said in found.headline and said in found.html() and found.to_dict()["records"][0]["kind"] == first.kind
+    assert "a check of the watch's verdict" in str(first.explain()).lower()
+
+
+def test_what_comes_from_a_file_does_not_say_that_its_model_is_gone() -> None:
+    torch.manual_seed(0)
+    model = mlp()
+    w = trained(model, sgd(model[0]), signs, F.cross_entropy)
+    assert pickle.loads(pickle.dumps(w.diagnose())).findings
+    for ask in (pickle.loads(pickle.dumps(w)).diagnose, pickle.loads(pickle.dumps(w.diagnose())).findings[0].try_fix):
+        with pytest.raises(GoneError, match="comes from a file, or was copied"):
+            ask()

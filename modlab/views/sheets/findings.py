@@ -73,7 +73,7 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
     rest = "; ".join(told[1:])
     left = number - len(told)
     more = f"; and {left} more" if left > 0 else ""
-    tally = f" {_passed(record)}" if record.experiments else ""
+    tally = f" {_passed(record)}" if record.experiments else " The model was not run with a batch." if _is_unrun(record) else ""
     return (f"{first};", f"{rest}{more}.{tally}") if rest else (f"{first}.", tally.strip())
 
 
@@ -105,7 +105,14 @@ def _tally(experiments: tuple[ExperimentRecord, ...]) -> str:
 def _checked(record: DiagnosisRecord) -> str:
     looked = f"{record.checks} kinds of mistakes checked in {format.plural(record.modules, 'module')}, "
     looked += f"{format.plural(record.parameters, 'parameter')} and {format.plural(record.buffers, 'buffer')}"
+    if _is_unrun(record):
+        return f"{looked}; not run with a batch"
     return f"{looked}; with the batch {_tally(record.experiments)}" if record.experiments else looked
+
+
+def _is_unrun(record: DiagnosisRecord) -> bool:
+    """Whether a batch was looked for, and there was none."""
+    return mistakes.NOT_RUN in record.remarks
 
 
 def _foot(record: DiagnosisRecord) -> str:
@@ -114,7 +121,7 @@ def _foot(record: DiagnosisRecord) -> str:
         parts.append(", ".join(record.optimizers[:4]) + ("…" if len(record.optimizers) > 4 else ""))
     else:
         parts.append("no optimizer given: modlab.diagnose(model, optimizer) checks that too")
-    if not record.batched:
+    if not record.batched and not _is_unrun(record):
         parts.append("pass batch=(inputs, target) and loss= to run the model as well")
     return " · ".join(parts)
 
