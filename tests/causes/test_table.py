@@ -99,5 +99,4 @@ def test_a_watch_that_kept_no_batch_says_how_to_give_one():
     net = torch.nn.Linear(2, 1)
     with modlab.watch(net, torch.optim.SGD(net.parameters(), lr=0.1)) as w:
         pass
-    with pytest.raises(modlab.ModlabError, match=r"w\.diagnose\(batch=\(inputs, target\), loss=loss_function\)"):
-        w.diagnose()
+    assert "w.diagnose(batch=(inputs, target), loss=loss_function)" in str(w.diagnose())
