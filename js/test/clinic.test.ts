@@ -106,6 +106,18 @@ describe("a case", () => {
     expect(document.querySelector("nav a")?.getAttribute("aria-label")).toBe("case 1, answer shown");
   });
 
+  it("goes on by Tab from an opened look to the next one, and back to its own", () => {
+    const root = document.body;
+    const looks = [...root.querySelectorAll<HTMLElement>("[data-look]")];
+    looks[0]?.click();
+    const title = root.querySelector<HTMLElement>("[data-opened] h4");
+    expect(document.activeElement).toBe(title);
+    title?.dispatchEvent(new KeyboardEvent("keydown", { key: "Tab", cancelable: true }));
+    expect(document.activeElement).toBe(looks[1]);
+    title?.dispatchEvent(new KeyboardEvent("keydown", { key: "Tab", shiftKey: true, cancelable: true }));
+    expect(document.activeElement).toBe(looks[0]);
+  });
+
   it("can be begun again", () => {
     press("Two");
     press("Start this case again");
@@ -115,6 +127,12 @@ describe("a case", () => {
 });
 
 describe("the page", () => {
+  it("has a way past the cases, which keeps the address", () => {
+    open(new Kept(), "#case-2");
+    document.querySelector<HTMLElement>(".skip")?.click();
+    expect([document.activeElement?.id, location.hash]).toEqual(["case-title", "#case-2"]);
+  });
+
   it("opens the case of its address", () => {
     open(null, "#case-2");
     expect(text("h2")).toContain("Case 2");

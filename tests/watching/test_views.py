@@ -622,6 +622,12 @@ def test_a_figure_takes_axes_and_knows_its_names():
         figure.of_watch(MADE["net"], 3)
 
 
+def test_the_name_of_a_mark_stands_above_the_curves():
+    drawn = unquote(pictures.curves([("fork", np.arange(5.0), "red")], (0, 4), [(2, "with lr = 0.1")], "alt"))
+    (at,) = re.findall(r"y='(\d+)'[^>]*>with lr = 0.1<", drawn)
+    assert int(at) < 26
+
+
 def test_a_figure_touches_no_global_state():
     pytest.importorskip("matplotlib")
     code = """

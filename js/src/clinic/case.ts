@@ -88,8 +88,21 @@ export class CaseView {
   #open(id: string): void {
     const look = this.one.looks.find((known) => known.id === id);
     if (!look || this.#looks.querySelector(`[data-opened="${id}"]`)) return;
-    this.#looks.prepend(element("section", { "data-opened": id }, element("h4", { tabindex: -1 }, look.title), ...look.blocks.map((block) => drawn(block, look.title))));
+    this.#looks.prepend(element("section", { "data-opened": id }, this.#titled(look), ...look.blocks.map((block) => drawn(block, look.title))));
     this.#button(id)?.setAttribute("aria-pressed", "true");
+  }
+
+  /** From what was opened Tab goes on to the next look, and back to its own. */
+  #titled(look: Look): HTMLElement {
+    const { looks } = this.one;
+    const title = element("h4", { tabindex: -1 }, look.title);
+    title.addEventListener("keydown", (event) => {
+      const to = looks[looks.indexOf(look) + (event.shiftKey ? 0 : 1)];
+      if (event.key !== "Tab" || !to) return;
+      this.#button(to.id)?.focus();
+      event.preventDefault();
+    });
+    return title;
   }
 
   #button(id: string): HTMLElement | null {
@@ -162,7 +175,7 @@ export class CaseView {
     again.addEventListener("click", () => around.restart(one.number));
     const parts = [
       element("h3", {}, right ? `Solved: ${result(one, this.#progress)}` : "The answer"),
-      element("p", {}, `It can be seen in ${count(shown.length, "look")}: ${shown.join(" and ")}. Why is it none of the others? Press them.`),
+      element("p", {}, `It can be seen in ${count(shown.length, "look")}: ${shown.join(" and ")}. Press another cause to see why it is not that one.`),
       element("p", {}, element("b", {}, "modlab: "), `${one.modlab.grade}${one.modlab.named ? ` (${one.modlab.named})` : ""}.`),
       one.modlab.text ? element("blockquote", {}, one.modlab.text) : null,
       element("p", { class: "says" }, `In the benchmark (bench/sick) this case is "${one.name}".`),

@@ -11,7 +11,12 @@ export function clinic(main: HTMLElement, cases: Case[], ledger: Ledger = new Le
   const places = new Map(cases.map((one) => [one.number, element("a", { href: `#case-${one.number}` })]));
   const nav = element("nav", { "aria-label": "cases" }, element("ol", {}, ...[...places.values()].map((link) => element("li", {}, link))));
   const room = element("div", { class: "room" });
-  main.append(line, nav, room, status);
+  const skip = element("a", { class: "skip", href: "#case-title" }, "Skip to the case");
+  skip.addEventListener("click", (event) => {
+    event.preventDefault();    // the address keeps the case
+    room.querySelector<HTMLElement>("h2")?.focus();
+  });
+  main.append(line, skip, nav, room, status);
 
   const told = (): void => {
     line.textContent = score(cases, ledger);

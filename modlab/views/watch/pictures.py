@@ -194,14 +194,16 @@ def curves(
     left, top, right, bottom = 62, 26, 8, 20
     across, up = width - left - right, height - top - bottom
     scale = Scale.of(np.concatenate([values for _, values, _ in lines]))
+    legend = left + sum(_entry(name) for name, _, _ in lines)
     parts = [f"<path d='M{left} {top}H{width - right}M{left} {top + up / 2:.0f}H{width - right}' stroke='{INK}' opacity='.25'/>"]
     parts.append(f"<path d='M{left} {top + up}H{width - right}' stroke='{INK}' opacity='.6'/>")
     for step, said in marks:
         at = left + (step - span[0]) / max(span[1] - span[0], 1) * across
-        anchor, off = ("start", 4) if at < left + across / 2 else ("end", -4)
         parts.append(f"<path d='M{_short(at)} {top}v{up}' stroke='{INK}' stroke-dasharray='2 3'/>")
-        where = f"x='{_short(at + off)}' y='{top + up - 5}' text-anchor='{anchor}'"
-        parts.append(f"<text {where} {_FONT} fill='{INK}'>{escape(format.cut(format.clean(said), 50))}</text>")
+        # Above the plot, where no curve is, behind the legend.
+        parts.append(f"<path d='M{_short(legend)} 6v14' stroke='{INK}' stroke-dasharray='2 3'/>")
+        parts.append(f"<text x='{_short(legend + 6)}' y='17' {_FONT} fill='{INK}'>{escape(format.cut(format.clean(said), 50))}</text>")
+        legend += 24 + 6.2 * len(said)
     place = float(left)
     for number, (name, values, colour) in enumerate(lines):
         x = left + np.linspace(0, across, len(values)) if len(values) > 1 else np.array([left + across / 2])
@@ -211,13 +213,18 @@ def curves(
         parts.append(_not_finite(x[~np.isfinite(values)], across / max(len(x) - 1, 1), top, up))
         parts.append(f"<path d='M{_short(place)} 13h18' stroke='{colour}' stroke-width='{wide}'/>")
         parts.append(f"<text x='{_short(place + 23)}' y='17' {_FONT} fill='{INK}'>{escape(name)}</text>")
-        place += 42 + 6.2 * len(name)
+        place += _entry(name)
     middle = math.sqrt(scale.low * scale.high) if scale.log else (scale.low + scale.high) / 2
     for value, at in ((scale.high, top + 4), (middle, top + up / 2 + 4), (scale.low, top + up + 2)):
         parts.append(f"<text x='{left - 6}' y='{at:.0f}' text-anchor='end' {_FONT} fill='{INK}'>{words.number(value)}</text>")
     for text, at, anchor in ((f"step {span[0]:,}", left, "start"), (f"{span[1]:,}", width - right, "end")):
         parts.append(f"<text x='{at}' y='{height - 5}' text-anchor='{anchor}' {_FONT} fill='{INK}'>{text}</text>")
     return image(_svg(width, height, parts), alt, width, height)
+
+
+def _entry(name: str) -> float:
+    """How wide a name is in the legend, with its line."""
+    return 42 + 6.2 * len(name)
 
 
 def _not_finite(x: Array, wide: float, top: float, up: float) -> str:
