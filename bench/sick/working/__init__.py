@@ -53,6 +53,7 @@ from bench.sick.working import (  # noqa: F401
     third_sequences,
     third_strange,
     third_transformers,
+    thirteenth_healthy,
     twelfth_checks,
 )
 from bench.sick.working.half import HALF
