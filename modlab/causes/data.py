@@ -298,7 +298,8 @@ def _leak(s: Symptoms) -> Facts | None:
         return None
     facts = {"feature": pairs.feature, "features": pairs.features, "told": pairs.told}
     alone = pairs.features >= 4 and not pairs.others > 0.5  # where others tell it too, it is no strange column
-    if pairs.features >= WIDE and pairs.told > (0.97 if alone else 0.995):  # or a season ago, in a series
+    ahead = alone or (1 - pairs.told) < (1 - pairs.others) / 2  # of a series with a level of its own each value tells as much
+    if pairs.features >= WIDE and pairs.told > (0.97 if alone else 0.995) and ahead:  # or a season ago, in a series
         return facts
     classes = s.loss.classes
     exact = pairs.told > 0.999 if classes else pairs.itself

@@ -137,6 +137,8 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
     if across:
         return {"along": across[0].facts["along"], "path": across[0].path, "attention": True}
     samples = next((one.shape[0] for one in s.clues.inputs if one.shape), 0)
+    if any(not one.facts["batch_first"] and one.facts["shape"][:1] == (samples,) for one in s.modules("recurrent")):
+        samples = 0  # it is the time that comes first
     own = samples > 1 and loss.term.output[:1] == (samples,)  # each sample has its own answer
     for one in s.modules("shares") if own else ():
         shape = one.facts["shape"]

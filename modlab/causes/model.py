@@ -222,6 +222,9 @@ def _no_bias(s: Symptoms) -> Facts | None:
         return None  # which can say anything, of each token
     if sum(one.criterion != "penalty" for one in s.loss.terms) > 1 and s.fallen > HALVED:
         return None  # how far a sum of several could fall is not known
+    each = math.prod(s.loss.term.output[1:])
+    if not any(one.facts.get("given", each) % each == 0 for one in some if each):
+        return None  # no layer gave what is compared, but products of what they gave, as links of a graph are
     return {"path": some[0].path, "layers": len(some)}
 
 

@@ -23,6 +23,9 @@ GROWN = 10.0
 LITTLE = 0.3
 """Progress that is little for weights that leap."""
 
+MOVED = 2.0
+"""Times their spread at first to which targets have to come to be of another size than the first ones."""
+
 FALLEN = 0.3
 """Part of its first value by which a loss falls where no step leaps, though it stays near a constant answer: targets may be noise."""
 
@@ -62,10 +65,11 @@ def _not_held(s: Symptoms) -> Facts | None:
 
 
 def _two(s: Symptoms) -> Facts | None:
-    worse = s.is_sick if len(s.curves) == 1 else any(one.ends()[1] > one.ends()[0] for one in s.curves)
+    rises = any(one.ends()[1] > one.ends()[0] for one in s.curves) and len(s.loop.sharing) == len(s.loop.optimizers)  # no judge's doing
+    worse = s.is_sick if len(s.curves) == 1 else rises
     if not s.loop.shared or len(s.loop.optimizers) < 2 or s.learns or s.watched.beside < s.record.steps / 2 or not worse:
         return None
-    return {"path": s.loop.shared[0], "places": s.loop.shared, "optimizers": s.loop.optimizers}
+    return {"path": s.loop.shared[0], "places": s.loop.shared, "optimizers": s.loop.sharing}
 
 
 def _swapped(s: Symptoms) -> Facts | None:
@@ -191,6 +195,8 @@ def _gets_nowhere(s: Symptoms) -> bool:
 
 def _rose(s: Symptoms) -> bool:
     """Whether the loss has been many times its first value, and more often than by a hard batch, and is still high."""
+    if s.loss.targets.std > MOVED * s.loss.first_targets.std > 0:
+        return False  # they come from the model itself, as values of what follows do, and a loss grows with them
     return s.leap > 10 and s.progress < 0.5 and (s.has_leapt or s.hope < LITTLE)
 
 

@@ -32,7 +32,7 @@ def inputs(bench: Bench) -> ExperimentRecord:
     """The inputs are numbers that differ from sample to sample, and about 1 in size where the first layer gets them."""
     given = [tensor for tensor in batches.tensors(bench.inputs) if tensor.dim() and tensor.layout is torch.strided and not tensor.is_nested]
     spoilt = _not_finite("input", given) or _not_finite("target", [*batches.tensors(bench.target)])
-    if spoilt is not None:
+    if spoilt is not None and not (spoilt.facts["which"] == "target" and _leaves_them_out(bench)):
         return spoilt
     if not given or not given[0].numel():
         raise NotRunError("no dimension for samples")
@@ -49,6 +49,16 @@ def _not_finite(which: str, tensors: list[Tensor]) -> ExperimentRecord | None:
             kind = "not a number in data"
             return record("inputs", "failed", kind, Remedy(kind), which=which, nan=nan, inf=inf, count=tensor.numel())
     return None
+
+
+def _leaves_them_out(bench: Bench) -> bool:
+    """Whether loss and gradients are numbers all the same, as of measurements of which some are missing."""
+    value = bench.value(bench.output())
+    trained = [held.tensor for held in bench.subject.parameters if held.tensor.requires_grad]
+    if not (issubclass(type(value), Tensor) and value.numel() == 1 and value.requires_grad and trained):
+        return False
+    grads = [grad for grad in torch.autograd.grad(value, trained, allow_unused=True) if grad is not None]
+    return bool(value.isfinite()) and all(bool(grad.isfinite().all()) for grad in grads)
 
 
 def _constant(bench: Bench, given: list[Tensor]) -> ExperimentRecord | None:

@@ -198,7 +198,9 @@ def _judged(bench: Bench, output: Tensor, answers: Answers) -> ExperimentRecord:
         raise NotRunError("no right answer")  # both are worse than what an untrained model says: it is compared otherwise, one later say
     if apart > 1e-6 * max(abs(right), abs(wrong)):
         return record("aim", "failed", "wrong sign", Remedy("wrong sign"), **numbers)
-    if sure < min(right, 0.0) - 10 and not batches.is_cross_entropy(bench.loss) and not _are_logarithms(output):
+    falls = sure < min(right, 0.0) - 10 and not batches.is_cross_entropy(bench.loss) and not _are_logarithms(output)
+    if falls and (math.isclose(sure, 10 * right, rel_tol=1e-4) or not math.isclose(loss(answers.right + 1), right, rel_tol=1e-4)):
+        # else it compares scores with each other, as a ratio of distances does
         return record("aim", "failed", "no log", Remedy("no log-probabilities"), sure=sure, **numbers)
     if abs(apart) < SMALL and abs(now - right) < SMALL:
         return record("aim", "failed", "loss too small", Remedy("loss too small"), **numbers)

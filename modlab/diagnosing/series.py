@@ -22,6 +22,7 @@ from modlab.diagnosing import (
     duplicates,
     embeddings,
     gradient_flow,
+    graph_leaves,
     initial_loss,
     input_scale,
     layers_in_training,
@@ -36,6 +37,7 @@ from modlab.diagnosing import (
     symmetry,
     target_alignment,
     traced_pass,
+    trials,
 )
 from modlab.diagnosing.loss_arguments import A_PASS, Comparisons
 from modlab.diagnosing.outcomes import NotRunError, not_run, record
@@ -80,6 +82,8 @@ class Results(NamedTuple):
     experiments: tuple[ExperimentRecord, ...]
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
+    idle: frozenset[str] = frozenset()
+    """Paths of what is hidden and learns nothing from this loss."""
 
 
 def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
@@ -99,7 +103,24 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
             found.append(_made(bench, name, check))
     if first.why is None and _all_there(bench):
         found += filter(None, (_further(bench, check) for check in FURTHER.values()))
-    return Results(tuple(found), first.findings, (*first.notes, *_notes(bench)))
+    idle = frozenset() if first.why is not None else _idle(bench)
+    return Results(tuple(found), first.findings, (*first.notes, *_notes(bench)), idle)
+
+
+def _idle(bench: Bench) -> frozenset[str]:
+    """Where unregistered modules hang whose weights get no gradient: others are put into their places, or they teach."""
+    hidden = trials.hidden_modules(bench.subject)
+    if not hidden:
+        return frozenset()
+    try:
+        value = bench.kept(lambda: bench.value(bench.output()))
+    except Exception:  # noqa: BLE001 - the user's model may raise anything
+        return frozenset()
+    asked = graph_leaves.leaves(value) if issubclass(type(value), Tensor) and value.requires_grad else None
+    if asked is None:
+        return frozenset()
+    learn = {path for path, module in hidden if any(id(tensor) in asked for tensor in module.parameters())}
+    return frozenset(path for path, _ in hidden) - learn
 
 
 def causes_of(subject: Subject, optimizers: Sequence[Any], inputs: Any, target: Any, loss: Any) -> tuple[Finding, ...]:

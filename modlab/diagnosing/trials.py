@@ -131,8 +131,13 @@ def _runnable(model: Module) -> Module:
 
 def _hidden(subject: Subject) -> list[Module]:
     """Unregistered modules that run, and so may change too."""
+    return [module for _, module in hidden_modules(subject)]
+
+
+def hidden_modules(subject: Subject) -> list[tuple[str, Module]]:
+    """Unregistered modules, each with the path of the attribute that it hangs on."""
     return [
-        hidden.thing
+        (f"{site.path}.{name}".lstrip("."), hidden.thing)
         for site in subject.suspicious
         for name, value in site.held.items()
         if name not in stores.STANDARD

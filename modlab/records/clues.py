@@ -104,7 +104,8 @@ class LossClues:
         name: of its curve.
         looks: how many there were.
         terms: of the last look, the first one being that with a criterion.
-        outputs, targets: the numbers that the criterion compares; for a cross-entropy `outputs` are logarithms.
+        outputs, targets: the numbers that the criterion compares; for a cross-entropy `outputs` are logarithms. `first_outputs` and
+            `first_targets` are those of the first two looks.
         spread: how far the outputs of a sample are apart from another sample's, as a share of their own size, at the last look.
         baseline: the loss, times `factor`, of the best answer that does not look at the input.
         classes: of a cross-entropy; `shares`: of each class among the targets.
@@ -133,6 +134,7 @@ class LossClues:
     outputs: Numbers = Numbers()
     targets: Numbers = Numbers()
     first_outputs: Numbers = Numbers()
+    first_targets: Numbers = Numbers()
     spread: float = UNKNOWN
     baseline: float = UNKNOWN
     classes: int = 0
@@ -324,6 +326,7 @@ class LoopClues:
         replaced: looks in which other tensors, of zeros, stood at the step where backward() had left gradients.
         brought: the greatest number that backward() brought in those.
         asleep: an optimizer that makes no step while others do, and the parameters that it alone holds.
+        sharing: the classes of the optimizers that hold what is `shared`.
     """
 
     backwards: int = 0
@@ -352,6 +355,7 @@ class LoopClues:
     replaced: int = 0
     brought: float = UNKNOWN
     asleep: tuple[str, tuple[str, ...]] = ("", ())
+    sharing: tuple[str, ...] = ()
 
 
 @frozen

@@ -104,7 +104,7 @@ def diagnosed(
         why = [one for one in why if not _is_spoken_against(one, failed, seen, training)]
         if THROUGH in failed:  # the trace has seen the function
             why = [_through(one) if one.kind == "detached" else one for one in why]
-        apart = [one for one in found if _is_left_alone(one, run.experiments)]
+        apart = [one for one in found if _is_left_alone(one, run.experiments) or (one.kind == "hidden" and one.path in run.idle)]
         spared = _spared(training)
         experiments = tuple(replace(one, outcome="unclear") if one.kind in spared else one for one in run.experiments)
         found, notes = [*why, *run.findings, *(one for one in found if one not in apart)], [*run.notes, *notes, *map(_noted, apart)]

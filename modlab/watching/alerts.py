@@ -402,8 +402,8 @@ class Alerts:
             weight.stuck = share if weight.stuck is None else 0.8 * weight.stuck + 0.2 * share
             weight.always_stuck &= share > NEARLY_ALL
             holds = share > STUCK if half and self._steps.learning_rate() else weight.moved and weight.always_stuck
-            if holds and gradients.cancelled(weight) is not None:
-                continue
+            if holds and (gradients.cancelled(weight) is not None or weight.path in self._elsewhere.paths):
+                continue  # what has a copy with more digits, as where that is stepped and copied back, loses no step
             if holds or ("rounding", weight.path, None) in self._found:
                 self._lasts(
                     holds,

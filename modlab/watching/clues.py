@@ -94,6 +94,7 @@ class HeldParameters(NamedTuple):
     twice: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     numbers: tuple[int, ...] = (0, 0, 0)
+    sharing: tuple[str, ...] = ()
 
 
 def _aside(method: Callable[..., None]) -> Callable[..., None]:
@@ -619,6 +620,7 @@ class ClueCollector:
             gradients.replaced,
             gradients.brought,
             self._steps.asleep(),
+            held.sharing,
         )
         return Clues(
             losses,
@@ -636,18 +638,19 @@ class ClueCollector:
     def _take_down(self, *, closed: bool) -> HeldParameters:
         """What is known of parameters and optimizers: at the first looks, and in the end."""
         weights = [(weight, tensor) for _, weight, tensor in self._index.present() if not is_lazy(tensor)]
-        many: Counter[int] = Counter()
-        for optimizer in self._steps.optimizers:
-            many.update({id(tensor) for group in optimizer.param_groups for tensor in group["params"]})
+        held = [({id(tensor) for group in one.param_groups for tensor in group["params"]}, type(one)) for one in self._steps.optimizers]
+        many = Counter(number for some, _ in held for number in some)
+        shared = {id(tensor): weight.path for weight, tensor in weights if many[id(tensor)] > 1}
         frozen = [tensor for _, tensor in weights if not tensor.requires_grad]
         fresh = [tensor for tensor in frozen if closed and without_autograd(_is_fresh, tensor)]
         return HeldParameters(
             tuple(self._groups({id(tensor): weight.path for weight, tensor in weights})),
             tuple(weight.path for weight, tensor in weights if _has_hooks(tensor))[:16],
-            tuple(weight.path for weight, tensor in weights if many[id(tensor)] > 1)[:16],
+            tuple(shared.values())[:16],
             self._twice() if closed else (),
             without_autograd(self._uncounted) if closed else (),
             (sum(tensor.numel() for _, tensor in weights), *(sum(one.numel() for one in some) for some in (frozen, fresh))),
+            tuple(kind.__name__ for some, kind in held if some & shared.keys()),
         )
 
     def _uncounted(self) -> tuple[str, ...]:

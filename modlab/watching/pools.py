@@ -257,7 +257,7 @@ class LossPool:
         self.name = name
         self.looks = self.read = self.ordered = 0
         self.terms: tuple[Any, ...] = ()
-        self.outputs, self.targets, self.first_outputs = Pool(), Pool(), Pool()
+        self.outputs, self.targets, self.first_outputs, self.first_targets = Pool(), Pool(), Pool(), Pool()
         self.counts = np.zeros(0)
         self.sums: Array = np.zeros(0)
         self.squares: Array = np.zeros(0)
@@ -341,6 +341,8 @@ class LossPool:
             self._sums_to(float(some_of(output).double().logsumexp(-1).abs().max()))
             return
         self.targets.add(some_of(target))
+        if self.read <= 2:
+            self.first_targets.add(some_of(target))
         if target.dim() and len(target) >= LARGE:
             self.within.append(float(target.double().var()))
         if self.looks > DENSE:  # before that it is hardly trained
@@ -419,6 +421,7 @@ class LossPool:
             self.outputs.numbers(),
             self.targets.numbers(),
             self.first_outputs.numbers(),
+            self.first_targets.numbers(),
             self.spread,
             self._baseline(shares),
             len(shares),

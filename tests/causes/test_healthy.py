@@ -222,3 +222,49 @@ def test_distances_of_all_pairs_are_no_broadcast():
         return near(made, made).mean() - 2 * near(made, real).mean() + near(real, real).mean()
 
     assert "broadcast" not in kinds(nn.Linear(2, 2), lambda: (torch.randn(32, 2), torch.randn(32, 2) + 1), criterion)
+
+
+@pytest.mark.parametrize("level", [True, False])
+def test_values_of_a_series_that_has_a_level_are_no_leak(level):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        base, x = torch.randn(64, 1), 0.03 * torch.randn(64, 13)
+        x = x + base if level else torch.cat([x[:, 12:] + base + 0.01 * x[:, :1], x[:, 1:12] + base, base + x[:, 12:]], 1)
+        return x[:, :12], x[:, 12:]
+
+    assert ("leak" in kinds(nn.Linear(12, 1), batch, F.mse_loss)) is not level
+
+
+@pytest.mark.parametrize("left_out", [True, False])
+def test_targets_that_are_missing_and_left_out_are_fine(left_out):
+    torch.manual_seed(0)
+    x, y = torch.randn(16, 3), torch.randn(16, 2)
+    y[::3, 0] = torch.nan
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        known = ~target.isnan() if left_out else torch.ones_like(target).bool()
+        return (output[known] - target[known]).square().mean()
+
+    found = modlab.diagnose(nn.Linear(3, 2), batch=(x, y), loss=loss)
+    wrong = [one.kind for one in (*found.findings, *found.experiments) if one.kind in ("NaN", "not a number in data")]
+    assert bool(wrong) is not left_out
+
+
+class Taught(nn.Module):
+    """A teacher that is kept out of the parameters, or learns as well."""
+
+    def __init__(self, fixed: bool) -> None:
+        super().__init__()
+        self.fixed, self.student, self.teacher = fixed, nn.Linear(3, 2), [nn.Linear(3, 2)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        said = self.teacher[0](x)
+        return self.student(x) - (said.detach() if self.fixed else said)
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_a_hidden_teacher_that_gets_no_gradient_is_a_note(fixed):
+    torch.manual_seed(0)
+    found = modlab.diagnose(Taught(fixed), batch=(torch.randn(8, 3), torch.randn(8, 2)), loss=F.mse_loss)
+    assert ("hidden" in [one.kind for one in found.findings]) is not fixed

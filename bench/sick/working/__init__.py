@@ -53,6 +53,7 @@ from bench.sick.working import (  # noqa: F401
     third_sequences,
     third_strange,
     third_transformers,
+    thirteenth_healthy,
     thirteenth_ways,
     twelfth_checks,
 )
