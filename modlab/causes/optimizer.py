@@ -24,7 +24,7 @@ LITTLE = 0.3
 """Progress that is little for weights that leap."""
 
 MOVED = 2.0
-"""Times their spread at first to which targets have to come to be of another size than the first ones."""
+"""Times their spread at first: targets that vary so much more do not come from a file."""
 
 FALLEN = 0.3
 """Part of its first value by which a loss falls where no step leaps, though it stays near a constant answer: targets may be noise."""
