@@ -47,6 +47,7 @@ from modlab.inspection.findings.layer_families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import ExperimentRecord, Fact, Finding, Remedy
 from modlab.running.guarded import steady_line, without_addresses
+from modlab.running.listener import Listener
 from modlab.statistics.memory import is_there
 
 CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
@@ -108,19 +109,20 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
 
 
 def _idle(bench: Bench) -> frozenset[str]:
-    """Where unregistered modules hang whose weights get no gradient: others are put into their places, or they teach."""
+    """Where unregistered modules hang that are called and get no gradient: others are put into their weights' places, or they teach."""
     hidden = trials.hidden_modules(bench.subject)
     if not hidden:
         return frozenset()
+    called = set[int]()
     try:
-        value = bench.kept(lambda: bench.value(bench.output()))
+        value = Listener(lambda module, _: called.add(id(module))).during(bench.kept, lambda: bench.value(bench.output()))
     except Exception:  # noqa: BLE001 - the user's model may raise anything
         return frozenset()
     asked = graph_leaves.leaves(value) if issubclass(type(value), Tensor) and value.requires_grad else None
     if asked is None:
         return frozenset()
     learn = {path for path, module in hidden if any(id(tensor) in asked for tensor in module.parameters())}
-    return frozenset(path for path, _ in hidden) - learn
+    return frozenset(path for path, module in hidden if any(id(one) in called for one in module.modules())) - learn
 
 
 def causes_of(subject: Subject, optimizers: Sequence[Any], inputs: Any, target: Any, loss: Any) -> tuple[Finding, ...]:
