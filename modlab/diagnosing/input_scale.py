@@ -32,7 +32,8 @@ def inputs(bench: Bench) -> ExperimentRecord:
     """The inputs are numbers that differ from sample to sample, and about 1 in size where the first layer gets them."""
     given = [tensor for tensor in batches.tensors(bench.inputs) if tensor.dim() and tensor.layout is torch.strided and not tensor.is_nested]
     spoilt = _not_finite("input", given) or _not_finite("target", [*batches.tensors(bench.target)])
-    if spoilt is not None and not (spoilt.facts["which"] == "target" and _leaves_them_out(bench)):
+    missing = spoilt is not None and spoilt.facts["which"] == "target" and not spoilt.facts.get("inf")
+    if spoilt is not None and not (missing and _leaves_them_out(bench)):
         return spoilt
     if not given or not given[0].numel():
         raise NotRunError("no dimension for samples")

@@ -195,7 +195,9 @@ def _faint(node: Any) -> float:
     """The greatest of the weights by which the numbers of a loss are multiplied, where each of them is tiny; else 1."""
     for side in ("self", "other") if name_of(node) == "Mul" else ():
         weight = saved(node, side)
-        if isinstance(weight, Tensor) and not weight.requires_grad and is_here(weight) and 1 < weight.numel() <= written_criteria.MANY:
+        if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.requires_grad or not is_here(weight):
+            continue
+        if 1 < weight.numel() <= written_criteria.MANY:
             most = float(weight.abs().max())
             return most if 0 < most < FAINT else 1.0
     return 1.0
