@@ -128,7 +128,7 @@ def test_a_learner_watches_steers_and_keeps_it(lab: JupyterLab, tmp_path: Path) 
     view(lab, 1).get_by_role("combobox", name="budget").select_option("0.25")
     click(lab, 1, "resume")
     until(lambda: steps(lab, 1) > paused + 20)
-    assert "budget 25 %" in view(lab, 1).locator(".foot bdi").inner_text()
+    assert "budget 25\N{NO-BREAK SPACE}%" in view(lab, 1).locator(".foot bdi").inner_text()
     assert cursor(lab, 1) == 0  # who looks back is left alone
     view(lab, 1).get_by_role("slider", name="step").focus()
     lab.page.keyboard.press("f")
