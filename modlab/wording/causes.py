@@ -46,7 +46,7 @@ def _put_back(facts: Facts) -> str:
     if "times" in facts:
         times = format.plural(facts["times"], "time")
         return f"at least {times} the weights compared were bit for bit the same, though steps had moved them"
-    return f"of {format.plural(facts['looks'], 'step')} seen, at least four fifths were undone before the next one"
+    return f"{format.plural(facts['looks'], 'step')} that were seen were each undone by at least four fifths before the next one"
 
 
 def _share(number: Any) -> str:
@@ -854,7 +854,7 @@ CAUSES: dict[str, CauseWords] = {
             else f"{{place}} is called {f['calls']} times in a pass, with one step each and no state"
             if f["calls"]
             else f"no gradient comes to the weights by which {{place}} passes its state on, of which it makes {f['length']} steps"
-            if f["length"] > 1
+            if f.get("length", 0) > 1
             else "no gradient comes to the weights of {place} by which one step passes its state on to the next"
         ),
         "Nothing is remembered from one step to the next.",

@@ -101,7 +101,7 @@ def test_of_weights_that_are_put_back_in_part_it_is_not_said_that_no_bit_is_anot
             with torch.no_grad():
                 for one, own in zip(average, model.parameters(), strict=True):
                     own.copy_(one.mul_(0.999).add_(own, alpha=0.001))
-    assert kinds(w)[0] == "weights put back" and "at least four fifths were undone" in str(w.verdict)
+    assert kinds(w)[0] == "weights put back" and "each undone by at least four fifths" in str(w.verdict)
 
 
 def test_an_optimizer_of_what_is_frozen_holds_parameters() -> None:
