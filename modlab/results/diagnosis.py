@@ -10,14 +10,13 @@ from weakref import ReferenceType, ref
 import torch
 from torch.nn import Module
 
-from modlab import wording
 from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import GoneError
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
-from modlab.records.finding import DiagnosisRecord, ExperimentRecord, Fact, Finding, Remedy
+from modlab.records.finding import DiagnosisRecord, ExperimentRecord, Finding, Remedy
 from modlab.records.watch import Check
 from modlab.results.finding import Experiment, FoundMistake
 from modlab.results.rows import RowsResult
@@ -132,8 +131,7 @@ def diagnosed(
 
 def _told(check: Check) -> Finding:
     """A check of a watch's verdict as a finding."""
-    facts: dict[str, Fact] = {**check.facts, "check": check.name, "said": wording.said(check)}
-    return Finding(check.kind, check.path, facts, "broken", check.step, check.evidence, check.fixes)
+    return Finding(check.kind, check.path, {**check.facts, "check": check.name}, "broken", check.step, check.evidence, check.fixes)
 
 
 def _is_spoken_against(cause: Finding, failed: set[str], seen: Sequence[Finding], training: Symptoms | None) -> bool:

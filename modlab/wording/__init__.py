@@ -7,7 +7,6 @@ from modlab.wording.findings import (
     fix,
     fix_parts,
     fixes,
-    in_halves,
     is_cause,
     notes,
     rank,
@@ -20,6 +19,7 @@ from modlab.wording.findings import (
 from modlab.wording.kinds import KINDS, FindingKind
 from modlab.wording.names import capital, joined, label, named
 from modlab.wording.trends import arrow, travelled
+from modlab.wording.watched import in_halves
 
 __all__ = [
     "ALERTS",

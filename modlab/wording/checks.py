@@ -64,7 +64,7 @@ def _graded(facts: Facts) -> str:
 
 
 def _unregistered(facts: Facts) -> str:
-    from modlab.wording.mistakes import hidden
+    from modlab.wording.unregistered import hidden  # most runs have none
 
     more = f"; and {format.plural(facts['more'], 'place')} more" if facts["more"] else ""
     return f"{facts['place']} ({facts['inside']}) {hidden(facts)}{more}"

@@ -8,9 +8,8 @@ from modlab import format
 from modlab.records.finding import ExperimentRecord, Finding
 from modlab.records.trace import Reason
 from modlab.records.watch import Alert
-from modlab.wording import causes
+from modlab.wording import causes, watched
 from modlab.wording.alerts import ALERTS, halves
-from modlab.wording.checks import CHECKS
 from modlab.wording.fixes import FIXES
 from modlab.wording.kinds import KINDS
 from modlab.wording.names import capital, filled, is_number
@@ -22,15 +21,9 @@ def said(finding: Finding) -> str:
     >>> said(Finding("loss not finite", "loss", {"nan": 41, "inf": 0, "count": 300, "last": "finite"}, "broken", 12))
     '41 of 300 values of loss were NaN, first at step 12; the last one is finite'
     """
-    if isinstance(finding, ExperimentRecord):
+    if isinstance(finding, ExperimentRecord) or (finding.kind and not watched.has_words(finding)):
         return format.clean(_elsewhere(finding))
-    if finding.kind in CHECKS:
-        return format.clean(CHECKS[finding.kind](finding.facts))
-    if causes.is_cause(finding):
-        return ": ".join(map(format.clean, causes.halves(finding)))
-    if finding.kind and finding.kind not in ALERTS and finding.kind not in KINDS:
-        return format.clean(_elsewhere(finding))
-    return ": ".join(filter(None, in_halves(finding))) if finding.kind else ""
+    return watched.said(finding)
 
 
 def _elsewhere(finding: Finding) -> str:
@@ -41,16 +34,6 @@ def _elsewhere(finding: Finding) -> str:
     if isinstance(finding, ExperimentRecord):
         return experiments.sentence(finding)
     return differences.said(finding) if finding.kind in differences.NOTES else mistakes.sentence(finding)
-
-
-def in_halves(finding: Finding) -> tuple[str, str]:
-    """What is wrong with what, and the evidence; the evidence is empty where the sentence is not in two parts."""
-    if causes.is_cause(finding):
-        return causes.halves(finding)
-    if finding.kind in ALERTS:
-        return halves(finding)
-    made = KINDS[finding.kind].words(finding)
-    return (format.clean(made), "") if isinstance(made, str) else (format.clean(made[0]), format.clean(made[1]))
 
 
 def begins_with_name(finding: Finding) -> bool:

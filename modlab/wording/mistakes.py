@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
-from modlab.wording import causes
+from modlab.wording import causes, watched
 from modlab.wording.names import FEW, Words, filled
+from modlab.wording.unregistered import hidden
 
 Facts = Mapping[str, Any]
 WARNED = 200
@@ -42,7 +43,7 @@ def _is_of_watch(finding: Finding) -> bool:
 
 
 def is_check(finding: Finding) -> bool:
-    """Whether it is a check of a watch's verdict: its name and what it said are `facts`."""
+    """Whether it is a check of a watch's verdict: its name is among the `facts`."""
     return "check" in finding.facts
 
 
@@ -84,7 +85,7 @@ def what(finding: Finding) -> str:
     if causes.is_cause(finding):
         return ": ".join(causes.halves(finding))
     if is_check(finding):
-        return f"the watch saw that “{finding.facts['check']}” does not hold: {finding.facts['said']}"
+        return f"the watch saw that “{finding.facts['check']}” does not hold: {watched.said(finding)}"
     more = f"; and {format.plural(finding.facts['more'], 'more place')} like it" if "more" in finding.facts else ""  # type: ignore[arg-type]
     return filled(MISTAKES[finding.kind].what, finding) + more
 
@@ -144,22 +145,6 @@ def _hooked(facts: Facts) -> str:
 
 def _where(facts: Facts) -> str:
     return f" It is defined in {facts['where']}." if facts["where"] else ""
-
-
-def hidden(facts: Facts) -> str:
-    """Where something is hidden, and what follows."""
-    many = facts["hidden"] > 1
-    place = "set without registering it" if facts["where"] == "past registration" else f"hidden {facts['where']}"
-    return f"{'are' if many else 'is'} {place}{_FATES[facts['fate']](facts, many)}"
-
-
-_FATES: Mapping[str, Callable[[Facts, bool], str]] = {
-    "held": lambda facts, many: f": trained by {facts['optimizer']}, but not moved or saved",
-    "left": lambda facts, many: ": not moved, not saved",
-    "lost": lambda facts, many: f": {'they are' if many else 'it is'} not trained, moved or saved",
-    "drops": lambda facts, many: ": eval() does not reach it, so it keeps dropping",
-    "mode": lambda facts, many: ": train() and eval() do not reach it, and the tree does not show it",
-}
 
 
 def _why_hidden(facts: Facts) -> str:

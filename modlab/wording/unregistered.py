@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Facts = Mapping[str, Any]
+
 _LOST = "not trained, not moved, not saved"
 WAYS = {
     "module": ("set without registering it", _LOST),
@@ -46,3 +51,19 @@ def reason(way: str, holder: str = "", cut: int = 0) -> str:
     'in a Python list: not trained, not moved, not saved'
     """
     return ": ".join(filter(None, (where(way, holder), fate(way, holder, cut))))
+
+
+def hidden(facts: Facts) -> str:
+    """Where something is hidden, and what follows."""
+    many = facts["hidden"] > 1
+    place = "set without registering it" if facts["where"] == "past registration" else f"hidden {facts['where']}"
+    return f"{'are' if many else 'is'} {place}{_FATES[facts['fate']](facts, many)}"
+
+
+_FATES: Mapping[str, Callable[[Facts, bool], str]] = {
+    "held": lambda facts, many: f": trained by {facts['optimizer']}, but not moved or saved",
+    "left": lambda facts, many: ": not moved, not saved",
+    "lost": lambda facts, many: f": {'they are' if many else 'it is'} not trained, moved or saved",
+    "drops": lambda facts, many: ": eval() does not reach it, so it keeps dropping",
+    "mode": lambda facts, many: ": train() and eval() do not reach it, and the tree does not show it",
+}
