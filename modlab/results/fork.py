@@ -418,16 +418,20 @@ def of_finding(
         ForkError: there is no fix that can be applied.
     """
     name, code = fix or require_fix(finding)
-    name = name if fix else _best_dose(finding, ground, at, min(steps, TRIAL), name)
+    name, trials = (name, ()) if fix else _best_dose(finding, ground, at, min(steps, TRIAL), name)
     made = run(Futures(ground, at, steps, applied(name, code, finding)))
     made.raise_question()
     why, names = doubt
     facts: dict[str, Fact] = {"code": code, **names} if code else {"what": name, **names}
+    facts |= {"trials": trials, "trial": min(steps, TRIAL)} if trials else {}
     return Fork(made.record(title, "code" if code else "fix", facts, why))
 
 
-def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: str) -> str:
-    """Among doses of one change, the one after which the loss is least in a short trial: every other one first, then its neighbours."""
+def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: str) -> tuple[str, tuple[Mapping[str, Any], ...]]:
+    """Among doses of one change, the one after which the loss is least in a short trial: every other one first, then its neighbours.
+
+    And what came of each that was tried.
+    """
     doses, ends = DOSES.get(name, (name,)), dict[str, float]()
 
     def best(some: Sequence[str]) -> str:
@@ -439,7 +443,8 @@ def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: 
         return min(some, key=lambda one: ends.get(one, 0.0))
 
     place = doses.index(best(doses[1::2] or doses))
-    return best(doses[max(0, place - 1) : place + 2])
+    found = best(doses[max(0, place - 1) : place + 2])
+    return found, tuple({"what": one, "loss": ends[one]} for one in doses if one in ends)
 
 
 def without_ground() -> ForkError:

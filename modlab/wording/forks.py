@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from modlab import format
 from modlab.records.fork import ForkRecord, KeptRecord
@@ -156,6 +157,7 @@ def notes(record: ForkRecord) -> Iterator[str]:
     """What to know about a fork."""
     if record.change and not record.running:
         yield from _ends(record)
+        yield from _trials(record)
     if record.source == "batch":
         by = f" by Adam with lr = {record.facts['rate']}, for no optimizer is known" if "rate" in record.facts else ""
         yield f"Two copies of the model, one of them changed, trained on the one batch{by}, from the present weights on."
@@ -181,6 +183,15 @@ def _ends(record: ForkRecord) -> Iterator[str]:
         yield "The losses at the end are averaged over the last tenth of the steps."
     if outcome(record) in ("better", "worse") and math.isfinite(record.last(record.beside)):
         yield f"The fork's loss is the {_sides(record)}."
+
+
+def _trials(record: ForkRecord) -> Iterator[str]:
+    """Which doses were tried, where there were several."""
+    trials: Any = record.facts.get("trials", ())
+    if trials:
+        tried = joined([f"{one['what']} ({_number(one['loss'])})" for one in trials], len(trials))
+        steps = format.plural(int(str(record.facts["trial"])), "step")
+        yield f"Tried before, for {steps} each, with the loss that came of it: {tried}. The one with the least loss was run."
 
 
 def _exactness(record: ForkRecord) -> str:

@@ -1658,6 +1658,10 @@ def test_of_doses_the_best_one_is_taken() -> None:
     w, *_ = watched(lambda: plain_run(lr=40.0))
     fork = of_finding(Finding("rate too high"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
     assert fork.record.facts["what"] == "a three-hundredth of the learning rate"  # between two powers of ten
+    trials = {one["what"]: one["loss"] for one in fork.record.facts["trials"]}
+    assert min(trials, key=trials.__getitem__) == fork.record.facts["what"] and len(trials) > 3
+    assert f"a three-hundredth of the learning rate ({format.number(min(trials.values()))})" in str(fork)
+    assert "a tenth of the learning rate (not finite)" in str(fork)
     assert fork.outcome == "better"
 
 
