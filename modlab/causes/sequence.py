@@ -128,6 +128,7 @@ def _mixed_up(s: Symptoms) -> Facts | None:
     output = s.loss.term.output
     first = s.clues.inputs[0].shape if s.clues.inputs and (s.tokens or len(s.clues.inputs[0].shape) == 3) else ()
     samples, length = first[:2] if len(first) in (2, 3) else (0, 0)
+    told = s.pairs.moved > ASKED or s.progress < FALLS  # that samples come first; else time may
     if s.pairs.down > ASKED:  # what comes next stands below
         samples, length = length, samples
     for one in s.modules("weights"):
@@ -140,7 +141,7 @@ def _mixed_up(s: Symptoms) -> Facts | None:
             continue
         batch = 0 if one.facts["batch_first"] else 1
         aside = len(output) == 2 and output[0] == shape[1 - batch] != shape[batch] and not (sentence and shape[batch] == 1)
-        crossed = samples != length and (shape[1 - batch], shape[batch]) == (samples, length)
+        crossed = samples != length and (shape[1 - batch], shape[batch]) == (samples, length) and told
         upright = s.pairs.upright and batch == 0 and tuple(shape[:2]) == tuple(first[:2])
         if aside or crossed or upright:
             return {"path": one.path, "batch_first": one.facts["batch_first"], "shape": shape}
