@@ -32,6 +32,8 @@ def _judged(bench: Bench, sequence: Sequence, before: Tensor, offset: int) -> Ex
     pairs = [(at, t) for at, moved in ((sequence.length - 1, late), (sequence.length // 2, middle)) for t in moved if t < at]
     past = any(t > 0 for t in early) or any(t > sequence.length // 2 for t in middle)
     if offset == 0:
+        if early[:1] != [0] or not _is_apart(bench, sequence, before):  # the model moves them itself, or its samples come second
+            raise NotRunError("nothing is predicted")
         return _of_its_input(sequence, bool(pairs))
     if not pairs:
         return record("causality", "passed", "sees no future" if past else "sees its own token")
@@ -48,10 +50,22 @@ def _of_its_input(sequence: Sequence, ahead: bool) -> ExperimentRecord:
     return record("causality", "unclear" if ahead else "failed", kind, Remedy(kind), length=sequence.length, ahead=int(ahead))
 
 
+def _is_apart(bench: Bench, sequence: Sequence, before: Tensor) -> bool:
+    """Whether another first sample moves the output of none but that."""
+    found = sequence.tensor.clone()
+    found[0] = sequences.other_tokens(sequence)[0]
+    after = sequences.by_position(bench.steadily(sequence.put(bench, found)), sequence)
+    return after is not None and after.shape == before.shape and not _apart(before, after)[:, 1:].any()
+
+
 def _moves(bench: Bench, sequence: Sequence, before: Tensor, at: int) -> list[int]:
     """The positions whose output moves when the input at one position is changed."""
     after = sequences.by_position(bench.steadily(sequence.put(bench, sequences.changed(sequence, at))), sequence)
     if after is None or after.shape != before.shape:
         raise NotRunError("nothing is predicted")
-    apart = (after - before).abs().transpose(0, 1).flatten(1).amax(1)
-    return (apart > TOLERANCE * float(before.abs().max())).nonzero().flatten().tolist()
+    return _apart(before, after).any(1).nonzero().flatten().tolist()
+
+
+def _apart(before: Tensor, after: Tensor) -> Tensor:
+    """Where two outputs differ, by position and sample."""
+    return (after - before).abs().transpose(0, 1).flatten(2).amax(2) > TOLERANCE * float(before.abs().max())

@@ -147,6 +147,10 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
     """
     inputs = batch[0].detach()
     tokens = [_of_tokens(one.detach(), target, start) if one.dim() == 2 and not one.is_floating_point() else None for one in batch]
+    tokens = [
+        replace(told, equal=0.0) if told is not None and told.equal > SURE and _is_moved_inside(one, looked_up) else told
+        for one, told in zip(batch, tokens, strict=True)
+    ]
     for place, told in enumerate(tokens):
         if told is not None and max(told.equal, told.moved) > SURE:
             fed = told.moved > SURE and _is_fed(batch[place].detach(), target, looked_up)
@@ -161,7 +165,8 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
         if series:
             return PairClues(_alike(inputs, there), max(_alike(inputs[:, 1:], there[:, :-1]), _alike(inputs[..., 1:], there[..., :-1])))
         return replace(known, restored=_alike(inputs, there), moved=_alike(inputs[..., 1:], there[..., :-1]) if inputs.dim() == 3 else 0.0)
-    if any(one.shape == target.shape and one.dtype == target.dtype and one.dim() > 1 and bool((one == target).all()) for one in batch[1:]):
+    same = [one for one in batch[1:] if one.shape == target.shape and one.dtype == target.dtype and one.dim() > 1]
+    if any(bool((one == target).all()) and not _is_moved_inside(one, looked_up) for one in same):
         return PairClues(equal=1.0, beside=True)
     numbers = next((one.detach() for one in batch if one.is_floating_point()), inputs)  # beside tokens, as of a table
     enough = len(numbers) == len(target) >= ENOUGH and numbers.dim() > 0 and 2 < numbers[0].numel() <= WIDEST
@@ -187,6 +192,13 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
         same = _alike(there, tokens[:, 1:])
         return PairClues(same if start else 0.0, 0.0 if start else same, padded=_padded(tokens[:, 1:], there))
     return None
+
+
+def _is_moved_inside(tokens: Tensor, looked_up: Sequence[Tensor]) -> bool:
+    """Whether the model looks up tokens, but never these as they came: it has put a beginning in front of them, or takes one by one."""
+    if tokens.is_floating_point() or not looked_up:
+        return False
+    return not any(one.shape == tokens.shape and bool((one == tokens).all()) for one in looked_up)
 
 
 def _is_fed(tokens: Tensor, target: Tensor, looked_up: Sequence[Tensor]) -> bool:

@@ -268,3 +268,74 @@ def test_a_hidden_teacher_that_gets_no_gradient_is_a_note(fixed):
     torch.manual_seed(0)
     found = modlab.diagnose(Taught(fixed), batch=(torch.randn(8, 3), torch.randn(8, 2)), loss=F.mse_loss)
     assert ("hidden" in [one.kind for one in found.findings]) is not fixed
+
+
+class Reverser(nn.Module):
+    """An encoder and a decoder of time first, or of the batch first, that gets the answer and puts a beginning in front of it."""
+
+    def __init__(self, *, batch_first: bool, moves: bool = True, turns: bool = True) -> None:
+        super().__init__()
+        self.moves, self.turns, self.dimension = moves, turns, int(batch_first)
+        self.rows = nn.Embedding(9, 16)
+        self.reads, self.writes = nn.GRU(16, 32, batch_first=batch_first), nn.GRU(16, 32, batch_first=batch_first)
+        self.head = nn.Linear(32, 9)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        _, state = self.reads(self.rows(source))
+        if self.moves:
+            first = torch.zeros_like(target.narrow(self.dimension, 0, 1))
+            target = torch.cat([first, target.narrow(self.dimension, 0, target.shape[self.dimension] - 1)], self.dimension)
+        return self.head(self.writes(self.rows(target), state)[0])
+
+
+@pytest.mark.parametrize(("batch_first", "moves"), [(True, True), (False, True), (True, False)])
+def test_a_decoder_that_moves_its_targets_itself(batch_first, moves):
+    torch.manual_seed(0)
+    net = Reverser(batch_first=batch_first, moves=moves)
+
+    def batch() -> tuple[tuple[Tensor, Tensor], Tensor]:
+        source = torch.randint(1, 9, (32, 6))
+        pair = (source, source.flip(1)) if batch_first else (source.T, source.flip(1).T)
+        return pair, pair[1]
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(output.flatten(0, 1), target.flatten())
+
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(120):
+            inputs, target = batch()
+            optimizer.zero_grad()
+            loss(net(*inputs), target).backward()
+            optimizer.step()
+    found = modlab.diagnose(net, batch=batch(), loss=loss)
+    told = {one.kind for one in (*w.findings, *found.findings)} | {one.kind for one in found.experiments if one.outcome == "failed"}
+    assert ("targets not moved" in told) is not moves
+    assert "batch first mixed up" not in told
+
+
+def test_a_beginning_that_all_samples_share_is_not_all_that_an_embedding_gets():
+    class Loop(nn.Module):
+        """Decodes token by token, from a beginning on."""
+
+        def __init__(self, lost: bool) -> None:
+            super().__init__()
+            self.lost, self.rows, self.cell, self.head = lost, nn.Embedding(9, 16), nn.GRUCell(16, 32), nn.Linear(32, 9)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            state, token, out = torch.zeros(len(tokens), 32), torch.full((len(tokens),), 8), []
+            for place in range(tokens.shape[1]):
+                state = self.cell(self.rows(token[:, None] if place == 0 else token).reshape(len(tokens), 16), state)
+                out.append(self.head(state))
+                token = token if self.lost else tokens[:, place]
+            return torch.stack(out, 1)
+
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 8, (64, 6))
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(output.flatten(0, 1), target.flatten())
+
+    for lost in (False, True):
+        found = modlab.diagnose(Loop(lost), batch=(tokens, tokens), loss=loss)
+        assert ("tokens unknown" in {one.kind for one in found.experiments if one.outcome == "failed"}) is lost
