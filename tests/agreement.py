@@ -15,7 +15,9 @@ from modlab.views.watch import headline, html, layers, payload, text, words
 from tests.views.test_faces import unpack
 
 _NUMBER = re.compile(r"(?<![\w.\-−])[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
-_TREND = re.compile(r"(?:falls|goes) from (\S+) to (\S+?)(, averaged over its first and last tenth)?\.(?: |$)")
+_TREND = re.compile(
+    r"(?:falls|goes) from (\S+) to (\S+?)(, averaged over (?:its|the) first and last tenth(?: of the [\d,]+ values seen)?)?\.(?: |$)"
+)
 
 
 def check(record: WatchRecord, *, made_up: bool = False) -> None:

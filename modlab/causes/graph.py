@@ -32,19 +32,13 @@ def _lost(s: Symptoms) -> tuple[str, ...]:
     known = {one.path for one in s.watched.parameters if one.moved} | s.clues.reached  # moved by autograd.grad, say
     if len(s.loop.optimizers) > 1 and (len(s.clues.walks) < 2 or not all(s.clues.walks)):
         return ()  # a loss was not looked at
-    return tuple(path for path in s.ungraded if path not in known)
-
-
-def _are_biases(s: Symptoms, lost: tuple[str, ...]) -> bool:
-    """Whether these are biases alone, beside weights that have a gradient: functions were given the weights alone."""
-    felt = {one.module for one in s.watched.parameters if one.felt and one.dimensions > 1}
-    biases = {one.path for one in s.watched.parameters if one.dimensions == 1 and one.module in felt}
-    return bool(lost) and biases.issuperset(lost)
+    lost = tuple(path for path in s.ungraded if path not in known)
+    return () if s.modules("derived") and s.are_biases(lost) else lost  # a slope does not know what was added
 
 
 def _left_out(s: Symptoms) -> Facts | None:
     lost = _lost(s)
-    return {"path": lost[0], "places": lost} if _are_biases(s, lost) and not s.progress > LEARNT else None
+    return {"path": lost[0], "places": lost} if s.are_biases(lost) and not s.progress > LEARNT else None
 
 
 def _without_grad(s: Symptoms) -> Facts | None:
@@ -79,7 +73,7 @@ def _detached(s: Symptoms) -> Facts | None:
     cut = s.modules("cut")
     if not any(_was_called(s, path) for path in lost):
         return None  # what nobody calls is cut off from nothing: an expert that was never chosen, say
-    if _are_biases(s, lost) or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
+    if s.are_biases(lost) or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
         return None
     return {"path": lost[0], "places": lost, "before": cut[0].path if cut else ""}
 

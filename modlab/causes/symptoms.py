@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -498,6 +498,12 @@ class Symptoms:
         """Parameters that should be trained and never had a gradient."""
         some = [one for one in self.watched.parameters if one.trainable and not one.felt and not one.elsewhere and one.owned]
         return [one.path for one in some if not self.changes(one.path)] if self.record.samples else []
+
+    def are_biases(self, paths: Collection[str]) -> bool:
+        """Whether these parameters are biases alone, beside weights that have a gradient."""
+        felt = {one.module for one in self.watched.parameters if one.felt and one.dimensions > 1}
+        biases = {one.path for one in self.watched.parameters if one.dimensions == 1 and one.module in felt}
+        return bool(paths) and biases.issuperset(paths)
 
     @cached_property
     def flat(self) -> list[str]:

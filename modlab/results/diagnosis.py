@@ -105,7 +105,7 @@ def diagnosed(
             why = [_through(one) if one.kind == "detached" else one for one in why]
         apart = [one for one in found if _is_left_alone(one, run.experiments) or (one.kind == "hidden" and one.path in run.idle)]
         spared = _spared(training)
-        experiments = tuple(replace(one, outcome="unclear") if one.kind in spared else one for one in run.experiments)
+        experiments = tuple(_afterwards(one, spared, watched=watch is not None) for one in run.experiments)
         found, notes = [*why, *run.findings, *(one for one in found if one not in apart)], [*run.notes, *notes, *map(_noted, apart)]
     explained = any(one.severity == "broken" for one in found) or any(one.outcome == "failed" for one in experiments)
     told = () if explained else tuple(map(_told, unheld))  # else they are what came of it
@@ -150,6 +150,13 @@ def _spared(training: Symptoms | None) -> tuple[str, ...]:
         return ()
     waits = ("leak",) if training.waits else ()  # the input has to be remembered before it tells the target
     return (*(SPARED if training.learns else ()), *(("does not learn",) if training.falls else ()), *waits)
+
+
+def _afterwards(one: ExperimentRecord, spared: Sequence[str], *, watched: bool) -> ExperimentRecord:
+    """An experiment, where a training was seen: what it says nothing of any more, and what the watch has told."""
+    if watched and one.kind == "another loss":
+        return replace(one, kind="loss of a watch")
+    return replace(one, outcome="unclear") if one.kind in spared else one
 
 
 def _through(cut: Finding) -> Finding:

@@ -74,7 +74,7 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     untold = unseen_loss(record, found or record.scalars)
-    falls = _falls(loss, untold, record.watched)
+    falls = _falls(loss, untold, record)
     checks = (
         _data(record),
         _sensible(record, loss, untold),
@@ -122,10 +122,14 @@ def judged(record: WatchRecord) -> WatchRecord:
 def _spared(symptoms: Symptoms) -> frozenset[str]:
     """Parameters without a gradient that are no reason to worry: the loss falls well without them, or they are few and it falls.
 
+    Or it is a slope that is trained, to which what is added makes no difference.
+
     They are met in no graph of a loss, so that nothing that was meant to reach them is cut off.
     """
     known = symptoms.watched
     lost = {one.path: one for one in known.parameters if _expected(one)}
+    if symptoms.modules("derived") and symptoms.are_biases(lost):
+        return frozenset(lost)
     falls = _progress(symptoms)
     if not lost or not known.clues.walks or not all(known.clues.walks) or not known.clues.reached.isdisjoint(lost) or not falls > FALLEN:
         return frozenset()
@@ -380,8 +384,8 @@ def _enough(record: WatchRecord) -> Check:
     return _check(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
 
 
-def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], watched: Watched) -> Check:
-    name = "the loss falls"
+def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], record: WatchRecord) -> Check:
+    name, watched = "the loss falls", record.watched
     if loss is None or not loss.count:
         return _check(name, "not seen", "loss not told", untold)
     mean = loss.mean[np.isfinite(loss.mean)].astype(np.float64)
@@ -389,6 +393,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], watched: Watched)
     if not math.isfinite(loss.final):
         return _check(name, "broken", "last value not finite", {"last": loss.final})
     facts: dict[str, Fact] = {"first": first, "last": last, "averaged": loss.averaged}
+    facts |= {"values": loss.count} if loss.averaged and loss.count < record.steps else {}
     part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and last < first - FALLS * noise)):

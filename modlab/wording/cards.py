@@ -25,8 +25,8 @@ _UNGRADED = (
 _UNOWNED = "step() moves only what the optimizer was given: a gradient alone changes no weight."
 _DEAD = (
     "A unit that is zero for every input passes no gradient on, and its own weights get none. It recovers only if "
-    "the layers before it change, or if weight decay or momentum moves its weights. Usual causes: large steps, or a bias that has "
-    "become very negative."
+    "the layers before it change, or if weight decay or momentum moves its weights. Usual causes: large steps, a bias that has "
+    "become very negative, or weights that began like that."
 )
 _ROUNDED = (
     "A dtype has a limited number of digits: a step smaller than the gap to the next number is rounded away. bfloat16 has "
@@ -68,7 +68,8 @@ REASONS = {
     "slices without a gradient": "Each slice of such weights is a separate expert or head: one that is never chosen never learns.",
     "dead units": _DEAD,
     "cancelled": _SHIFT,
-    "zero gradient": "A gradient of exactly zero in every look moves nothing: the loss is the same whatever values this parameter has.",
+    "zero gradient": "A gradient of exactly zero moves nothing. If it is zero in the steps between the looks as well, the loss is the same "
+    "whatever values this parameter has.",
     **dict.fromkeys(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"), _UNSEEN),
     "steps between looks": "To stay within its budget, a watch measures only some of the steps.",
     "steps beside": "A model may have several optimizers; steps are counted by one of them.",

@@ -800,7 +800,7 @@ CAUSES: dict[str, CauseWords] = {
             if "places" in f
             else f"{f['layers']} layers, none with a bias"
         ),
-        "Without a bias the model gives 0 for an input of 0, and cannot shift its output.",
+        "Without a bias a layer gives 0 for an input of 0: it cannot shift what it gives.",
         "bias=True",
     ),
     # ---- sequences

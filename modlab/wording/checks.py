@@ -47,8 +47,12 @@ def _finite(facts: Facts) -> str:
 
 
 def _silent(facts: Facts) -> str:
-    kinds = {"bare": ", without parameters", "used": ", whose parameters are used without a call", "other": " not called"}
-    return f"but {'; '.join(all_named(facts[kind]) + said for kind, said in kinds.items() if facts[kind])}"
+    kinds = {
+        "bare": ", without parameters",
+        "used": ", whose parameters are used without a call",
+        "other": ", not called in any step that was measured",
+    }
+    return f"all but {'; '.join(all_named(facts[kind]) + said for kind, said in kinds.items() if facts[kind])}"
 
 
 def _zero(facts: Facts) -> str:

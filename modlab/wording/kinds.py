@@ -79,7 +79,7 @@ def _no_slope(finding: Finding) -> str:
 
 def _why(facts: Facts) -> str:
     after = facts.get("norm", "")
-    return f"the normalization after it, {named(after)}, cancels any shift" if after else "the loss does not depend on it"
+    return f"the normalization after it, {named(after)}, cancels any shift" if after else "the loss did not depend on it there"
 
 
 def _between(finding: Finding) -> str:

@@ -7,14 +7,12 @@ from typing import Any
 
 from modlab import format
 
-_BASIS = ", averaged over its first and last tenth"
-
 
 def arrow(facts: Mapping[str, Any]) -> str:
     """``3.39 → 0.0109, averaged over its first and last tenth``.
 
     Args:
-        facts: "first" and "last"; "averaged" if these are means over several values.
+        facts: "first" and "last"; "averaged" if these are means over several values; "values": how many, if not one of each step.
     """
     return f"{format.rough(facts['first'])} → {format.rough(facts['last'])}{_basis(facts)}"
 
@@ -25,4 +23,7 @@ def travelled(facts: Mapping[str, Any]) -> str:
 
 
 def _basis(facts: Mapping[str, Any]) -> str:
-    return _BASIS if facts.get("averaged") else ""
+    if not facts.get("averaged"):
+        return ""
+    whose, those = ("the", f" of the {facts['values']:,} values seen") if "values" in facts else ("its", "")
+    return f", averaged over {whose} first and last tenth{those}"

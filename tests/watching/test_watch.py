@@ -361,7 +361,8 @@ def test_modules_whose_parameters_are_used_without_a_call() -> None:
     called = check(train(model, sgd(model), lambda: torch.randn(8, 3, 4), 12), "every module is called")
     assert called.state == "passed"
     assert (
-        called.text == "but idle, without parameters; attn.out_proj and tied, whose parameters are used without a call; frozen not called"
+        called.text == "all but idle, without parameters; attn.out_proj and tied, whose parameters are used without a call; "
+        "frozen, not called in any step that was measured"
     )
 
 
