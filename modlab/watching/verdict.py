@@ -392,7 +392,9 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], record: WatchReco
     first, last = loss.ends()
     if not math.isfinite(loss.final):
         return _check(name, "broken", "last value not finite", {"last": loss.final})
-    facts: dict[str, Fact] = {"first": first, "last": last, "averaged": loss.averaged}
+    beyond = math.inf if loss.inf and not loss.nan else math.nan
+    ends = [one if math.isfinite(one) else beyond for one in (first, last)]
+    facts: dict[str, Fact] = {"first": ends[0], "last": ends[1], "averaged": loss.averaged}
     facts |= {"values": loss.count} if loss.averaged and loss.count < record.steps else {}
     part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0

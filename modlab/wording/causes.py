@@ -267,6 +267,8 @@ def _mask(facts: Facts) -> str:
 
 
 def _born(facts: Facts) -> str:
+    if facts.get("in") == "half":
+        return "a part of the loss is computed in float16, which ends at 65,504"
     return "in the loss" if facts.get("in") == "loss" else "in {place}"
 
 
