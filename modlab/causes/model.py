@@ -23,6 +23,9 @@ HALVED = 0.5
 FALLS = 0.3
 """Progress with which a layer that gets no gradient is one of which the others have no need."""
 
+ENOUGH, CENTRED = 0.8, 0.25
+"""Progress beyond which a model does well without a bias; and the mean of targets, as a part of their deviation, that needs none."""
+
 USUAL = 30.0
 """Size of inputs and targets up to which they do not make a loss start at thousands."""
 
@@ -214,8 +217,10 @@ def _statistics(s: Symptoms) -> Facts | None:
 
 def _no_bias(s: Symptoms) -> Facts | None:
     some = s.modules("linear")
-    if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or s.progress > 0.95 or not s.is_finite:
+    if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or s.progress > ENOUGH or not s.is_finite:
         return None
+    if s.target.std > 0 and abs(s.target.mean) < CENTRED * s.target.std and abs(s.loss.outputs.mean) < CENTRED * s.target.std:
+        return None  # nothing has to be shifted
     if any(one.trainable and one.dimensions == 1 for one in s.watched.parameters):
         return None  # a bias that is added beside a layer, as after the messages of a graph; or the scale of a norm
     if s.category(s.first_module) == "embedding" or any(one.one_hot for one in s.inputs[:1]):

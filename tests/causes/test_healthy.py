@@ -339,3 +339,41 @@ def test_a_beginning_that_all_samples_share_is_not_all_that_an_embedding_gets():
     for lost in (False, True):
         found = modlab.diagnose(Loop(lost), batch=(tokens, tokens), loss=loss)
         assert ("tokens unknown" in {one.kind for one in found.experiments if one.outcome == "failed"}) is lost
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+def test_targets_around_zero_need_no_bias(shifted):
+    torch.manual_seed(0)
+    truth = torch.randn(8, 1)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        x = torch.randn(64, 8)
+        return x, torch.tanh(x @ truth) + torch.randn(64, 1) + 2 * shifted
+
+    net = nn.Sequential(nn.Linear(8, 16, bias=False), nn.Tanh(), nn.Linear(16, 1, bias=False))
+    assert ("no bias where needed" in kinds(net, batch, F.mse_loss)) is shifted
+
+
+@pytest.mark.parametrize("slope", [True, False])
+def test_a_slope_does_not_know_what_was_added(slope):
+    torch.manual_seed(0)
+
+    class Energy(nn.Module):
+        """A number for each point, of which the slope is trained; or layers whose last bias is left out."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.outer = nn.Linear(2, 32), nn.Linear(32, 1 if slope else 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if not slope:
+                return F.linear(self.inner(x).tanh(), self.outer.weight)
+            x = x.detach().requires_grad_()
+            (found,) = torch.autograd.grad(self.outer(self.inner(x).tanh()).sum(), x, create_graph=True)
+            return found
+
+    def batch() -> tuple[Tensor, Tensor]:
+        x = torch.randn(64, 2)
+        return x, x + 1.5 * torch.randn(64, 2) + 1
+
+    assert ("no bias where needed" in kinds(Energy(), batch, F.mse_loss)) is not slope

@@ -442,6 +442,14 @@ def test_frozen_batch_norm_that_moves():
     assert kinds(model) == [] and model["tail"].training and not body[1].training
 
 
+@pytest.mark.parametrize("width", [3, 4])
+def test_norms_of_a_momentum_teacher_are_a_note(width):
+    student, teacher = (nn.Sequential(nn.Linear(2, one), nn.BatchNorm1d(one)) for one in (3, width))
+    found = modlab.diagnose(nn.ModuleDict({"student": student, "teacher": teacher.requires_grad_(False)}))
+    moving = [one for one in (*found.findings, *found.notes) if one.kind == "frozen norm moves"]
+    assert [(one.path, one.severity) for one in moving] == [("teacher.1", "note" if width == 3 else "careful")]
+
+
 STILL = [nn.BatchNorm1d(3, track_running_stats=False), nn.BatchNorm1d(3, momentum=0.0), nn.BatchNorm1d(3).eval(), nn.InstanceNorm1d(3)]
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from modlab.inspection.findings.grouping import Whole, cover
 from modlab.inspection.findings.layer_families import AVERAGING, DROPOUTS
 from modlab.inspection.findings.subject import ModuleSite, Subject
-from modlab.records.finding import Finding, Remedy
+from modlab.records.finding import Finding, Remedy, Severity
 
 
 def _keeps_averages(site: ModuleSite) -> bool:
@@ -20,13 +20,33 @@ def _keeps_averages(site: ModuleSite) -> bool:
 
 
 def frozen_norms(subject: Subject) -> Iterator[Finding]:
-    """BatchNorm whose weights are frozen, and whose running statistics go on moving."""
+    """BatchNorm whose weights are frozen, and whose running statistics go on moving: as they should in the mean of a trained part."""
     norms = [site for site in subject.sites if _keeps_averages(site)]
     flagged = [site for site in norms if site.training and _is_frozen(site)]
-    types = sorted({site.type for site in flagged})
-    for group in cover([Whole(site) for site in flagged], [Whole(site) for site in norms], types[0] if len(types) == 1 else "norm"):
-        each = f"{group.code}.eval()" if len(group.members) == 1 else _each(group.code or "model", types)
-        yield group.finding("frozen norm moves", "careful", Remedy(code=f"{each}  # after each model.train()"))
+    means = [site for site in flagged if _is_of_a_mean(site, subject)]
+    severities: tuple[tuple[Severity, list[ModuleSite]], ...] = (
+        ("careful", [site for site in flagged if site not in means]),
+        ("note", means),
+    )
+    for severity, some in severities:
+        types = sorted({site.type for site in some})
+        for group in cover([Whole(site) for site in some], [Whole(site) for site in norms], types[0] if len(types) == 1 else "norm"):
+            each = f"{group.code}.eval()" if len(group.members) == 1 else _each(group.code or "model", types)
+            yield group.finding("frozen norm moves", severity, Remedy(code=f"{each}  # after each model.train()"))
+
+
+def _is_of_a_mean(site: ModuleSite, subject: Subject) -> bool:
+    """Whether the part of the model in which it lies stands beside a trained one of the same shapes, as a momentum teacher does."""
+    root = subject.sites[0]
+    part = next(one for one in site.above if one.parent is root or one is root)
+    beside = (one.module for one in subject.sites if one.parent is root and one is not part)
+    return part is not root and any(
+        _shapes(one) == _shapes(part.module) and any(each.requires_grad for each in one.parameters()) for one in beside
+    )
+
+
+def _shapes(module: nn.Module) -> list[tuple[int, ...]]:
+    return [tuple(one.shape) for one in module.parameters()]
 
 
 def _each(root: str, types: list[str]) -> str:
