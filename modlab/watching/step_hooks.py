@@ -172,6 +172,8 @@ class StepHooks:
             return
         kept = self._guard.tap.passes
         versions = self._weight_versions()
+        if self._are_lent():
+            return
         ended = bool(kept) and kept[-1].backwards and self._is_over(versions)
         if ended:
             steps.skipped += bool(steps.optimizer_name) and versions == self._versions
@@ -197,6 +199,10 @@ class StepHooks:
         return not self._steps.made and any(
             before not in (-1, now) for before, now in zip(self._begun, self._weight_versions(), strict=False)
         )
+
+    def _are_lent(self) -> bool:
+        """Whether others that were computed stand in the weights' place, as in a functional_call: such a pass tells nothing of steps."""
+        return any(one is not None and not one.is_leaf for one in (weight.tensor() for weight in self._index.weights[:4]))
 
     def _weight_versions(self) -> tuple[int, ...]:
         """How often some weights have been changed in place."""

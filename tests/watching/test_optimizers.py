@@ -192,16 +192,23 @@ def sharpness_aware() -> Watch:
     return w
 
 
-def meta() -> Watch:
+def meta(tasks: int = 1) -> Watch:
     m = net()
     o = Adam(m.parameters(), 1e-2)
     with modlab.watch(m, o, budget=1.0) as w:
         for _ in range(STEPS):
-            mine = dict(m.named_parameters())
-            slopes = torch.autograd.grad(F.cross_entropy(functional_call(m, mine, (X[:16],)), Y[:16]), [*mine.values()], create_graph=True)
-            fast = {name: p - 0.1 * slope for (name, p), slope in zip(mine.items(), slopes, strict=True)}
-            step(o, F.cross_entropy(functional_call(m, fast, (X[16:],)), Y[16:]))
+            mine, losses = dict(m.named_parameters()), []
+            for _ in range(tasks):
+                inner = F.cross_entropy(functional_call(m, mine, (X[:16],)), Y[:16])
+                slopes = torch.autograd.grad(inner, [*mine.values()], create_graph=True)
+                fast = {name: p - 0.1 * slope for (name, p), slope in zip(mine.items(), slopes, strict=True)}
+                losses.append(F.cross_entropy(functional_call(m, fast, (X[16:],)), Y[16:]))
+            step(o, torch.stack(losses).mean())
     return w
+
+
+def meta_of_four() -> Watch:
+    return meta(4)
 
 
 LOOPS: list[tuple[Callable[[], Watch], str, set[str]]] = [
@@ -218,6 +225,7 @@ LOOPS: list[tuple[Callable[[], Watch], str, set[str]]] = [
     (fused, "Adam", {"loss"}),
     (sharpness_aware, "SGD", {"loss"}),
     (meta, "Adam", {"loss"}),
+    (meta_of_four, "Adam", {"loss"}),
 ]
 
 
