@@ -278,12 +278,14 @@ def _places_unused(s: Symptoms) -> Facts | None:
     called = {one.path for one in s.watched.modules if one.called}
     lost = [one for one in s.watched.parameters if one.path in s.ungraded and one.path not in s.clues.reached]
     attends = [*s.modules("weights"), *s.modules("attention")]
-    if not attends or len(lost) != 1 or lost[0].dimensions < 2 or (lost[0].module and lost[0].module in called) or s.learns:
+    if not attends or len(lost) != 1 or lost[0].dimensions < 2 or (lost[0].module and lost[0].module in called):
         return None
-    if not s.modules("weights") or any(one.facts["ordered"] is False for one in s.modules("weights")):
-        return {"path": attends[0].path, "table": lost[0].path}
+    blind = [one for one in s.modules("weights") if one.facts["ordered"] is False]
     shape, (length, width) = s.shapes.get(lost[0].path, ()), _attended(s)
-    return {"path": attends[0].path, "table": lost[0].path} if len(shape) > 1 and shape[-1] == width and shape[-2] >= length > 0 else None
+    fits = len(shape) > 1 and shape[-1] == width and shape[-2] >= length > 0
+    if s.learns:  # of tokens some things are learnt without their places, too
+        return {"path": blind[0].path, "table": lost[0].path} if blind and fits else None
+    return {"path": attends[0].path, "table": lost[0].path} if fits or blind or not s.modules("weights") else None
 
 
 def _unheard(s: Symptoms) -> Facts | None:
@@ -304,7 +306,9 @@ def _attended(s: Symptoms) -> tuple[int, int]:
         shape = one.facts["shape"]
         if len(shape) == 3:
             return shape[1 if one.facts["batch_first"] else 0], shape[2]
-    return 0, 0
+    tables = [s.shapes.get(f"{one.path}.weight", ()) for one in s.modules("embedding rows")]
+    length = max((one.facts.get("positions", 0) for one in s.modules("weights")), default=0)
+    return length, tables[0][-1] if tables and tables[0] else 0
 
 
 EARLY = (CauseRow("no positions", _places_unused, "unused layers", "why"), CauseRow("state not kept", _unheard, "unused layers", "why"))

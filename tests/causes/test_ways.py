@@ -140,3 +140,39 @@ def test_a_loss_that_has_leapt_and_came_back_tells_of_the_rate_first():
             optimizer.step()
     assert kinds(w)[0] == "rate too high"
     assert w.diagnose().findings[0].kind == "rate too high"
+
+
+class Writer(nn.Module):
+    """A language model with an attention of its own, whose table of places is added or forgotten."""
+
+    def __init__(self, adds: bool, rows: int) -> None:
+        super().__init__()
+        self.adds = adds
+        self.wte, self.wpe = nn.Embedding(7, 16), nn.Embedding(rows, 16)
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 7)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        h = self.wte(tokens)
+        if self.adds:
+            h = h + self.wpe(torch.arange(tokens.shape[1]))
+        q, k, v = self.qkv(h).chunk(3, -1)
+        later = torch.ones(tokens.shape[1], tokens.shape[1]).triu(1).bool()
+        return self.out(h + (q @ k.mT / 4).masked_fill(later, -torch.inf).softmax(-1) @ v)
+
+
+@pytest.mark.parametrize(("adds", "rows", "found"), [(False, 10, True), (True, 10, False), (False, 4, False)])
+def test_places_that_are_not_added_though_the_loss_falls(adds, rows, found):
+    def batch() -> tuple[Any, Tensor]:
+        tokens = (torch.randint(7, (32, 1)) + torch.arange(9)) % 7
+        return (tokens[:, :-1],), tokens[:, 1:]
+
+    torch.manual_seed(0)
+    net = Writer(adds, rows)
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-2)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            inputs, target = batch()
+            optimizer.zero_grad()
+            F.cross_entropy(net(*inputs).flatten(0, 1), target.flatten()).backward()
+            optimizer.step()
+    assert ("no positions" in kinds(w)) is found
