@@ -38,11 +38,16 @@ def _no_step(s: Symptoms) -> Facts | None:
     return {"backwards": s.loop.backwards}
 
 
+def _is_well(s: Symptoms) -> bool:
+    """Whether the loss has come so far that what looks wrong is perhaps meant."""
+    return (s.fallen if math.isnan(s.progress) else s.progress) > WELL
+
+
 def _sleeps(s: Symptoms) -> Facts | None:
     """Of several optimizers one that never steps, though what it holds has gradients."""
     name, held = s.loop.asleep
     felt = tuple(one.path for one in s.watched.parameters if one.path in held and one.trainable and one.graded and not one.elsewhere)
-    if not felt or s.record.steps < MANY or (s.fallen if math.isnan(s.progress) else s.progress) > WELL:
+    if not felt or s.record.steps < MANY or _is_well(s):
         return None
     return {"path": felt[0], "places": felt, "optimizer": name, "steps": s.record.steps}
 
@@ -96,7 +101,7 @@ def _no_zero_grad(s: Symptoms) -> Facts | None:
     if not s.loop.backwards:  # what goes backward is a loss of others, as of copies whose steps are written into .grad
         return None
     shows = bool(s.loss.term.criterion) or s.has_baseline  # else a loss that falls says little, as that of a policy
-    return None if s.learns and shows else {"looks": s.loop.looks}
+    return None if shows and _is_well(s) else {"looks": s.loop.looks}
 
 
 def _zeroed(s: Symptoms) -> Facts | None:

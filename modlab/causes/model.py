@@ -23,8 +23,9 @@ HALVED = 0.5
 FALLS = 0.3
 """Progress with which a layer that gets no gradient is one of which the others have no need."""
 
-ENOUGH, CENTRED = 0.8, 0.25
-"""Progress beyond which a model does well without a bias; and the mean of targets, as a part of their deviation, that needs none."""
+NEARLY_ALL_THE_WAY, ENOUGH, CENTRED = 0.95, 0.8, 0.25
+"""Progress with numbers, and with classes, beyond which a model does well without a bias; and the mean of targets, as a part of their
+deviation, that needs none."""
 
 USUAL = 30.0
 """Size of inputs and targets up to which they do not make a loss start at thousands."""
@@ -217,9 +218,12 @@ def _statistics(s: Symptoms) -> Facts | None:
 
 def _no_bias(s: Symptoms) -> Facts | None:
     some = s.modules("linear")
-    if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or s.progress > ENOUGH or not s.is_finite:
+    if len(some) < 2 or any(one.facts["bias"] for one in some) or s.modules("norm") or not s.is_finite:
         return None
-    if s.target.std > 0 and abs(s.target.mean) < CENTRED * s.target.std and abs(s.loss.outputs.mean) < CENTRED * s.target.std:
+    numbers = s.target.std > 0
+    if s.progress > (NEARLY_ALL_THE_WAY if numbers else ENOUGH):
+        return None
+    if numbers and abs(s.target.mean) < CENTRED * s.target.std and abs(s.loss.outputs.mean) < CENTRED * s.target.std:
         return None  # nothing has to be shifted
     if any(one.trainable and one.dimensions == 1 for one in s.watched.parameters):
         return None  # a bias that is added beside a layer, as after the messages of a graph; or the scale of a norm

@@ -278,3 +278,15 @@ def test_what_is_put_together_once_does_not_follow_its_weights(once):
             optimizer.step()
     found = [one for one in w.findings if one.kind == "stale weights"]
     assert [one.facts["places"] for one in found] == ([("first.weight", "second.weight")] if once else [])
+
+
+def test_gradients_that_add_up_are_told_though_the_loss_falls():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(200):
+            x = torch.randn(32, 6)
+            F.mse_loss(net(x), x[:, :1] + 0.3 * x[:, 1:2] ** 2 + 0.3 * torch.randn(32, 1)).backward()
+            optimizer.step()
+    assert w.findings[0].kind == "no zero grad"
