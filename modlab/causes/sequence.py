@@ -283,8 +283,8 @@ def _places_unused(s: Symptoms) -> Facts | None:
     blind = [one for one in s.modules("weights") if one.facts["ordered"] is False]
     shape, (length, width) = s.shapes.get(lost[0].path, ()), _attended(s)
     fits = len(shape) > 1 and shape[-1] == width and shape[-2] >= length > 0
-    if s.learns:  # of tokens some things are learnt without their places, too
-        return {"path": blind[0].path, "table": lost[0].path} if blind and fits else None
+    if s.learns:  # where the next token is asked for, something is learnt without the places, too; a set has none
+        return {"path": blind[0].path, "table": lost[0].path} if blind and fits and s.pairs.moved > ASKED else None
     return {"path": attends[0].path, "table": lost[0].path} if fits or blind or not s.modules("weights") else None
 
 
