@@ -81,6 +81,9 @@ GOES = 3.0
 BIG = 50.0
 """Targets of a regression beyond which their scale is one."""
 
+ALL_AT_ONCE = ("lbfgs", "rprop")
+"""Optimizers, by a part of their name, that compare the slopes of several steps, and so need one batch of all samples in each of them."""
+
 OWN_LENGTH, SOON = frozenset(("Adam", "AdamW", "Adamax", "NAdam", "RAdam")), 100
 """Optimizers whose steps have the length of their rate, and steps within which these get far enough."""
 
@@ -179,7 +182,7 @@ def _same_batch(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is None or len(one.shape) < 2 or one.repeated < 0.9 or one.same > 0.5 or s.record.steps < 20:
         return None
-    if _is_all_there_is(s, one):
+    if _is_all_there_is(s, one) or _takes_all_at_once(s):
         return None
     if one.distinct > (4 * FEW if math.prod(one.shape[1:]) >= SEVERAL and s.progress > 0.9 else FEW):
         return None
@@ -196,6 +199,11 @@ def _is_all_there_is(s: Symptoms, one: InputClues) -> bool:
     return logical or picture or edges or _asks_each_place(s, one) or (len(asked) > 0 and asked[0] < nodes == one.distinct)
 
 
+def _takes_all_at_once(s: Symptoms) -> bool:
+    """Whether the optimizer needs the same samples in each step."""
+    return any(part in name.lower() for name in s.loop.optimizers for part in ALL_AT_ONCE)
+
+
 def _asks_each_place(s: Symptoms, one: InputClues) -> bool:
     """Whether rows are series of which each place has its answer, and that is not what stands there: then a place is a sample."""
     asked = s.loss.term.compared
@@ -207,6 +215,8 @@ def _few(s: Symptoms) -> Facts | None:
     if one is None or len(one.shape) < 2 or one.repeated > 0.5 or one.same > 0.5 or one.common > 0.8 or one.rows < 3 * one.distinct:
         return None
     if math.prod(one.shape[1:]) < 2 or _is_all_there_is(s, one) or one.one_hot:  # points of a curve, say; rooms, or letters
+        return None
+    if _takes_all_at_once(s) and one.distinct <= one.shape[0]:
         return None
     if one.numbers.whole and 0 <= one.numbers.low < one.numbers.high <= 1 and s.loss.looks and not s.loss.term.criterion:
         return None  # patterns of yes and no, of which nothing is asked but how often they come

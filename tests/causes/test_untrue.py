@@ -186,3 +186,21 @@ def test_dead_units_of_a_net_whose_loss_falls_below_zero_are_to_be_cared_for() -
 
     w = watched(model, loss, 120, budget=1.0)
     assert [one.severity for one in w.verdict.findings if one.kind == "dead units"] == ["careful"] and w.verdict.ok
+
+
+@pytest.mark.parametrize(("kind", "named"), [(torch.optim.LBFGS, False), (torch.optim.Rprop, False), (torch.optim.Adam, True)])
+def test_who_compares_slopes_needs_the_same_batch(kind: type[torch.optim.Optimizer], named: bool) -> None:
+    model = mlp()
+    x, y = blobs(12)
+    optimizer = kind(model.parameters(), lr=0.01)  # type: ignore[call-arg]
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(30):
+            optimizer.step(closure)  # type: ignore[arg-type]
+    assert ("same batch" in kinds(w)) is named
