@@ -173,7 +173,8 @@ class InputClues:
         scales: between which standard deviations of their own numbers most samples are.
         same: in which share of the looks all samples of the batch were the same.
         repeated: in which share of the looks the whole batch was the one of the look before.
-        rows, distinct: how many samples were seen, and how many different ones, in the first looks.
+        rows, distinct: how many samples were seen, and how many different ones: in the first looks, and in later ones as long as these
+            are few.
         common: of whole numbers the share of the most frequent one, and `token` which that is.
         typical: the size of the number in the middle, of those that are not 0, at the last look.
         twin: the name of an earlier input that was the same in each look.

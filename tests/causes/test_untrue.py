@@ -204,3 +204,17 @@ def test_who_compares_slopes_needs_the_same_batch(kind: type[torch.optim.Optimiz
         for _ in range(30):
             optimizer.step(closure)  # type: ignore[arg-type]
     assert ("same batch" in kinds(w)) is named
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_curriculum_that_begins_with_a_few_samples_has_more_of_them(grows: bool) -> None:
+    model = mlp()
+    rows = torch.randn(2000, 16)
+
+    def loss() -> Tensor:
+        x = rows[torch.randint(8 if not grows or len(seen) < 20 else 2000, (64,))]
+        seen.append(len(x))
+        return F.cross_entropy(model(x), x[:, :5].argmax(1))
+
+    seen: list[int] = []
+    assert ("few samples" in kinds(watched(model, loss, 80, budget=1.0))) is not grows
