@@ -89,6 +89,7 @@ def diagnosed(
     pair = batches.require(batch, loss)
     subject = Subject(model, given)
     found, notes, remarks = catalogue.findings(subject)
+    found = [one for one in found if not _is_moved(one, training)]
     experiments: tuple[ExperimentRecord, ...] = ()
     if pair is None:
         found = [*seen, *found]
@@ -164,9 +165,21 @@ def _is_left_alone(found: Finding, experiments: Sequence[ExperimentRecord]) -> b
     return found.kind == "in no optimizer" and bool(shut) and shut == {*found.facts.get("places", ())}  # type: ignore[misc]
 
 
+def _is_moved(found: Finding, training: Symptoms | None) -> bool:
+    """Whether what no optimizer holds was seen to be moved all the same, as by a loop that trains copies and writes them back."""
+    if found.kind not in UNHELD or training is None:
+        return False
+    moved = {one.path for one in training.watched.parameters if one.is_copy}
+    places = {*found.facts.get("places", ())} or {found.path}  # type: ignore[misc]
+    return bool(places) and places <= moved
+
+
 def _noted(found: Finding) -> Finding:
     return replace(found, severity="note")
 
+
+UNHELD = ("replaced since", "in no optimizer")
+"""Findings of parameters that no step is said to change."""
 
 THROUGH = "no gradient through"
 

@@ -365,7 +365,7 @@ def _is_still(one: WatchedParameter, rate: float | None) -> bool:
 
 def _enough(record: WatchRecord) -> Check:
     name, known = "by enough for its dtype", record.watched
-    measured = [weight for weight in known.parameters if weight.stuck is not None and weight.cancelled is None]
+    measured = [weight for weight in known.parameters if weight.stuck is not None and weight.cancelled is None and not weight.is_copy]
     if not measured and any(weight.owned and weight.felt for weight in known.parameters) and known.stepped:
         return _check(name, "not seen", "not counted")
     if not measured:

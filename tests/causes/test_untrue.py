@@ -218,3 +218,23 @@ def test_a_curriculum_that_begins_with_a_few_samples_has_more_of_them(grows: boo
 
     seen: list[int] = []
     assert ("few samples" in kinds(watched(model, loss, 80, budget=1.0))) is not grows
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_copies_of_what_is_stepped_are_moved_and_lose_no_digits(copied: bool) -> None:
+    model = mlp().to(torch.bfloat16)
+    masters = [nn.Parameter(one.detach().float()) for one in model.parameters()]
+    optimizer = torch.optim.Adam(masters, 1e-4)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(60):
+            x, y = blobs()
+            model.zero_grad()
+            F.cross_entropy(model(x.bfloat16()).float(), y).backward()
+            for one, master in zip(model.parameters(), masters, strict=True):
+                master.grad = one.grad.float()  # type: ignore[union-attr]
+            optimizer.step()
+            for one, master in zip(model.parameters(), masters, strict=True) if copied else ():
+                one.data.copy_(master)
+    told = {one.kind for one in w.diagnose().findings}
+    assert ("replaced since" in told) is not copied and "too few digits" not in (told if copied else ())
+    assert not copied or not any("do not move" in one.text for one in w.verdict.checks)
