@@ -186,8 +186,9 @@ THROUGH = "no gradient through"
 LEFT = 2
 """Tier of causes that are named where nothing else shows one."""
 
-SPARED = ("unused layers", "state moves")
-"""What gets no gradient, or is kept from one pass to the next, is no fault of a model that was seen to learn: so it was meant."""
+SPARED = ("unused layers", "state moves", "loss too small")
+"""What gets no gradient, or is kept from one pass to the next, is no fault of a model that was seen to learn: so it was meant. And no loss
+is too small that was seen to fall well."""
 
 SCHEMA = 2
 """Of `Diagnosis.to_dict`: in 1 a finding was its sentences."""

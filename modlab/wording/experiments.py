@@ -345,7 +345,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     # overfit
     "loss becomes no number": _lost,
-    "loss is 0": "the loss is 0",
+    "loss is 0": lambda facts: f"the loss is {_short(facts['first'] or 0.0)}",
     "learnt": _learnt,
     "learnt one answer": (
         lambda facts: f"the loss falls {_within(facts)}, but only to that of one answer for all samples",
