@@ -228,6 +228,17 @@ class Symptoms:
         return self.progress > 0.5 or (math.isnan(self.progress) and self.fallen > 0.5)
 
     @property
+    def gains(self) -> bool:
+        """Whether what goes backward is a gain, up which each step goes on purpose: a criterion with a minus, or none that is known.
+
+        An error that is climbed has no end.
+        """
+        known = [one for one in self.loss.terms if one.criterion not in ("", "penalty")]
+        if not self.groups or not all(one.maximize for one in self.groups) or any(one.factor > 0 for one in known):
+            return False
+        return bool(known) or not (self.has_leapt or not self.is_finite)
+
+    @property
     def trained(self) -> bool:
         """Whether all steps that were looked at were made in training mode."""
         return self.watched.passes > 0 and not self.loop.in_eval

@@ -185,12 +185,15 @@ def _of_numbers(output: Tensor, target: Any) -> Answers | None:
 
 
 def _judged(bench: Bench, output: Tensor, answers: Answers) -> ExperimentRecord:
+    sign = -1.0 if bench.climbs else 1.0
+
     def loss(answer: Tensor) -> float:
+        """What a step makes smaller."""
         with torch.no_grad():
-            return float(bench.value(answer.clone()))
+            return sign * float(bench.value(answer.clone()))
 
     now, right, wrong, sure = loss(output), loss(answers.right), loss(answers.wrong), loss(answers.sure)
-    numbers: dict[str, Any] = {"loss": now, "right": right, "wrong": wrong}
+    numbers: dict[str, Any] = {"loss": sign * now, "right": sign * right, "wrong": sign * wrong, "climbs": bench.climbs}
     apart = right - wrong
     if not all(map(math.isfinite, (now, right, wrong))) or not apart:
         raise NotRunError("no right answer")

@@ -74,7 +74,7 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     untold = unseen_loss(record, found or record.scalars)
-    falls = _falls(loss, untold, record.watched)
+    falls = _falls(loss, untold, record.watched, climbs=symptoms.gains)
     checks = (
         _data(record),
         _sensible(record, loss, untold),
@@ -380,7 +380,7 @@ def _enough(record: WatchRecord) -> Check:
     return _check(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
 
 
-def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], watched: Watched) -> Check:
+def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], watched: Watched, *, climbs: bool) -> Check:
     name = "the loss falls"
     if loss is None or not loss.count:
         return _check(name, "not seen", "loss not told", untold)
@@ -389,6 +389,8 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], watched: Watched)
     if not math.isfinite(loss.final):
         return _check(name, "broken", "last value not finite", {"last": loss.final})
     facts: dict[str, Fact] = {"first": first, "last": last, "averaged": loss.averaged}
+    if climbs:
+        return _check(name, "not seen", "climbed", facts)
     part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and last < first - FALLS * noise)):

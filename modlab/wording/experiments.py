@@ -389,6 +389,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "scripted copy": "the copy of a scripted model cannot be trained",
     "no grad_fn": "the loss has no grad_fn",
     "copy holds the model": "a copy would not learn: its hooks or functions hold the original model, or no gradient arrives",
+    "climbs": "the optimizer climbs (maximize=True), and this check makes a loss small",
     "too slow": "{steps} steps of this model would take too long here",
     # causes that further checks name
     **batch_causes.EXPERIMENTS,

@@ -238,3 +238,39 @@ def test_copies_of_what_is_stepped_are_moved_and_lose_no_digits(copied: bool) ->
     told = {one.kind for one in w.diagnose().findings}
     assert ("replaced since" in told) is not copied and "too few digits" not in (told if copied else ())
     assert not copied or not any("do not move" in one.text for one in w.verdict.checks)
+
+
+@pytest.mark.parametrize("climbs", [True, False])
+@pytest.mark.parametrize("written", ["criterion", "by hand", "above zero"])
+def test_what_is_climbed_is_a_gain(written: str, climbs: bool) -> None:
+    model = mlp()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3, maximize=climbs)
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        out = model(x)
+        if written == "criterion":
+            return -F.cross_entropy(out, y)
+        chance = out.softmax(1)[F.one_hot(y, 5).bool()]
+        return chance.mean() if written == "above zero" else (chance**0.5).mean() - 1
+
+    w = watched(model, loss, 100, optimizer, budget=1.0)
+    if climbs:
+        assert "wrong sign" not in kinds(w) and w.verdict.ok
+        assert not any(one.outcome == "failed" for one in w.diagnose().experiments)
+    elif written == "criterion":
+        assert "wrong sign" in kinds(w)
+
+
+def test_an_error_that_is_climbed_is_told() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, maximize=True)
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        return F.cross_entropy(model(x), y)
+
+    w = watched(model, loss, 60, optimizer, budget=1.0)
+    assert kinds(w)[0] == "wrong sign"
+    found = modlab.diagnose(mlp(), optimizer, batch=blobs(), loss=F.cross_entropy)
+    assert any("the optimizer climbs" in one.what for one in found.experiments if one.outcome == "failed")
