@@ -6,7 +6,7 @@ import math
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
-from modlab.records.clues import InputClues
+from modlab.records.clues import Function, InputClues, Term
 
 FAR, NEAR = 15.0, 1e-2
 """Standard deviations, and means, of inputs beyond which they are far from unit scale, and below which they vanish."""
@@ -84,6 +84,12 @@ BIG = 50.0
 ALL_AT_ONCE = ("lbfgs", "rprop")
 """Optimizers, by a part of their name, that compare the slopes of several steps, and so need one batch of all samples in each of them."""
 
+OF_A_BELL = 1.4826
+"""Standard deviation of numbers in a bell curve, as a multiple of the distance from the middle that half of them have at most."""
+
+LIKENESSES, COLUMNS = frozenset(("Mm", "Bmm", "Cdist", "EuclideanDist")), ("Cat", "Stack", "Gather")
+"""Functions that compare each with each, where a layer with a bias is none; and those that put some columns before others."""
+
 OWN_LENGTH, SOON = frozenset(("Adam", "AdamW", "Adamax", "NAdam", "RAdam")), 100
 """Optimizers whose steps have the length of their rate, and steps within which these get far enough."""
 
@@ -113,11 +119,28 @@ def _same_targets(s: Symptoms) -> Facts | None:
     if s.modules("derived") or _is_one_sample(s):
         return None  # an equation, of which nothing should be left; or all that a single sample can show
     sampled = loss.term.source is not None and s.category(loss.term.source) not in ("linear", "conv", "")  # the first of many, say
-    put_first = loss.term.squared and any(one.name == "Cat" for one in loss.term.functions)  # who belongs together, before all others
-    if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not (sampled or put_first):
+    if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not (sampled or _is_put_first(loss.term)):
         rival = "ordered batches" if loss.classes > 2 else "imbalance"
         return {"value": float(loss.shares.index(1.0)), "class": True, "rival": rival, "settle": "labels"}
     return {"value": s.target.mean, "class": False} if s.target.std == 0 and loss.looks > 2 and loss.term.criterion else None
+
+
+def _is_put_first(term: Term) -> bool:
+    """Whether scores are likenesses of each sample to some of its own, so that who belongs to it may always stand before all others."""
+    for place, one in enumerate(term.functions):
+        behind = term.functions[place + 1 :]
+        if one.name in COLUMNS and any(two.name in LIKENESSES or _is_of_both(two) for two in behind):
+            return True
+        if one.name == "Bmm" and one.shape[:1] == term.compared[:1] != (1,) and 1 in one.shape[1:]:
+            return True  # by a matrix for each sample: by one that is the same for all, it is a layer
+        if one.name == "Sum" and behind and _is_of_both(behind[0]):
+            return True
+    return term.squared and any(one.name == "Cat" for one in term.functions)
+
+
+def _is_of_both(one: Function) -> bool:
+    """Whether it multiplies by several numbers."""
+    return one.name == "Mul" and math.isnan(one.number) and len(one.shape) > 1
 
 
 def _is_one_sample(s: Symptoms) -> bool:

@@ -268,3 +268,38 @@ def test_a_hidden_teacher_that_gets_no_gradient_is_a_note(fixed):
     torch.manual_seed(0)
     found = modlab.diagnose(Taught(fixed), batch=(torch.randn(8, 3), torch.randn(8, 2)), loss=F.mse_loss)
     assert ("hidden" in [one.kind for one in found.findings]) is not fixed
+
+
+def scored(way: str, z: Tensor, others: Tensor, queue: Tensor) -> Tensor:
+    """Scores of which the first one is that of who belongs together."""
+    if way == "cat":
+        return torch.cat([(z * others).sum(1, keepdim=True), z @ queue.T], 1)
+    if way == "einsum":
+        return torch.cat([torch.einsum("nc,nc->n", z, others)[:, None], torch.einsum("nc,kc->nk", z, queue)], 1)
+    if way == "gather":
+        return (z @ torch.cat([others, queue]).T).gather(1, torch.cat([torch.arange(32)[:, None], torch.randint(32, 96, (32, 9))], 1))
+    candidates = torch.cat([others[:, None], queue[torch.randint(64, (len(z), 7))]], 1)
+    if way == "bmm":
+        return torch.bmm(candidates, z[:, :, None]).squeeze(2)
+    if way == "sum":
+        return (candidates * z[:, None]).sum(2)
+    return z @ queue[:8].T if way == "the same for all" else z
+
+
+@pytest.mark.parametrize("way", ["cat", "einsum", "gather", "bmm", "sum", "the same for all", "classes"])
+def test_who_belongs_together_may_stand_first(way: str) -> None:
+    torch.manual_seed(0)
+    net, queue = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)), F.normalize(torch.randn(64, 8), dim=1)
+
+    def loss() -> Tensor:
+        x = torch.randn(32, 16)
+        z, others = (F.normalize(one, dim=1) for one in (net(x), torch.cat([x[:, :4], x[:, 4:8]], 1)))
+        return F.cross_entropy(scored(way, z, others, queue) / 0.3, torch.zeros(32, dtype=torch.long))
+
+    optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+    assert ("constant targets" in {one.kind for one in w.findings}) is (way in ("the same for all", "classes"))
