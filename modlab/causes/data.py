@@ -314,11 +314,14 @@ def _targets(s: Symptoms) -> Facts | None:
     target = s.target
     if beyond_chances(s):
         return {"mean": target.mean, "std": target.std, "high": target.high}
-    if not s.loss.term.criterion.endswith("error") or not (target.std > BIG or abs(target.mean) > BIG) or s.progress > NEARER:
+    mean, std = target.mean, target.std
+    if s.loss.typical > 0:  # of an error that forgives outliers: what the others are
+        mean, std = s.loss.middle, s.loss.typical * OF_A_BELL
+    if not s.loss.term.criterion.endswith("error") or not (std > BIG or abs(mean) > BIG) or s.progress > NEARER:
         return None
-    if abs(s.loss.first_outputs.mean - target.mean) < target.std / 2 < abs(target.mean) / 2:
+    if abs(s.loss.first_outputs.mean - mean) < std / 2 < abs(mean) / 2:
         return None  # the model begins there
-    if gets_there(s.group.optimizer, s.group.rate, abs(target.mean)):
+    if gets_there(s.group.optimizer, s.group.rate, abs(mean)):
         return None
     return {"mean": target.mean, "std": target.std}
 

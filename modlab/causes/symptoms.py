@@ -25,6 +25,9 @@ WILD = 1e4
 ROUNDED, OF_CHANCES = 1e-9, 1e-6
 """What a constant answer leaves of targets that are all the same; and in a cross-entropy, where a chance is a little less than 1."""
 
+OF_OUTLIERS = 0.8
+"""Part of the loss of a constant answer that a few outliers make, beyond which no progress is seen: nothing tells these."""
+
 SERVED, NEARLY_ALL = 0.4, 0.9
 """Progress with which the units that are left serve a loss, of which it need not be known how far it can fall; dead ones beyond which
 none are left."""
@@ -177,7 +180,7 @@ class Symptoms:
 
     def _way_to(self, value: float) -> float:
         way = self.baseline - self.floor
-        if not (self.baseline > 0 and way > 0) or not math.isfinite(value) or self.least < self.floor:
+        if self.loss.outliers > OF_OUTLIERS or not (self.baseline > 0 and way > 0) or not math.isfinite(value) or self.least < self.floor:
             return math.nan
         return 1 - (value - self.floor) / way
 

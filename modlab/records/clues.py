@@ -125,6 +125,8 @@ class LossClues:
             which share of them it is nearer in the last; and what is left of the margin.
         diagonal: of a cross-entropy, whether each sample's class is its own number.
         floor: the loss, times `factor`, of an answer that is right in each sample.
+        middle, typical: of an error that forgives outliers, the target in the middle, and how far from it half of them are at most.
+        outliers: which part of the loss of a constant answer a few of these targets make, that are far off.
         goes: by how many standard errors outputs go with their targets, of what was seen before each step; 0 where that is not known.
     """
 
@@ -155,6 +157,9 @@ class LossClues:
     diagonal: bool = False
     floor: float = 0.0
     goes: float = 0.0
+    middle: float = UNKNOWN
+    typical: float = UNKNOWN
+    outliers: float = 0.0
 
     @property
     def term(self) -> Term:

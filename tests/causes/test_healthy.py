@@ -303,3 +303,20 @@ def test_who_belongs_together_may_stand_first(way: str) -> None:
             loss().backward()
             optimizer.step()
     assert ("constant targets" in {one.kind for one in w.findings}) is (way in ("the same for all", "classes"))
+
+
+@pytest.mark.parametrize(("criterion", "scale", "named"), [(nn.HuberLoss(delta=0.5), 1, set()), (F.l1_loss, 300, {"targets not scaled"})])
+def test_a_robust_loss_forgives_outliers(criterion, scale, named):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for _ in range(150):
+            x = torch.randn(64, 6)
+            y = scale * x[:, :2].sum(1, keepdim=True).sin()
+            y = torch.where(torch.rand(64, 1) < 0.08, y + 200 * scale * torch.randn(64, 1), y)
+            optimizer.zero_grad()
+            criterion(net(x), y).backward()
+            optimizer.step()
+    assert {one.kind for one in w.findings if one.severity == "broken"} == named
+    assert named or not any(one.outcome == "failed" for one in w.diagnose().experiments)
