@@ -410,6 +410,12 @@ class Symptoms:
         there = some[some > 0]  # where it is zero in some looks, what went backward there was another loss
         return float(np.median(there if len(there) else some)) if len(some) else math.nan
 
+    def last_gradient(self, path: str) -> float:
+        """The same at the last look at which there was one."""
+        some = self.gradients.get(path, np.zeros(0))
+        some = some[np.isfinite(some) & (some > 0)]
+        return float(some[-1]) if len(some) else 0.0
+
     @cached_property
     def flow(self) -> list[tuple[str, float]]:
         """The norms of the matrices' gradients in the order of the modules' calls."""

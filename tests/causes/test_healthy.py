@@ -320,3 +320,44 @@ def test_a_robust_loss_forgives_outliers(criterion, scale, named):
             optimizer.step()
     assert {one.kind for one in w.findings if one.severity == "broken"} == named
     assert named or not any(one.outcome == "failed" for one in w.diagnose().experiments)
+
+
+class Coupling(nn.Module):
+    """Half of a flow's layer, which begins as the identity."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(1, 32), nn.Linear(32, 2)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scale, shift = self.last(torch.tanh(self.first(x[:, :1]))).chunk(2, 1)
+        return torch.cat([x[:, 1:] * scale.tanh().exp() + shift, x[:, :1]], 1), scale.tanh()
+
+
+class Flow(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Coupling() for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = 0.0
+        for layer in self.layers:
+            x, more = layer(x)
+            total = total + more
+        return (-0.5 * x.square()).sum(1, keepdim=True) + total
+
+
+def test_what_stands_before_a_layer_of_zeros_gets_its_gradient_later():
+    torch.manual_seed(0)
+    net = Flow()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(200):
+            optimizer.param_groups[0]["lr"] = min(optimizer.param_groups[0]["lr"] * 1.03, 5e-3)
+            x = 0.1 * torch.randn(64, 2)
+            optimizer.zero_grad()
+            (1 - net(torch.cat([x[:, :1], x[:, 1:] + x[:, :1]], 1)).mean()).backward()
+            optimizer.step()
+    assert "vanishing gradient" not in {one.kind for one in w.findings}
