@@ -6,7 +6,7 @@ import math
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
-from modlab.records.clues import InputClues
+from modlab.records.clues import Function, InputClues, Term
 
 FAR, NEAR = 15.0, 1e-2
 """Standard deviations, and means, of inputs beyond which they are far from unit scale, and below which they vanish."""
@@ -81,6 +81,15 @@ GOES = 3.0
 BIG = 50.0
 """Targets of a regression beyond which their scale is one."""
 
+ALL_AT_ONCE = ("lbfgs", "rprop")
+"""Optimizers, by a part of their name, that compare the slopes of several steps, and so need one batch of all samples in each of them."""
+
+OF_A_BELL = 1.4826
+"""Standard deviation of numbers in a bell curve, as a multiple of the distance from the middle that half of them have at most."""
+
+LIKENESSES, COLUMNS = frozenset(("Mm", "Bmm", "Cdist", "EuclideanDist")), ("Cat", "Stack", "Gather")
+"""Functions that compare each with each, where a layer with a bias is none; and those that put some columns before others."""
+
 OWN_LENGTH, SOON = frozenset(("Adam", "AdamW", "Adamax", "NAdam", "RAdam")), 100
 """Optimizers whose steps have the length of their rate, and steps within which these get far enough."""
 
@@ -110,11 +119,28 @@ def _same_targets(s: Symptoms) -> Facts | None:
     if s.modules("derived") or _is_one_sample(s):
         return None  # an equation, of which nothing should be left; or all that a single sample can show
     sampled = loss.term.source is not None and s.category(loss.term.source) not in ("linear", "conv", "")  # the first of many, say
-    put_first = loss.term.squared and any(one.name == "Cat" for one in loss.term.functions)  # who belongs together, before all others
-    if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not (sampled or put_first):
+    if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not (sampled or _is_put_first(loss.term)):
         rival = "ordered batches" if loss.classes > 2 else "imbalance"
         return {"value": float(loss.shares.index(1.0)), "class": True, "rival": rival, "settle": "labels"}
     return {"value": s.target.mean, "class": False} if s.target.std == 0 and loss.looks > 2 and loss.term.criterion else None
+
+
+def _is_put_first(term: Term) -> bool:
+    """Whether scores are likenesses of each sample to some of its own, so that who belongs to it may always stand before all others."""
+    for place, one in enumerate(term.functions):
+        behind = term.functions[place + 1 :]
+        if one.name in COLUMNS and any(two.name in LIKENESSES or _is_of_both(two) for two in behind):
+            return True
+        if one.name == "Bmm" and one.shape[:1] == term.compared[:1] != (1,) and 1 in one.shape[1:]:
+            return True  # by a matrix for each sample: by one that is the same for all, it is a layer
+        if one.name == "Sum" and behind and _is_of_both(behind[0]):
+            return True
+    return term.squared and any(one.name == "Cat" for one in term.functions)
+
+
+def _is_of_both(one: Function) -> bool:
+    """Whether it multiplies by several numbers."""
+    return one.name == "Mul" and math.isnan(one.number) and len(one.shape) > 1
 
 
 def _is_one_sample(s: Symptoms) -> bool:
@@ -179,7 +205,7 @@ def _same_batch(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is None or len(one.shape) < 2 or one.repeated < 0.9 or one.same > 0.5 or s.record.steps < 20:
         return None
-    if _is_all_there_is(s, one):
+    if _is_all_there_is(s, one) or _takes_all_at_once(s):
         return None
     if one.distinct > (4 * FEW if math.prod(one.shape[1:]) >= SEVERAL and s.progress > 0.9 else FEW):
         return None
@@ -196,6 +222,11 @@ def _is_all_there_is(s: Symptoms, one: InputClues) -> bool:
     return logical or picture or edges or _asks_each_place(s, one) or (len(asked) > 0 and asked[0] < nodes == one.distinct)
 
 
+def _takes_all_at_once(s: Symptoms) -> bool:
+    """Whether the optimizer needs the same samples in each step."""
+    return any(part in name.lower() for name in s.loop.optimizers for part in ALL_AT_ONCE)
+
+
 def _asks_each_place(s: Symptoms, one: InputClues) -> bool:
     """Whether rows are series of which each place has its answer, and that is not what stands there: then a place is a sample."""
     asked = s.loss.term.compared
@@ -207,6 +238,8 @@ def _few(s: Symptoms) -> Facts | None:
     if one is None or len(one.shape) < 2 or one.repeated > 0.5 or one.same > 0.5 or one.common > 0.8 or one.rows < 3 * one.distinct:
         return None
     if math.prod(one.shape[1:]) < 2 or _is_all_there_is(s, one) or one.one_hot:  # points of a curve, say; rooms, or letters
+        return None
+    if _takes_all_at_once(s) and one.distinct <= one.shape[0]:
         return None
     if one.numbers.whole and 0 <= one.numbers.low < one.numbers.high <= 1 and s.loss.looks and not s.loss.term.criterion:
         return None  # patterns of yes and no, of which nothing is asked but how often they come
@@ -281,11 +314,14 @@ def _targets(s: Symptoms) -> Facts | None:
     target = s.target
     if beyond_chances(s):
         return {"mean": target.mean, "std": target.std, "high": target.high}
-    if not s.loss.term.criterion.endswith("error") or not (target.std > BIG or abs(target.mean) > BIG) or s.progress > NEARER:
+    mean, std = target.mean, target.std
+    if s.loss.typical > 0:  # of an error that forgives outliers: what the others are
+        mean, std = s.loss.middle, s.loss.typical * OF_A_BELL
+    if not s.loss.term.criterion.endswith("error") or not (std > BIG or abs(mean) > BIG) or s.progress > NEARER:
         return None
-    if abs(s.loss.first_outputs.mean - target.mean) < target.std / 2 < abs(target.mean) / 2:
+    if abs(s.loss.first_outputs.mean - mean) < std / 2 < abs(mean) / 2:
         return None  # the model begins there
-    if gets_there(s.group.optimizer, s.group.rate, abs(target.mean)):
+    if gets_there(s.group.optimizer, s.group.rate, abs(mean)):
         return None
     return {"mean": target.mean, "std": target.std}
 

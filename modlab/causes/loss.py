@@ -195,7 +195,7 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     others = [one for one in s.loss.terms if one.criterion in CRITERIA and one.factor > 0]
     counts = s.loss.term.criterion in COUNTS
     turned = (counts or s.loss.term.criterion in CRITERIA) and s.loss.term.factor < 0 and not others
-    if beyond_chances(s):
+    if beyond_chances(s) or s.gains:
         return None
     if turned and (counts or s.start <= 0) and len(s.clues.losses) == 1:
         return {"how": "negative"}

@@ -14,6 +14,9 @@ from modlab.records.watch import PARAMETER
 FADED = 0.1
 """What is left of the weights, below which it is they that take the gradient away, and not the depth."""
 
+GONE, COMING = 1e-3, 3e-3
+"""Part of the last layer's gradient below which that of the first one vanishes; and beyond which it has come at the last look."""
+
 DROPPED = 0.9
 """A chance to drop from which on hardly anything is left; below it a wide layer may be served well."""
 
@@ -119,10 +122,12 @@ def begins_too_small(s: Symptoms) -> Facts | None:
 
 def _vanishing(s: Symptoms) -> Facts | None:
     flow = s.flow
-    if len(flow) < 4 or s.progress > 0.5 or s.has_burst or not s.is_finite or _dead(s) is not None:
+    if len(flow) < 4 or s.learns or s.has_burst or not s.is_finite or _dead(s) is not None:
         return None
     first, last = flow[0], flow[-1]
-    if not (last[1] > 0 and first[1] < 1e-3 * last[1]) or s.resized() < FADED:
+    if not (last[1] > 0 and first[1] < GONE * last[1]) or s.resized() < FADED:
+        return None
+    if s.last_gradient(first[0]) > COMING * s.last_gradient(last[0]):  # what stands after it began at zero
         return None
     if not first[1] and (len(s.loop.optimizers) > 1 or s.ungraded):  # what went backward was the loss of others, or goes past others, too
         return None

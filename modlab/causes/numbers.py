@@ -121,9 +121,10 @@ def _underflow(s: Symptoms) -> Facts | None:
 
 
 def _digits(s: Symptoms) -> Facts | None:
-    some = [one for one in s.matrices if one.dtype in HALF]
-    if s.loop.rounded >= SEVERAL and s.loop.rounded == s.loop.put_back + s.loop.kept and not some and not s.progress > 0.9:
+    half = [one for one in s.matrices if one.dtype in HALF]
+    if s.loop.rounded >= SEVERAL and s.loop.rounded == s.loop.put_back + s.loop.kept and not half and not s.progress > 0.9:
         return {"looks": s.loop.rounded}
+    some = [one for one in half if not one.is_copy]  # else what is stepped may have more digits
     stuck = [one for one in some if (one.stuck or 0.0) > (0.2 if s.is_stuck else 0.5) or not one.moved]
     if not some or len(stuck) < len(some) / 2 or s.progress > 0.9:
         return None

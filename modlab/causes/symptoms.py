@@ -25,6 +25,9 @@ WILD = 1e4
 ROUNDED, OF_CHANCES = 1e-9, 1e-6
 """What a constant answer leaves of targets that are all the same; and in a cross-entropy, where a chance is a little less than 1."""
 
+OF_OUTLIERS = 0.8
+"""Part of the loss of a constant answer that a few outliers make, beyond which no progress is seen: nothing tells these."""
+
 SERVED, NEARLY_ALL = 0.4, 0.9
 """Progress with which the units that are left serve a loss, of which it need not be known how far it can fall; dead ones beyond which
 none are left."""
@@ -177,7 +180,7 @@ class Symptoms:
 
     def _way_to(self, value: float) -> float:
         way = self.baseline - self.floor
-        if not (self.baseline > 0 and way > 0) or not math.isfinite(value) or self.least < self.floor:
+        if self.loss.outliers > OF_OUTLIERS or not (self.baseline > 0 and way > 0) or not math.isfinite(value) or self.least < self.floor:
             return math.nan
         return 1 - (value - self.floor) / way
 
@@ -226,6 +229,17 @@ class Symptoms:
     def learns(self) -> bool:
         """Whether it falls well."""
         return self.progress > 0.5 or (math.isnan(self.progress) and self.fallen > 0.5)
+
+    @property
+    def gains(self) -> bool:
+        """Whether what goes backward is a gain, up which each step goes on purpose: a criterion with a minus, or none that is known.
+
+        An error that is climbed has no end.
+        """
+        known = [one for one in self.loss.terms if one.criterion not in ("", "penalty")]
+        if not self.groups or not all(one.maximize for one in self.groups) or any(one.factor > 0 for one in known):
+            return False
+        return bool(known) or not (self.has_leapt or not self.is_finite)
 
     @property
     def trained(self) -> bool:
@@ -395,6 +409,12 @@ class Symptoms:
         some = some[np.isfinite(some)]
         there = some[some > 0]  # where it is zero in some looks, what went backward there was another loss
         return float(np.median(there if len(there) else some)) if len(some) else math.nan
+
+    def last_gradient(self, path: str) -> float:
+        """The same at the last look at which there was one."""
+        some = self.gradients.get(path, np.zeros(0))
+        some = some[np.isfinite(some) & (some > 0)]
+        return float(some[-1]) if len(some) else 0.0
 
     @cached_property
     def flow(self) -> list[tuple[str, float]]:

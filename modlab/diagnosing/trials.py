@@ -39,6 +39,12 @@ class Bench:
         self.model = _runnable(subject.model)
         self.roots = [*batches.roots(subject.model, loss), *_hidden(subject)]
 
+    @property
+    def climbs(self) -> bool:
+        """Whether the optimizers make the loss greater."""
+        groups = [group for one in self.subject.optimizers for group in one.param_groups]
+        return bool(groups) and all(group.get("maximize") for group in groups)
+
     def kept(self, work: Callable[[], T]) -> T:
         """Call `work` and restore everything afterwards, without the model's output and warnings."""
 

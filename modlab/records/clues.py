@@ -125,6 +125,8 @@ class LossClues:
             which share of them it is nearer in the last; and what is left of the margin.
         diagonal: of a cross-entropy, whether each sample's class is its own number.
         floor: the loss, times `factor`, of an answer that is right in each sample.
+        middle, typical: of an error that forgives outliers, the target in the middle, and how far from it half of them are at most.
+        outliers: which part of the loss of a constant answer a few of these targets make, that are far off.
         goes: by how many standard errors outputs go with their targets, of what was seen before each step; 0 where that is not known.
     """
 
@@ -155,6 +157,9 @@ class LossClues:
     diagonal: bool = False
     floor: float = 0.0
     goes: float = 0.0
+    middle: float = UNKNOWN
+    typical: float = UNKNOWN
+    outliers: float = 0.0
 
     @property
     def term(self) -> Term:
@@ -173,7 +178,8 @@ class InputClues:
         scales: between which standard deviations of their own numbers most samples are.
         same: in which share of the looks all samples of the batch were the same.
         repeated: in which share of the looks the whole batch was the one of the look before.
-        rows, distinct: how many samples were seen, and how many different ones, in the first looks.
+        rows, distinct: how many samples were seen, and how many different ones: in the first looks, and in later ones as long as these
+            are few.
         common: of whole numbers the share of the most frequent one, and `token` which that is.
         typical: the size of the number in the middle, of those that are not 0, at the last look.
         twin: the name of an earlier input that was the same in each look.

@@ -82,7 +82,7 @@ class ForkRecord:
         error: of that, in one line.
         until: the step that it comes to if nothing ends it before.
         unjudged: why its loss does not say which future is the better one: "" if it does; "negative values", "several losses" (`facts` has
-            their names) or "wrong sign" (the loss is turned around).
+            their names), "wrong sign" (the loss is turned around) or "climbed" (the optimizer makes it greater).
         line: of the backward pass whose loss this is, where several lines have one; 0 where one has.
     """
 

@@ -79,6 +79,11 @@ class WatchedParameter(NamedTuple):
     rates: tuple[float, ...] = ()
     swapped: bool = False
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether no optimizer holds it and it moves all the same, as a copy of what is stepped: of steps it says nothing."""
+        return self.elsewhere and not self.owned
+
 
 @frozen
 class Watched:

@@ -89,6 +89,7 @@ def diagnosed(
     pair = batches.require(batch, loss)
     subject = Subject(model, given)
     found, notes, remarks = catalogue.findings(subject)
+    found = [one for one in found if not _is_moved(one, training)]
     experiments: tuple[ExperimentRecord, ...] = ()
     if pair is None:
         found = [*seen, *found]
@@ -171,17 +172,30 @@ def _is_left_alone(found: Finding, experiments: Sequence[ExperimentRecord]) -> b
     return found.kind == "in no optimizer" and bool(shut) and shut == {*found.facts.get("places", ())}  # type: ignore[misc]
 
 
+def _is_moved(found: Finding, training: Symptoms | None) -> bool:
+    """Whether what no optimizer holds was seen to be moved all the same, as by a loop that trains copies and writes them back."""
+    if found.kind not in UNHELD or training is None:
+        return False
+    moved = {one.path for one in training.watched.parameters if one.is_copy}
+    places = {*found.facts.get("places", ())} or {found.path}  # type: ignore[misc]
+    return bool(places) and places <= moved
+
+
 def _noted(found: Finding) -> Finding:
     return replace(found, severity="note")
 
+
+UNHELD = ("replaced since", "in no optimizer")
+"""Findings of parameters that no step is said to change."""
 
 THROUGH = "no gradient through"
 
 LEFT = 2
 """Tier of causes that are named where nothing else shows one."""
 
-SPARED = ("unused layers", "state moves")
-"""What gets no gradient, or is kept from one pass to the next, is no fault of a model that was seen to learn: so it was meant."""
+SPARED = ("unused layers", "state moves", "loss too small")
+"""What gets no gradient, or is kept from one pass to the next, is no fault of a model that was seen to learn: so it was meant. And no loss
+is too small that was seen to fall well."""
 
 SCHEMA = 2
 """Of `Diagnosis.to_dict`: in 1 a finding was its sentences."""

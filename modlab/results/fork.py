@@ -321,7 +321,7 @@ def unjudged(record: WatchRecord) -> tuple[str, dict[str, Fact]]:
     names: Any = falls.facts.get("names", ()) if falls is not None else ()
     if falls is not None and falls.kind == "loss not told" and len(names) > 1:
         return "several losses", {"names": names}
-    return ("negative values" if falls is not None and falls.kind == "negative values" else ""), {}
+    return (falls.kind if falls is not None and falls.kind in ("negative values", "climbed") else ""), {}
 
 
 def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps: int, model: Module | None) -> Fork:

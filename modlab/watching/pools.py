@@ -53,6 +53,12 @@ SIGMAS = 6.0
 CLEAR = 0.2
 """Part of what an answer that does not look at the input loses by that, which its loss has to be at least."""
 
+FORGIVING = ("absolute error", "smooth error", "quantile error")
+"""Errors whose best constant answer is one in the middle."""
+
+FAR_OFF, A_FEW = 10.0, 0.2
+"""Times the usual distance from the middle that outliers have, and the share of the targets that they are at most."""
+
 Array = npt.NDArray[np.float64]
 
 FEATURES = 2048
@@ -142,7 +148,7 @@ class InputPool:
         if some.dim() == 4 and some.is_floating_point() and some.shape[1] in COLOURS and some[0, 0].numel() >= BROAD:
             self.woven = min(self.woven, _woven(some))
         sums = _told_apart(some)
-        if self.looks <= DENSE:
+        if self.looks <= DENSE or len(self.rows) <= ROWS:  # while they are few, later looks may bring more: a curriculum begins with some
             self.rows.update(sums.tolist())
             self.seen += len(sums)
         if not some.is_floating_point():
@@ -352,7 +358,7 @@ class LossPool:
             self.sums = (self.sums if self.rows else 0) + flat.sum(0).numpy()
             self.squares = (self.squares if self.rows else 0) + flat.square().sum(0).numpy()
             self.rows += len(flat)
-        if found.term.criterion in ("absolute error", "smooth error") and len(self.some) < DENSE and flat.numel() <= MOST // DENSE:
+        if found.term.criterion in FORGIVING and len(self.some) < DENSE and flat.numel() <= MOST // DENSE:
             self.some.append(flat.clone())
         self.bend = next((one for name in ("delta", "beta") if isinstance(one := saved(found.node, name), float)), 1.0)
         weight = saved(found.node, "pos_weight")
@@ -442,6 +448,7 @@ class LossPool:
             self.diagonal,
             self._floor(),
             self.goes.score,
+            *self._typical(),
         )
 
     def _within(self, shares: Array) -> float:
@@ -465,11 +472,9 @@ class LossPool:
             return float(-factor * (there * np.log(there)).sum())
         if not self.rows:
             return math.nan
-        if self.some and all(one.shape[1] == self.some[0].shape[1] for one in self.some):
-            values = torch.cat(self.some)
-            off = values - values.median(0).values
-            smooth = term.criterion == "smooth error"
-            return float(factor * float(F.smooth_l1_loss(off, torch.zeros_like(off), beta=self.bend) if smooth else off.abs().mean()))
+        off = self._off()
+        if off is not None and term.criterion in FORGIVING[:2]:
+            return float(factor * float(self._forgiven(off).mean()))
         mean = self.sums / self.rows
         if term.criterion == "squared error":
             return float(factor * (self.squares / self.rows - mean**2).clip(0).mean())
@@ -482,6 +487,29 @@ class LossPool:
         if term.criterion == composed_criteria.SIGNS and self.targets.low == -1 and self.targets.numbers().distinct == 2:
             return float(factor * self.margin * (1 - np.abs(mean)).mean())
         return math.nan
+
+    def _off(self) -> Tensor | None:
+        """How far the targets are from the ones in the middle, of an error that forgives outliers."""
+        if not self.some or any(one.shape[1] != self.some[0].shape[1] for one in self.some):
+            return None
+        values = torch.cat(self.some)
+        return values - values.median(0).values
+
+    def _forgiven(self, off: Tensor) -> Tensor:
+        """The losses of errors."""
+        smooth = bool(self.terms) and self.terms[0].criterion == "smooth error"
+        return F.smooth_l1_loss(off, torch.zeros_like(off), reduction="none", beta=self.bend) if smooth else off.abs()
+
+    def _typical(self) -> tuple[float, float, float]:
+        """The target in the middle, how far from it half of them are, and which part of the loss a few make that are far off."""
+        off = self._off()
+        if off is None:
+            return math.nan, math.nan, 0.0
+        values, lost = torch.cat(self.some), self._forgiven(off)
+        far = off.abs() > FAR_OFF * off.abs().median()
+        few = 0 < float(far.double().mean()) < A_FEW and bool(off.abs().median() > 0)
+        middle = values.median()
+        return float(middle), float((values - middle).abs().median()), float(lost[far].sum() / lost.sum()) if few else 0.0
 
     def _floor(self) -> float:
         """The loss of an answer that is right in each sample: of counts it is not 0."""

@@ -74,7 +74,7 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     untold = unseen_loss(record, found or record.scalars)
-    falls = _falls(loss, untold, record)
+    falls = _falls(loss, untold, record, climbs=symptoms.gains)
     checks = (
         _data(record),
         _sensible(record, loss, untold),
@@ -369,7 +369,7 @@ def _is_still(one: WatchedParameter, rate: float | None) -> bool:
 
 def _enough(record: WatchRecord) -> Check:
     name, known = "by enough for its dtype", record.watched
-    measured = [weight for weight in known.parameters if weight.stuck is not None and weight.cancelled is None]
+    measured = [weight for weight in known.parameters if weight.stuck is not None and weight.cancelled is None and not weight.is_copy]
     if not measured and any(weight.owned and weight.felt for weight in known.parameters) and known.stepped:
         return _check(name, "not seen", "not counted")
     if not measured:
@@ -384,7 +384,7 @@ def _enough(record: WatchRecord) -> Check:
     return _check(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
 
 
-def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], record: WatchRecord) -> Check:
+def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], record: WatchRecord, *, climbs: bool) -> Check:
     name, watched = "the loss falls", record.watched
     if loss is None or not loss.count:
         return _check(name, "not seen", "loss not told", untold)
@@ -396,6 +396,8 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], record: WatchReco
     ends = [one if math.isfinite(one) else beyond for one in (first, last)]
     facts: dict[str, Fact] = {"first": ends[0], "last": ends[1], "averaged": loss.averaged}
     facts |= {"values": loss.count} if loss.averaged and loss.count < record.steps else {}
+    if climbs:
+        return _check(name, "not seen", "climbed", facts)
     part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and last < first - FALLS * noise)):

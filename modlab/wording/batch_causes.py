@@ -262,9 +262,10 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "right is best": lambda facts: f"{_short(facts['right'])} for the right answer, {_short(facts['wrong'])} for a wrong one",
     "wrong sign": (
         lambda facts: (
-            f"the loss of the right answer is {_short(facts['right'])}, of a wrong one {_short(facts['wrong'])}: it is upside down"
+            f"the loss of the right answer is {_short(facts['right'])}, of a wrong one {_short(facts['wrong'])}: "
+            + ("the optimizer climbs" if facts.get("climbs") else "it is upside down")
         ),
-        "A step makes the loss smaller, and so the answer worse.",
+        lambda facts: f"A step makes the loss {'greater' if facts.get('climbs') else 'smaller'}, and so the answer worse.",
     ),
     "one logit": (
         "with one score for each sample, the cross entropy is the same for any output",

@@ -124,6 +124,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "no trend": lambda facts: f"{arrow(facts)}: no trend beyond its noise",
     "rises": lambda facts: f"{arrow(facts)}: it rises",
     "negative values": lambda facts: f"{arrow(facts)}: not judged, because it has negative values, like the loss of a policy gradient",
+    "climbed": lambda facts: f"{arrow(facts)}: not judged, because the optimizer climbs it (maximize=True)",
     "too early": lambda facts: f"too early to tell after {format.plural(facts['count'], 'value')}",
     # every module is called
     "no step measured yet": lambda facts: "no step has been measured yet",

@@ -345,7 +345,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     # overfit
     "loss becomes no number": _lost,
-    "loss is 0": "the loss is 0",
+    "loss is 0": lambda facts: f"the loss is {_short(facts['first'] or 0.0)}",
     "learnt": _learnt,
     "learnt one answer": (
         lambda facts: f"the loss falls {_within(facts)}, but only to that of one answer for all samples",
@@ -390,6 +390,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "scripted copy": "the copy of a scripted model cannot be trained",
     "no grad_fn": "the loss has no grad_fn",
     "copy holds the model": "a copy would not learn: its hooks or functions hold the original model, or no gradient arrives",
+    "climbs": "the optimizer climbs (maximize=True), and this check makes a loss small",
     "too slow": "{steps} steps of this model would take too long here",
     # causes that further checks name
     **batch_causes.EXPERIMENTS,

@@ -112,6 +112,7 @@ _FOUND = {
 _UNJUDGED = {
     "negative values": "the loss has negative values, like that of a policy gradient, so a lower one need not be better",
     "several losses": "which of {names} is the loss is not known",
+    "climbed": "the optimizer climbs, so a lower loss is not a better one",
     "wrong sign": "the loss is turned around, so a lower one is not better",
 }
 

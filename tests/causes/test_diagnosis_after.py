@@ -88,3 +88,18 @@ def test_optimizers_that_were_not_given_are_known_and_those_that_were_replaced_a
             for one in steppers:
                 one.step()
     assert causes(w.diagnose()) == []
+
+
+def test_a_loss_of_tiny_units_that_falls_is_not_too_small_and_not_zero() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01, eps=1e-16)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(150):
+            x = torch.randn(32, 4)
+            optimizer.zero_grad()
+            (1e-6 * F.mse_loss(net(x), x.sum(1, keepdim=True))).backward()
+            optimizer.step()
+    found = w.diagnose()
+    assert causes(found) == [] and not any(one.outcome == "failed" for one in found.experiments)
+    assert not any(one.what == "the loss is 0" for one in found.experiments)

@@ -377,3 +377,96 @@ def test_a_slope_does_not_know_what_was_added(slope):
         return x, x + 1.5 * torch.randn(64, 2) + 1
 
     assert ("no bias where needed" in kinds(Energy(), batch, F.mse_loss)) is not slope
+
+
+def scored(way: str, z: Tensor, others: Tensor, queue: Tensor) -> Tensor:
+    """Scores of which the first one is that of who belongs together."""
+    if way == "cat":
+        return torch.cat([(z * others).sum(1, keepdim=True), z @ queue.T], 1)
+    if way == "einsum":
+        return torch.cat([torch.einsum("nc,nc->n", z, others)[:, None], torch.einsum("nc,kc->nk", z, queue)], 1)
+    if way == "gather":
+        return (z @ torch.cat([others, queue]).T).gather(1, torch.cat([torch.arange(32)[:, None], torch.randint(32, 96, (32, 9))], 1))
+    candidates = torch.cat([others[:, None], queue[torch.randint(64, (len(z), 7))]], 1)
+    if way == "bmm":
+        return torch.bmm(candidates, z[:, :, None]).squeeze(2)
+    if way == "sum":
+        return (candidates * z[:, None]).sum(2)
+    return z @ queue[:8].T if way == "the same for all" else z
+
+
+@pytest.mark.parametrize("way", ["cat", "einsum", "gather", "bmm", "sum", "the same for all", "classes"])
+def test_who_belongs_together_may_stand_first(way: str) -> None:
+    torch.manual_seed(0)
+    net, queue = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)), F.normalize(torch.randn(64, 8), dim=1)
+
+    def loss() -> Tensor:
+        x = torch.randn(32, 16)
+        z, others = (F.normalize(one, dim=1) for one in (net(x), torch.cat([x[:, :4], x[:, 4:8]], 1)))
+        return F.cross_entropy(scored(way, z, others, queue) / 0.3, torch.zeros(32, dtype=torch.long))
+
+    optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+    assert ("constant targets" in {one.kind for one in w.findings}) is (way in ("the same for all", "classes"))
+
+
+@pytest.mark.parametrize(("criterion", "scale", "named"), [(nn.HuberLoss(delta=0.5), 1, set()), (F.l1_loss, 300, {"targets not scaled"})])
+def test_a_robust_loss_forgives_outliers(criterion, scale, named):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for _ in range(150):
+            x = torch.randn(64, 6)
+            y = scale * x[:, :2].sum(1, keepdim=True).sin()
+            y = torch.where(torch.rand(64, 1) < 0.08, y + 200 * scale * torch.randn(64, 1), y)
+            optimizer.zero_grad()
+            criterion(net(x), y).backward()
+            optimizer.step()
+    assert {one.kind for one in w.findings if one.severity == "broken"} == named
+    assert named or not any(one.outcome == "failed" for one in w.diagnose().experiments)
+
+
+class Coupling(nn.Module):
+    """Half of a flow's layer, which begins as the identity."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(1, 32), nn.Linear(32, 2)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scale, shift = self.last(torch.tanh(self.first(x[:, :1]))).chunk(2, 1)
+        return torch.cat([x[:, 1:] * scale.tanh().exp() + shift, x[:, :1]], 1), scale.tanh()
+
+
+class Flow(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Coupling() for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = 0.0
+        for layer in self.layers:
+            x, more = layer(x)
+            total = total + more
+        return (-0.5 * x.square()).sum(1, keepdim=True) + total
+
+
+def test_what_stands_before_a_layer_of_zeros_gets_its_gradient_later():
+    torch.manual_seed(0)
+    net = Flow()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(200):
+            optimizer.param_groups[0]["lr"] = min(optimizer.param_groups[0]["lr"] * 1.03, 5e-3)
+            x = 0.1 * torch.randn(64, 2)
+            optimizer.zero_grad()
+            (1 - net(torch.cat([x[:, :1], x[:, 1:] + x[:, :1]], 1)).mean()).backward()
+            optimizer.step()
+    assert "vanishing gradient" not in {one.kind for one in w.findings}

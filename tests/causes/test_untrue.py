@@ -186,3 +186,91 @@ def test_dead_units_of_a_net_whose_loss_falls_below_zero_are_to_be_cared_for() -
 
     w = watched(model, loss, 120, budget=1.0)
     assert [one.severity for one in w.verdict.findings if one.kind == "dead units"] == ["careful"] and w.verdict.ok
+
+
+@pytest.mark.parametrize(("kind", "named"), [(torch.optim.LBFGS, False), (torch.optim.Rprop, False), (torch.optim.Adam, True)])
+def test_who_compares_slopes_needs_the_same_batch(kind: type[torch.optim.Optimizer], named: bool) -> None:
+    model = mlp()
+    x, y = blobs(12)
+    optimizer = kind(model.parameters(), lr=0.01)  # type: ignore[call-arg]
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(30):
+            optimizer.step(closure)  # type: ignore[arg-type]
+    assert ("same batch" in kinds(w)) is named
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_curriculum_that_begins_with_a_few_samples_has_more_of_them(grows: bool) -> None:
+    model = mlp()
+    rows = torch.randn(2000, 16)
+
+    def loss() -> Tensor:
+        x = rows[torch.randint(8 if not grows or len(seen) < 20 else 2000, (64,))]
+        seen.append(len(x))
+        return F.cross_entropy(model(x), x[:, :5].argmax(1))
+
+    seen: list[int] = []
+    assert ("few samples" in kinds(watched(model, loss, 80, budget=1.0))) is not grows
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_copies_of_what_is_stepped_are_moved_and_lose_no_digits(copied: bool) -> None:
+    model = mlp().to(torch.bfloat16)
+    masters = [nn.Parameter(one.detach().float()) for one in model.parameters()]
+    optimizer = torch.optim.Adam(masters, 1e-4)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(60):
+            x, y = blobs()
+            model.zero_grad()
+            F.cross_entropy(model(x.bfloat16()).float(), y).backward()
+            for one, master in zip(model.parameters(), masters, strict=True):
+                master.grad = one.grad.float()  # type: ignore[union-attr]
+            optimizer.step()
+            for one, master in zip(model.parameters(), masters, strict=True) if copied else ():
+                one.data.copy_(master)
+    told = {one.kind for one in w.diagnose().findings}
+    assert ("replaced since" in told) is not copied and "too few digits" not in (told if copied else ())
+    assert not copied or not any("do not move" in one.text for one in w.verdict.checks)
+
+
+@pytest.mark.parametrize("climbs", [True, False])
+@pytest.mark.parametrize("written", ["criterion", "by hand", "above zero"])
+def test_what_is_climbed_is_a_gain(written: str, climbs: bool) -> None:
+    model = mlp()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3, maximize=climbs)
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        out = model(x)
+        if written == "criterion":
+            return -F.cross_entropy(out, y)
+        chance = out.softmax(1)[F.one_hot(y, 5).bool()]
+        return chance.mean() if written == "above zero" else (chance**0.5).mean() - 1
+
+    w = watched(model, loss, 100, optimizer, budget=1.0)
+    if climbs:
+        assert "wrong sign" not in kinds(w) and w.verdict.ok
+        assert not any(one.outcome == "failed" for one in w.diagnose().experiments)
+    elif written == "criterion":
+        assert "wrong sign" in kinds(w)
+
+
+def test_an_error_that_is_climbed_is_told() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, maximize=True)
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        return F.cross_entropy(model(x), y)
+
+    w = watched(model, loss, 60, optimizer, budget=1.0)
+    assert kinds(w)[0] == "wrong sign"
+    found = modlab.diagnose(mlp(), optimizer, batch=blobs(), loss=F.cross_entropy)
+    assert any("the optimizer climbs" in one.what for one in found.experiments if one.outcome == "failed")
