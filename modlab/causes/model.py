@@ -246,7 +246,7 @@ def _nothing(s: Symptoms) -> Facts | None:
         for one in s.modules("zero input")
         if one.facts["looks"] >= 3
         and one.path != s.first_module
-        and not (one.facts.get("other") or one.facts.get("rectified"))
+        and not (one.facts.get("other") or one.facts.get("rectified") or one.facts.get("given"))  # what comes in as zeros is no value of it
         and one.facts["calls"] < 3  # else it is a state
         and s.category(one.facts.get("after")) != "activation"
     ]

@@ -304,7 +304,9 @@ class ClueCollector:
         if not taken.requires_grad and taken.numel() > 1 and not stores.contents(module).get("_modules"):
             self._note(path, "front", **_sizes_of(taken.detach()))
         if not taken.any():
-            self._note(path, "zero input", after=self.made_by(taken) or "", other=path in self._fed, rectified=_is_rectified(taken))
+            given = _is_of(taken, self.batch)
+            facts = {"after": self.made_by(taken) or "", "rectified": _is_rectified(taken), "given": given}
+            self._note(path, "zero input", other=path in self._fed, **facts)
         elif path not in self._fed:
             self._fed.add(path)
             if (path, "zero input") in self._modules:
@@ -634,6 +636,7 @@ class ClueCollector:
             gradients.brought,
             self._steps.asleep(),
             held.sharing,
+            gradients.against,
         )
         return Clues(
             losses,

@@ -592,6 +592,8 @@ CAUSES: dict[str, CauseWords] = {
             if f.get("penalty")
             else "it is multiplied by 0, and what is left asks for the same share of each class"
             if f.get("zero")
+            else f"only a divergence is left in it, and no gradient comes to {all_named(f['places'])}"
+            if f.get("lacks")
             else f"it is {rough(f['value'])}, and its gradient is zero in each look"
         ),
         "Something between the output and the loss throws the output away, or clamps it.",
