@@ -17,6 +17,9 @@ FADED = 0.1
 DROPPED = 0.9
 """A chance to drop from which on hardly anything is left; below it a wide layer may be served well."""
 
+FALLEN = 1e-2
+"""Part of the last layer's gradient that the first one's is at least where it does not vanish in between."""
+
 HALVED = 0.5
 """Of its first value: a loss that has fallen by more learns."""
 
@@ -126,6 +129,25 @@ def _vanishing(s: Symptoms) -> Facts | None:
 
 
 def _nothing_comes(s: Symptoms) -> Facts | None:
+    """Gradients that are zero in front of some that are not, where these become less on their way."""
+    flat = _flat_in_front(s)
+    return {"path": flat[0], "places": flat, "ratio": 0.0} if flat and not _is_thrown_away(s, flat) else None
+
+
+def _thrown_away(s: Symptoms) -> Facts | None:
+    """The same of tables, where nothing becomes less behind them: what they give is masked, or multiplied by zero."""
+    flat = _flat_in_front(s)
+    return {"path": flat[0], "places": flat, "behind": True} if flat and _is_thrown_away(s, flat) else None
+
+
+def _is_thrown_away(s: Symptoms, flat: tuple[str, ...]) -> bool:
+    """Whether tables alone have no gradient, and the first layer behind them has one like the last: no activation has shut in between."""
+    owners = {one.path: one.module for one in s.matrices}
+    rest = [size for _, size in s.flow if size > 0]
+    return all(s.category(owners[path]) == "embedding" for path in flat) and len(rest) > 1 and rest[0] > FALLEN * rest[-1]
+
+
+def _flat_in_front(s: Symptoms) -> tuple[str, ...]:
     """Gradients that are zero in front of some that are not, and not because zeros come in: then the bias beside them has one."""
     reached = {one.module for one in s.watched.parameters if one.dimensions == 1 and one.graded}
     flat = tuple(path for path in s.flat if path.rpartition(".")[0] not in reached)
@@ -138,8 +160,8 @@ def _nothing_comes(s: Symptoms) -> Facts | None:
         or any("weight_hh" in path for path in flat)
         or began_zero(s)
     ):
-        return None
-    return {"path": flat[0], "places": flat, "ratio": 0.0}
+        return ()
+    return flat
 
 
 def _dead(s: Symptoms) -> Facts | None:
@@ -275,6 +297,7 @@ ROWS = (
     CauseRow("weights begin too small", begins_too_small, "vanishing gradient", "scale of the weights", tier=1),
     CauseRow("vanishing gradient", _vanishing, "dead units", "gradients", tier=1),
     CauseRow("dead units", _dead, "rate too high", "smaller rate", tier=1),
+    CauseRow("overwritten activation", _thrown_away, "detached", "why", tier=2),
     CauseRow("vanishing gradient", _nothing_comes, "detached", "why", tier=2),
     CauseRow("shared by mistake", _twice, tier=2),
     CauseRow("bottleneck", _bottleneck, tier=2),

@@ -722,7 +722,13 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "overwritten activation": CauseWords(
         lambda f: "only the sum of a softmax is used, which is 1" if f.get("ones") else "a value is overwritten with zeros",
-        lambda f: "{place} takes the same for each input" if f.get("ones") else f"only zeros were seen at {all_named(f['places'])}",
+        lambda f: (
+            "{place} takes the same for each input"
+            if f.get("ones")
+            else f"no gradient comes to {all_named(f['places'])} in any look, though the layers behind have theirs"
+            if f.get("behind")
+            else f"only zeros were seen at {all_named(f['places'])}"
+        ),
         "Whatever the layers before compute is thrown away.",
         lambda f: "weigh something by it" if f.get("ones") else "look for a product with zero, or a mask that hides everything",
     ),

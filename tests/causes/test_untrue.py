@@ -372,3 +372,16 @@ def test_decay_moves_weights_whose_gradients_were_zeroed() -> None:
             model.zero_grad(set_to_none=False)
             optimizer.step()
     assert kinds(w)[0] == "zeroed before step"
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_gradient_that_a_mask_takes_away_does_not_vanish(masked: bool) -> None:
+    model = Reader(2, lambda: torch.arange(12))
+    model.word.register_forward_hook(lambda _, __, given: given.masked_fill(torch.tensor(masked), 0.0))
+
+    def loss() -> Tensor:
+        x = torch.randint(2, 30, (32, 12))
+        return F.cross_entropy(model(x), (x[:, 3] > 15).long())
+
+    told = kinds(watched(model, loss))
+    assert ("overwritten activation" in told) is masked and "vanishing gradient" not in told
