@@ -75,8 +75,11 @@ HALF_MIXED, HARDLY_MIXED = 0.5, 0.3
 """Part of what targets differ by, all looks together, that they differ by within a batch: less is found in batches that are not mixed. The
 first is of classes."""
 
-GOES = 3.0
-"""Standard errors beyond which outputs go with their targets."""
+KINDS = 32
+"""Different whole numbers up to which each is looked at by itself, where there is one a sample and nothing beside it."""
+
+GOES, A_LITTLE = 3.0, 1.0
+"""Standard errors beyond which outputs go with their targets, and perhaps do."""
 
 BIG = 50.0
 """Targets of a regression beyond which their scale is one."""
@@ -395,16 +398,24 @@ def _axes(s: Symptoms) -> Facts | None:
     return {"told": moved, "together": told.together} if _drowned(s) and moved > SOME and told.together < moved / 2 else None
 
 
+def _are_names(s: Symptoms) -> bool:
+    """Whether inputs are a few numbers that name things, as users and goods: one is no nearer to the next than to any other."""
+    one, beside = _batch(s), [two for two in s.clues.inputs[1:] if not two.asked]
+    if one is None or not one.dtype.startswith(("int", "uint")) or math.prod(one.shape[1:]) >= SEVERAL:
+        return False
+    return bool(beside) or math.prod(one.shape[1:]) > 1 or one.distinct > KINDS
+
+
 def _shuffled(s: Symptoms) -> Facts | None:
     told = s.clues.relations
     loss = s.loss
-    if told.rows < PAIRS or max(told.together, told.counted) > SOME or loss.goes > GOES:
+    if told.rows < PAIRS or max(told.together, told.counted) > SOME or loss.goes > (A_LITTLE if _are_names(s) else GOES):
         return None
     if len(loss.term.compared) == 2 and loss.term.compared[0] == loss.term.compared[1] == loss.classes and len(s.clues.inputs) == 2:
         chance = math.log(loss.classes) * sum(abs(one.factor) for one in loss.terms if one.criterion == "cross-entropy")
         stays = abs(s.last - chance) < 0.02 * chance and s.pace > 1e-4 and all(one.same < 0.5 for one in s.clues.inputs)
         return {"loss": s.last, "baseline": chance, "pairs": told.rows} if stays else None
-    if not _drowned(s):
+    if not _drowned(s) or s.lately < -1:  # it was on its way there for most of the time
         return None
     if s.loss.classes and s.loss.spread > 0.15:  # it has learnt to tell samples apart
         return None

@@ -13,6 +13,9 @@ from modlab.records.clues import MOVES, LossClues, Term
 SCALED = {"LogSoftmax", "Mul", "Div"} | MOVES
 """What stands between likenesses and a loss in which nothing was taken out of them."""
 
+GROWN = 1.5
+"""Times their deviation at first beyond which outputs do not become the same, whatever is not told apart."""
+
 EVEN = 0.35, 0.65
 """Share of the triples of which the pair that is pulled is nearer, if nothing tells it from the other one."""
 
@@ -25,6 +28,9 @@ FAINT = 1e-3
 ROUNDED, NEARLY_ALL = 0.1, 0.85
 """By how much logarithms of shares may lie farther apart than scores, and the part of a constant answer's loss that is nearly all."""
 
+HALF = 0.5
+"""Between the answers no and yes of a discriminator, which may be smoothed."""
+
 ALIKE = 0.999
 """Entropy of shares of classes, as a part of that of even ones, from which on they ask for nothing."""
 
@@ -33,11 +39,12 @@ def _collapse(s: Symptoms) -> Facts | None:
     loss = s.loss
     if loss.term.criterion in ("cross-entropy", "likelihood") or s.target.std >= 0 or loss.looks < 3:
         return None
-    if s.modules("derived"):
-        return None  # an equation, which compares slopes and not samples
+    if s.modules("derived") or not math.isnan(loss.away):
+        return None  # an equation, which compares slopes and not samples; or a divergence from a prior, which is met by all
     shrunk = loss.outputs.std < 0.15 * loss.first_outputs.std or (loss.term.paired and loss.varied[1] < 0.15 * loss.varied[0])
     compares = loss.term.paired or any(one.name in ("Div", "Mm", "Bmm") for one in loss.term.functions)
-    if len(loss.ranks) == 3 and abs(loss.ranks[0]) < SURE and EVEN[0] < loss.ranks[1] < EVEN[1] and loss.ranks[2] > SPENT:
+    even = len(loss.ranks) == 3 and abs(loss.ranks[0]) < SURE and EVEN[0] < loss.ranks[1] < EVEN[1] and loss.ranks[2] > SPENT
+    if even and not loss.varied[1] > GROWN * loss.varied[0]:
         return {"spread": loss.varied[1] / loss.varied[0] if loss.varied[0] > 0 else loss.spread, "nearly": False}
     if not compares or not (loss.spread < 0.1 or shrunk) or s.target.std == 0 or not s.fallen > 0.9:
         return None
@@ -100,9 +107,18 @@ def _discriminator(s: Symptoms) -> Facts | None:
     if flat or _is_flat_minimax(s, [one.ends()[1] for one in some]):
         return {"path": "", "low": min(abs(one.value) for one in s.clues.losses), "high": max(one.value for one in s.clues.losses)}
     low, high = min(some, key=lambda one: one.ends()[1]), max(some, key=lambda one: one.ends()[1])
+    if _is_of_the_judge(s, high.name) and not _is_of_the_judge(s, low.name):
+        return None  # who should deceive it wins
     if 0 <= low.ends()[1] < 0.1 and (high.ends()[1] > 3 or high.ends()[1] < 0):
         return {"path": low.name, "low": low.ends()[1], "high": high.ends()[1]}
     return None
+
+
+def _is_of_the_judge(s: Symptoms, name: str) -> bool:
+    """Whether a loss asks for both answers, or for no: who should deceive the discriminator asks for yes alone."""
+    loss = next((one for one in s.clues.losses if one.name == name or one.name.startswith(f"{name} (")), LossClues())
+    judged = [one for one in loss.terms if one.criterion.startswith("binary") or one.node in ("Softplus", "LogSigmoid")]
+    return len(judged) > 1 or (bool(judged) and loss.targets.low < HALF)
 
 
 def _has_an_end(loss: LossClues) -> bool:

@@ -113,7 +113,8 @@ def _zeroed(s: Symptoms) -> Facts | None:
         return None  # not zeroed: something else stands in their place
     if not felt or turned or true or (zeroed < SEVERAL and (s.loop.hooked or any(one.graded for one in felt))):
         return None
-    if any(one.moved for one in trained):
+    decays = zeroed >= SEVERAL and s.group.decay > 0 and len(s.loop.optimizers) == 1  # which moves weights without a gradient
+    if any(one.moved for one in trained) and not decays:
         return None
     late = bool(s.clues.reached) and not s.loop.backwards and s.loop.rootless >= SEVERAL  # backward() comes after the step
     flows = zeroed >= SEVERAL or late or (not s.loop.arrivals and any(_flows(s, one.module) for one in felt))

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.data import SPREAD, beyond_chances
+from modlab.causes.loop import SEVERAL
 from modlab.causes.model import began_equal, begins_too_small
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import MOVES, LossClues, Term
@@ -212,6 +213,9 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     if s.last < -ENDLESS * max(abs(s.start), 1) and grown and len(s.clues.losses) == 1 and len(s.loop.optimizers) == 1:
         return {"how": "falls", "last": s.last}  # what is to become small has an end
     up, down = s.loop.climbs
+    elsewhere = s.loop.edited[0]
+    if elsewhere >= SEVERAL and s.loop.against < elsewhere / 2:
+        return None  # what was stepped on is no slope of the loss, nor what is opposite to it
     pulled = any(one.decay > DECAYS for one in s.groups)  # then it is that which goes up
     return {"how": "climbs", "up": up, "looks": up + down} if up >= 5 and up > 4 * down and not s.learns and not pulled else None
 
@@ -353,6 +357,9 @@ def _constant(s: Symptoms) -> Facts | None:
         return {"value": s.last, "penalty": True}
     if _is_even(s):
         return {"value": s.last, "zero": True}
+    lost = _lacks_the_output(s)
+    if lost:
+        return {"value": s.last, "path": lost[0], "places": lost, "lacks": True}
     if (
         len(s.values) >= 5
         and max(abs(s.most), abs(s.least)) < ROUNDED * abs(s.loss.term.factor)
@@ -370,6 +377,18 @@ def _constant(s: Symptoms) -> Facts | None:
     if any((some > 0).any() for some in slopes) or not any(len(some) for some in slopes):
         return None
     return {"value": s.last}
+
+
+def _lacks_the_output(s: Symptoms) -> tuple[str, ...]:
+    """The parameters behind all that get a gradient, where a divergence from a prior is the only part of the loss that has one."""
+    single = len(s.clues.losses) == 1 and s.loss.looks >= 5 and not math.isnan(s.loss.away)
+    if not single or any(one.criterion not in ("", "penalty") for one in s.loss.terms) or len(s.loss.terms) > 1:
+        return ()
+    order = {one.path: one.order for one in s.watched.modules if one.called}
+    felt = [order[one.module] for one in s.watched.parameters if one.felt and one.module in order]
+    lost = [one for one in s.watched.parameters if one.path in s.ungraded and one.path not in s.clues.reached]
+    behind = bool(felt) and all(one.module in order and order[one.module] > max(felt) for one in lost)
+    return tuple(one.path for one in lost) if behind else ()
 
 
 def _is_even(s: Symptoms) -> bool:

@@ -20,6 +20,9 @@ GONE, COMING = 1e-3, 3e-3
 DROPPED = 0.9
 """A chance to drop from which on hardly anything is left; below it a wide layer may be served well."""
 
+FALLEN = 1e-2
+"""Part of the last layer's gradient that the first one's is at least where it does not vanish in between."""
+
 HALVED = 0.5
 """Of its first value: a loss that has fallen by more learns."""
 
@@ -135,6 +138,25 @@ def _vanishing(s: Symptoms) -> Facts | None:
 
 
 def _nothing_comes(s: Symptoms) -> Facts | None:
+    """Gradients that are zero in front of some that are not, where these become less on their way."""
+    flat = _flat_in_front(s)
+    return {"path": flat[0], "places": flat, "ratio": 0.0} if flat and not _is_thrown_away(s, flat) else None
+
+
+def _thrown_away(s: Symptoms) -> Facts | None:
+    """The same of tables, where nothing becomes less behind them: what they give is masked, or multiplied by zero."""
+    flat = _flat_in_front(s)
+    return {"path": flat[0], "places": flat, "behind": True} if flat and _is_thrown_away(s, flat) else None
+
+
+def _is_thrown_away(s: Symptoms, flat: tuple[str, ...]) -> bool:
+    """Whether tables alone have no gradient, and the first layer behind them has one like the last: no activation has shut in between."""
+    owners = {one.path: one.module for one in s.matrices}
+    rest = [size for _, size in s.flow if size > 0]
+    return all(s.category(owners[path]) == "embedding" for path in flat) and len(rest) > 1 and rest[0] > FALLEN * rest[-1]
+
+
+def _flat_in_front(s: Symptoms) -> tuple[str, ...]:
     """Gradients that are zero in front of some that are not, and not because zeros come in: then the bias beside them has one."""
     reached = {one.module for one in s.watched.parameters if one.dimensions == 1 and one.graded}
     flat = tuple(path for path in s.flat if path.rpartition(".")[0] not in reached)
@@ -147,8 +169,8 @@ def _nothing_comes(s: Symptoms) -> Facts | None:
         or any("weight_hh" in path for path in flat)
         or began_zero(s)
     ):
-        return None
-    return {"path": flat[0], "places": flat, "ratio": 0.0}
+        return ()
+    return flat
 
 
 def _dead(s: Symptoms) -> Facts | None:
@@ -260,7 +282,7 @@ def _nothing(s: Symptoms) -> Facts | None:
         for one in s.modules("zero input")
         if one.facts["looks"] >= 3
         and one.path != s.first_module
-        and not (one.facts.get("other") or one.facts.get("rectified"))
+        and not (one.facts.get("other") or one.facts.get("rectified") or one.facts.get("given"))  # what comes in as zeros is no value of it
         and one.facts["calls"] < 3  # else it is a state
         and s.category(one.facts.get("after")) != "activation"
     ]
@@ -289,6 +311,7 @@ ROWS = (
     CauseRow("weights begin too small", begins_too_small, "vanishing gradient", "scale of the weights", tier=1),
     CauseRow("vanishing gradient", _vanishing, "dead units", "gradients", tier=1),
     CauseRow("dead units", _dead, "rate too high", "smaller rate", tier=1),
+    CauseRow("overwritten activation", _thrown_away, "detached", "why", tier=2),
     CauseRow("vanishing gradient", _nothing_comes, "detached", "why", tier=2),
     CauseRow("shared by mistake", _twice, tier=2),
     CauseRow("bottleneck", _bottleneck, tier=2),

@@ -8,6 +8,7 @@ import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import SEVERAL
+from modlab.causes.model import begins_too_small
 from modlab.causes.symptoms import STUCK, Symptoms
 
 MOST = 0.997
@@ -174,7 +175,9 @@ def _too_high(s: Symptoms) -> Facts | None:
         return None
     if s.least < 0 < s.start < ABOUT_ZERO * s.most:
         return None  # it begins at 0 and goes both ways, as advantages do that are compared with their mean
-    leaps = (s.quickest > FAST or s.pace > FAST / 3) and not s.fallen > FALLEN
+    leaps = (
+        (s.quickest > FAST or s.pace > FAST / 3) and not s.fallen > FALLEN and begins_too_small(s) is None
+    )  # of so little much is a part
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
     if not (burst or _rose(s) or _leaped_away(s) or (leaps and _gets_nowhere(s))):
         return None

@@ -34,8 +34,17 @@ OF_MANY = frozenset(
 )
 """Causes that a training on one batch cannot show."""
 
-FOLLOWS = {"rate too low": frozenset(("constant loss", "zeroed before step", "clipped to nothing", "weights put back"))}
-"""What is no cause beside others: where no step moves the weights whatever its rate, or it is undone, the rate is not too low."""
+CUT = frozenset(("detached", "no gradient through", "without grad"))
+"""Causes by which no gradient comes back from a loss, or from its part that knows the targets."""
+
+FOLLOWS = {
+    "rate too low": frozenset(("constant loss", "zeroed before step", "clipped to nothing", "weights put back")),
+    "unused layers": CUT,
+    "latent ignored": CUT | {"constant loss"},
+    "vanishing gradient": CUT,
+}
+"""What is no cause beside others: where no step moves the weights whatever its rate, or it is undone, the rate is not too low; and what is
+cut off is used, tells nothing for that reason, and has no gradient that could vanish."""
 
 MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""

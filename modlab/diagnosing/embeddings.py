@@ -13,6 +13,7 @@ from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord, Remedy
+from modlab.running import lengths
 from modlab.running.listener import Listener
 
 INSIDE = 0.05
@@ -28,8 +29,9 @@ def embeddings(bench: Bench) -> ExperimentRecord:
     given = _given(bench)
     if not given:
         raise NotRunError("no embedding")
+    beside = [*batches.tensors(bench.inputs)]
     for site, ids in given:
-        found = _padded(site, ids) or _unknown(site, [two for one, two in given if one is site])
+        found = _padded(site, ids, beside) or _unknown(site, [two for one, two in given if one is site], beside)
         if found is not None:
             return found
     return record("embeddings", "passed", "tokens differ", layers=len({id(site) for site, _ in given}))
@@ -62,13 +64,14 @@ def _joined(found: list[tuple[ModuleSite, Tensor]]) -> list[tuple[ModuleSite, Te
     return joined
 
 
-def _padded(site: ModuleSite, ids: Tensor) -> ExperimentRecord | None:
+def _padded(site: ModuleSite, ids: Tensor, beside: list[Tensor]) -> ExperimentRecord | None:
     """``padding_idx`` stands where a token does: between others, or alone for a sample."""
     padding = cast(nn.Embedding, site.module).padding_idx
     if padding is None or ids.dim() not in (1, 2) or not bool((ids == padding).any()):
         return None
     rows = ids if ids.dim() == 2 else ids[:, None]
-    samples, count = inside(rows, padding), int((ids == padding).sum())
+    read = lengths.read(rows, padding, beside) if ids.dim() == 2 else None
+    samples, count = inside(rows, padding, read), int((ids == padding).sum())
     if ids.dim() == 2 and samples < max(2, INSIDE * len(ids)):
         return None
     kind, single = "padding idx of a token", int(ids.dim() == 1)
@@ -76,16 +79,18 @@ def _padded(site: ModuleSite, ids: Tensor) -> ExperimentRecord | None:
     return record("embeddings", "unclear" if single else "failed", kind, Remedy(kind), site=site, **facts)
 
 
-def inside(rows: Tensor, token: int) -> int:
-    """In how many rows a token lies between others that differ from it."""
-    other = rows != token
+def inside(rows: Tensor, token: int, read: Tensor | None = None) -> int:
+    """In how many rows a token lies between others that differ from it, of what is read."""
+    other = rows != token if read is None else (rows != token) & read
     before, after = other.cumsum(1) > 0, other.flip(1).cumsum(1).flip(1) > 0
-    return int((~other & before & after).any(1).sum())
+    return int(((rows == token) & before & after).any(1).sum())
 
 
-def _unknown(site: ModuleSite, calls: list[Tensor]) -> ExperimentRecord | None:
-    """Nearly all tokens of all calls, but for the padding at the ends, are one and the same."""
-    real = torch.cat([ids[~ends(ids)] if ids.dim() == 2 else ids.flatten() for ids in calls])
+def _unknown(site: ModuleSite, calls: list[Tensor], beside: list[Tensor]) -> ExperimentRecord | None:
+    """Nearly all tokens of all calls that are read, but for the padding at the ends, are one and the same."""
+    padding = cast(nn.Embedding, site.module).padding_idx
+    token = -1 if padding is None else padding
+    real = torch.cat([ids[~ends(ids) & lengths.read(ids, token, beside)] if ids.dim() == 2 else ids.flatten() for ids in calls])
     if len(real) < ENOUGH or cast(nn.Embedding, site.module).num_embeddings < FEW or all(map(_is_position, calls)):
         return None
     tokens, counts = torch.unique(real, return_counts=True)

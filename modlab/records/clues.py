@@ -333,6 +333,7 @@ class LoopClues:
         brought: the greatest number that backward() brought in those.
         asleep: an optimizer that makes no step while others do, and the parameters that it alone holds.
         sharing: the classes of the optimizers that hold what is `shared`.
+        against: of the looks in which gradients pointed elsewhere, in how many that was opposite to what backward() brought.
     """
 
     backwards: int = 0
@@ -362,6 +363,7 @@ class LoopClues:
     brought: float = UNKNOWN
     asleep: tuple[str, tuple[str, ...]] = ("", ())
     sharing: tuple[str, ...] = ()
+    against: int = 0
 
 
 @frozen

@@ -16,12 +16,13 @@ from torch.autograd.function import BackwardCFunction
 from torch.nn import Module
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.rnn import PackedSequence
 
 from modlab.compat import without_autograd, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import MOVES, SHAPES, Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
-from modlab.running import attention_graph, composed_criteria, criterion, dropout_graph, loss_graph, view_graph, written_criteria
+from modlab.running import attention_graph, composed_criteria, criterion, dropout_graph, lengths, loss_graph, view_graph, written_criteria
 from modlab.running.autograd_nodes import children, name_of, saved, walk
 from modlab.running.guarded import note
 from modlab.running.values import leaves
@@ -154,6 +155,7 @@ class ClueCollector:
         self._narrow = False  # whether a layer takes less than the numbers of each place, or knows no places
         self._sequences: list[Any] = []  # the nodes that recurrent layers gave for all places
         self._looked_up: list[Tensor] = []  # what the tables of a pass were asked for, in rows
+        self._padded: dict[str, tuple[Tensor, int]] = {}  # the same, by table, of those with padding; and its token
         self._relations: Relations | None = None
         self._given: Any = None
         self._output: Any = None
@@ -167,7 +169,7 @@ class ClueCollector:
     def begin(self, step: int) -> None:
         """A step is looked at."""
         self._step, self._made, self.batch, self._names, self._met = step, {}, [], [], 0
-        self._sequences, self._looked_up = [], []
+        self._sequences, self._looked_up, self._padded = [], [], {}
         self._pass += 1  # a root that is never called, as a dictionary of two nets, tells of none
         self.reads = self.looks < DENSE or step >= self._read_at + max(RARELY, step // OFTEN)
         self._read_at = step if self.reads else self._read_at
@@ -181,7 +183,7 @@ class ClueCollector:
     def end(self) -> None:
         """It is over: of its tensors nothing is kept but one batch."""
         self._made, self.batch, self._names, self._given, self._output = {}, [], [], None, None
-        self._sequences, self._looked_up = [], []
+        self._sequences, self._looked_up, self._padded = [], [], {}
         if self.looks >= SOON:
             self._stale.forget()
 
@@ -200,7 +202,7 @@ class ClueCollector:
         many = self._pass % PASSES == 0
         if many or self._compared:
             self.batch, self._names, self._sequences, self._compared = [], [], [], False
-            self._looked_up = []
+            self._looked_up, self._padded = [], {}
         if many:
             self._made = {}
 
@@ -245,6 +247,15 @@ class ClueCollector:
             self._sequences.append(output[0].grad_fn)
         for kind, facts in module_clues.told(self, module, args, kwargs, output):
             self._note(member.path, kind, **facts)
+        if args and isinstance(args[0], PackedSequence):
+            self._shorten(lengths.of_packed(args[0]))
+
+    def _shorten(self, ends: Tensor) -> None:
+        """Of what was padded is read what lies within these lengths."""
+        for path, (tokens, padding) in self._padded.items():
+            if len(tokens) == len(ends) and int(ends.max()) <= tokens.shape[1]:
+                read = lengths.within(tokens, ends)
+                self._modules[path, "embedding"] = {**self._modules[path, "embedding"], "inner": module_clues.inner(tokens, padding, read)}
 
     def _keep_states(self, output: Any) -> None:
         """Keep how that begins which is given besides the first output: it may come in again, as a state that is carried."""
@@ -293,7 +304,9 @@ class ClueCollector:
         if not taken.requires_grad and taken.numel() > 1 and not stores.contents(module).get("_modules"):
             self._note(path, "front", **_sizes_of(taken.detach()))
         if not taken.any():
-            self._note(path, "zero input", after=self.made_by(taken) or "", other=path in self._fed, rectified=_is_rectified(taken))
+            given = _is_of(taken, self.batch)
+            facts = {"after": self.made_by(taken) or "", "rectified": _is_rectified(taken), "given": given}
+            self._note(path, "zero input", other=path in self._fed, **facts)
         elif path not in self._fed:
             self._fed.add(path)
             if (path, "zero input") in self._modules:
@@ -309,6 +322,8 @@ class ClueCollector:
             ids = asked.flatten()
             met.update(ids[:4096].tolist())
             facts |= {"seen": len(met), "total": known.get("total", 0) + ids.numel()}
+        if "tokens" in facts:
+            self._padded[path] = facts.pop("tokens").detach(), facts["padding"]
         if "state" in facts:  # calls in a row that began where the one before began
             again = known.get("pass") == self._pass and facts["state"] == known["state"] != 0
             facts["again"] = known["again"] + 1 if again else 0
@@ -621,6 +636,7 @@ class ClueCollector:
             gradients.brought,
             self._steps.asleep(),
             held.sharing,
+            gradients.against,
         )
         return Clues(
             losses,

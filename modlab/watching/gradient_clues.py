@@ -39,6 +39,7 @@ class GradientClues:
     Attributes:
         arrivals: looks in which gradients were seen as backward() has left them.
         turned, true, gone: in how many of them those at the step pointed elsewhere, or there, or were no more.
+        against: in how many of them they pointed to the opposite side.
         decayed, clamped: in how many of them a part of the weights was added, and in how many many numbers of a gradient had one size.
         ratios: of each how large they were, as a share of what backward() brought; `scale`: what a scaler has multiplied that by.
         up, down: between how many looks the weights went up the slope, and down.
@@ -51,7 +52,7 @@ class GradientClues:
     def __init__(self, index: WatchIndex) -> None:
         self._index = index
         self.arrivals = self.turned = self.true = self.gone = self.decayed = self.clamped = self.up = self.down = 0
-        self.put_back = self.kept = self.rounded = self.replaced = 0
+        self.put_back = self.kept = self.rounded = self.replaced = self.against = 0
         self.brought = math.nan
         self.ratios: list[float] = []
         self.factors: list[float] = []
@@ -156,6 +157,7 @@ class GradientClues:
             self.decayed += decayed
             self.clamped += sum(map(_is_clamped, there.values())) >= len(there) / 2
             self.turned += turned and not decayed
+            self.against += alike < -ALIKE
             self.true += not turned
 
     def _holders(self) -> dict[str, int]:
@@ -171,7 +173,7 @@ class GradientClues:
     def _is_decay(self, gradients: dict[str, Array]) -> bool:
         """Whether gradients, or what was added to them, are the weights times a number."""
         weights = self._weights()
-        pairs = [(one, weights[path]) for path, one in gradients.items() if path in weights and len(one) > VALUES]
+        pairs = [(one, weights[path]) for path, one in gradients.items() if path in weights and _points_somewhere(weights[path])]
         alike = [_cosine(one, held) for one, held in pairs if one.any() and held.any()]
         return bool(alike) and float(np.median(alike)) > 0.99
 
@@ -226,6 +228,12 @@ def _norm(some: Array) -> float:
 def _cosine(one: Array, other: Array) -> float:
     size = math.sqrt((one @ one) * (other @ other))
     return float(one @ other) / size if size else math.nan
+
+
+def _points_somewhere(weights: Array) -> bool:
+    """Whether there are many different numbers: with a few, as in a layer of equal units, whatever comes to it has the same direction."""
+    most = float(np.abs(weights).max(initial=0.0))
+    return most > 0 and len(np.unique(np.round(weights / most, 3))) > VALUES
 
 
 def _is_clamped(gradient: Array) -> bool:

@@ -12,6 +12,7 @@ from torch.nn import Module
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from modlab.running import lengths
 from modlab.running.autograd_nodes import name_of, saved
 from modlab.watching.pools import is_readable, kinds
 from modlab.watching.readback import is_far
@@ -97,19 +98,21 @@ def _embedding(look: CurrentPass, module: Any, args: tuple[Any, ...], *_: Any) -
         yield "embedding rows", {"rows": module.num_embeddings, "ids": ids}
     if module.padding_idx is None:
         return
-    padded = ids == module.padding_idx
-    share = float(padded.float().mean())
-    inner = 0.0
-    if ids.dim() > 1 and ids.shape[1] > 1 and share:
-        real = ~padded
-        after = real.flip(1).cumsum(1).flip(1) > 0  # a real token comes later
-        before = real.cumsum(1) > 0
-        inner = float((padded & after & before).float().sum() / padded.float().sum())
-    elif ids.dim() == 1 and share:
-        inner = 1.0  # single ones: no sequence is filled up
-    if isinstance(module, nn.EmbeddingBag):  # where in a bag it lies says nothing
-        inner = 0.0
-    yield "embedding", {"padding": int(module.padding_idx), "share": share, "inner": inner}
+    facts: dict[str, Any] = {"padding": int(module.padding_idx), "share": float((ids == module.padding_idx).float().mean()), "inner": 0.0}
+    if ids.dim() == 2 and not isinstance(module, nn.EmbeddingBag):  # where in a bag it lies says nothing
+        read = lengths.read(ids, module.padding_idx, (one for one in look.batch if not is_far(one)))
+        facts |= {"tokens": ids, "inner": inner(ids, module.padding_idx, read)}
+    elif ids.dim() == 1 and not isinstance(module, nn.EmbeddingBag):
+        facts["inner"] = float(facts["share"] > 0)  # single ones: no sequence is filled up
+    yield "embedding", facts
+
+
+def inner(tokens: Tensor, padding: int, read: Tensor) -> float:
+    """Of the padding that a model reads, how much lies between real tokens."""
+    padded, real = (tokens == padding) & read, (tokens != padding) & read
+    after = real.flip(1).cumsum(1).flip(1) > 0  # a real token comes later
+    before = real.cumsum(1) > 0
+    return float((padded & after & before).float().sum() / padded.float().sum()) if bool(padded.any()) else 0.0
 
 
 def _attention(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any) -> Told:

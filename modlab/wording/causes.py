@@ -594,6 +594,8 @@ CAUSES: dict[str, CauseWords] = {
             if f.get("penalty")
             else "it is multiplied by 0, and what is left asks for the same share of each class"
             if f.get("zero")
+            else f"only a divergence is left in it, and no gradient comes to {all_named(f['places'])}"
+            if f.get("lacks")
             else f"it is {rough(f['value'])}, and its gradient is zero in each look"
         ),
         "Something between the output and the loss throws the output away, or clamps it.",
@@ -722,7 +724,13 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "overwritten activation": CauseWords(
         lambda f: "only the sum of a softmax is used, which is 1" if f.get("ones") else "a value is overwritten with zeros",
-        lambda f: "{place} takes the same for each input" if f.get("ones") else f"only zeros were seen at {all_named(f['places'])}",
+        lambda f: (
+            "{place} takes the same for each input"
+            if f.get("ones")
+            else f"no gradient comes to {all_named(f['places'])} in any look, though the layers behind have theirs"
+            if f.get("behind")
+            else f"only zeros were seen at {all_named(f['places'])}"
+        ),
         "Whatever the layers before compute is thrown away.",
         lambda f: "weigh something by it" if f.get("ones") else "look for a product with zero, or a mask that hides everything",
     ),

@@ -470,3 +470,44 @@ def test_what_stands_before_a_layer_of_zeros_gets_its_gradient_later():
             (1 - net(torch.cat([x[:, :1], x[:, 1:] + x[:, :1]], 1)).mean()).backward()
             optimizer.step()
     assert "vanishing gradient" not in {one.kind for one in w.findings}
+
+
+class Packed(nn.Module):
+    """Reads what is within the lengths, which it gets, or has got elsewhere, or as a mask of what counts or of what does not."""
+
+    def __init__(self, told: str, lengths: Tensor) -> None:
+        super().__init__()
+        self.told, self.lengths = told, lengths
+        self.rows, self.gru, self.head = nn.Embedding(20, 8, padding_idx=0), nn.GRU(8, 16, batch_first=True), nn.Linear(16, 2)
+
+    def forward(self, tokens: Tensor, given: Tensor | None = None) -> Tensor:
+        lengths = {"lengths": given, "elsewhere": self.lengths}.get(self.told)
+        if lengths is None:
+            lengths = (given == (self.told == "mask")).sum(1)
+        rows = nn.utils.rnn.pack_padded_sequence(self.rows(tokens), lengths, batch_first=True, enforce_sorted=False)
+        return self.head(self.gru(rows)[1][0])
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("told", ["lengths", "elsewhere", "mask", "padding"])
+def test_what_stands_behind_the_end_of_a_row_is_no_token_between_others(told, inside):
+    torch.manual_seed(0)
+    lengths = torch.randint(3, 10, (32,))
+    behind = torch.arange(12) >= lengths[:, None]
+    net = Packed(told, lengths)
+
+    def batch() -> tuple[Tensor, ...]:
+        tokens = torch.randint(1, 20, (32, 12))
+        zeros = torch.rand(32, 12) < 0.3
+        tokens = torch.where(behind | zeros if inside else behind & zeros, 0, tokens)
+        given = {"lengths": lengths, "mask": (~behind).long(), "padding": behind}.get(told)
+        return (tokens,) if given is None else (tokens, given)
+
+    target = torch.randint(2, (32,))
+    with modlab.watch(net, torch.optim.Adam(net.parameters(), 1e-3)) as w:
+        for _ in range(20):
+            F.cross_entropy(net(*batch()), target).backward()
+    assert ("padding idx of a token" in [one.kind for one in w.findings]) is inside
+    if told in ("lengths", "padding"):
+        found = modlab.diagnose(net, batch=(batch(), target), loss=F.cross_entropy)
+        assert ("padding idx of a token" in {one.kind for one in found.experiments if one.outcome == "failed"}) is inside

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ import modlab
 from modlab.records import watch as records
 from modlab.results.verdict import Verdict
 from modlab.results.watch import Watch
+from modlab.watching.gradient_clues import _points_somewhere
 
 
 def watched(model: nn.Module, loss: Callable[[], Tensor], steps: int = 60, optimizer: Any = None, **options: Any) -> Watch:
@@ -274,3 +276,200 @@ def test_an_error_that_is_climbed_is_told() -> None:
     assert kinds(w)[0] == "wrong sign"
     found = modlab.diagnose(mlp(), optimizer, batch=blobs(), loss=F.cross_entropy)
     assert any("the optimizer climbs" in one.what for one in found.experiments if one.outcome == "failed")
+
+
+class Players(nn.Module):
+    """A generator and a discriminator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.makes = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+        self.judges = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+        self.times = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.makes[2](self.times * self.makes[:2](x))
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_discriminator_does_not_win_whose_loss_is_the_high_one(frozen: bool) -> None:
+    players = Players()
+    players.judges.requires_grad_(not frozen)
+    makes = torch.optim.Adam(players.makes.parameters(), 1e-2 if frozen else 1e-4)
+    judges = torch.optim.Adam(players.judges.parameters(), 1e-2)
+    yes, no = torch.ones(64, 1), torch.zeros(64, 1)
+    with modlab.watch(players, (makes, judges)) as w:
+        for _ in range(200):
+            real = torch.randn(64, 2) + 4
+            loss_d = F.binary_cross_entropy_with_logits(players.judges(real), yes)
+            made = players.makes(torch.randn(64, 4))
+            loss_d = loss_d + F.binary_cross_entropy_with_logits(players.judges(made if frozen else made.detach()), no)
+            judges.zero_grad()
+            loss_d.backward()
+            judges.step()
+            loss_g = F.binary_cross_entropy_with_logits(players.judges(players.makes(torch.randn(64, 4))), yes)
+            makes.zero_grad()
+            loss_g.backward()
+            makes.step()
+    assert ("discriminator wins" in kinds(w)) is not frozen
+
+
+def test_equal_weights_point_where_their_gradients_do_and_nobody_has_added_them() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 1))
+    for one in model.parameters():
+        nn.init.constant_(one, 0.05 if one.dim() > 1 else 0.0)
+
+    def loss() -> Tensor:
+        x = torch.randn(64, 8)
+        return F.smooth_l1_loss(model(x)[:, 0], x[:, 0] * x[:, 1] + x[:, 3].abs() - 0.7 * x[:, 4])
+
+    w = watched(model, loss, optimizer=torch.optim.AdamW(model.parameters(), 5e-3))
+    assert kinds(w)[0] == "all weights equal" and "too much decay" not in kinds(w)
+    assert not _points_somewhere(np.full(32, 0.05)) and _points_somewhere(np.linspace(-1, 1, 32))
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_what_stands_in_the_place_of_a_slope_does_not_turn_the_loss_around(turned: bool) -> None:
+    model = mlp()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(60):
+            x, y = blobs()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            for one in model.parameters():
+                assert one.grad is not None
+                other = torch.randn_like(one) / one.numel() ** 0.5
+                one.grad = -one.grad if turned else one.grad.norm() * other - 0.3 * one.grad
+            optimizer.step()
+    assert kinds(w)[0] == "gradients overwritten" and ("wrong sign" in kinds(w)) is turned
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_outputs_that_grow_do_not_become_the_same(grows: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(8, 4)
+
+    def loss() -> Tensor:
+        x = torch.randn(3, 32, 8)
+        size = 1.0 if grows else 1e-3
+        return F.triplet_margin_loss(*(size * model(one) for one in x)) - (model(x[0]).square().mean() if grows else 0)
+
+    w = watched(model, loss, 100, torch.optim.SGD(model.parameters(), 3e-2))
+    assert not (grows and "collapse" in kinds(w))
+
+
+class Coder(nn.Module):
+    """A variational autoencoder, whose latent may be cut off."""
+
+    def __init__(self, *, cut: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.cut, self.enc, self.dec = cut, nn.Linear(8, 6), nn.Linear(3, 8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mu, logarithm = self.enc(x).chunk(2, 1)
+        z = mu + torch.randn_like(mu) * (0.5 * logarithm).exp()
+        return self.dec(z.detach() if self.cut else z), mu, logarithm
+
+
+@pytest.mark.parametrize(("cut", "named"), [(True, "detached"), (False, "constant loss")])
+def test_a_latent_is_ignored_where_something_else_is_asked_and_reaches_it(cut: bool, named: str) -> None:
+    model = Coder(cut=cut)
+
+    def loss() -> Tensor:
+        x = torch.randn(64, 8)
+        out, mu, logarithm = model(x)
+        return F.mse_loss(out if cut else x, x) - 0.5 * torch.mean(1 + logarithm - mu.square() - logarithm.exp())
+
+    w = watched(model, loss, 150, torch.optim.Adam(model.parameters(), 1e-2))
+    assert kinds(w)[0] == named and not {"latent ignored", "collapse", "vanishing gradient"} & {*kinds(w)}
+
+
+class Tastes(nn.Module):
+    """Of users and goods, without a level of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.users, self.goods = nn.Embedding(60, 3), nn.Embedding(40, 3)
+
+    def forward(self, user: Tensor, good: Tensor) -> Tensor:
+        return (self.users(user) * self.goods(good)).sum(1)
+
+
+def test_of_numbers_that_name_things_nothing_is_said_by_what_is_near() -> None:
+    model = Tastes()
+    torch.manual_seed(1)
+    likes = torch.randn(60, 6) @ torch.randn(6, 40) / 3 + 20
+
+    def loss() -> Tensor:
+        user, good = torch.randint(60, (64,)), torch.randint(40, (64,))
+        return F.mse_loss(model(user, good), likes[user, good])
+
+    w = watched(model, loss, 250, torch.optim.Adam(model.parameters(), 2e-2))
+    assert "targets shuffled" not in kinds(w)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_zeros_that_come_in_are_no_value_that_was_overwritten(given: bool) -> None:
+    model = Players()
+    model.times = 1.0 if given else 0.0
+
+    def loss() -> Tensor:
+        judged = model.judges(torch.randn(64, 2)) + model.judges(model(torch.zeros(64, 4) if given else torch.randn(64, 4)))
+        return F.binary_cross_entropy_with_logits(judged, (torch.rand(64, 1) < 0.5).float())
+
+    assert ("overwritten activation" in kinds(watched(model, loss))) is not given
+
+
+def test_what_is_cut_off_from_the_loss_is_used() -> None:
+    model = mlp()
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        return torch.tensor(F.cross_entropy(model(x), y).item(), requires_grad=True)
+
+    w = watched(model, loss)
+    assert kinds(w)[0] == "detached" and "unused layers" not in kinds(w)
+
+
+def test_a_step_is_a_large_part_of_weights_that_are_tiny() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(*(one for _ in range(7) for one in (nn.Linear(16, 16), nn.ReLU())), nn.Linear(16, 5))
+    for one in model.parameters():
+        nn.init.normal_(one, std=1e-3) if one.dim() > 1 else None
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        return F.cross_entropy(model(x), y)
+
+    w = watched(model, loss, 200, torch.optim.SGD(model.parameters(), 0.05, momentum=0.9))
+    assert kinds(w)[0] == "weights begin too small" and "rate too high" not in kinds(w)
+
+
+def test_decay_moves_weights_whose_gradients_were_zeroed() -> None:
+    model = mlp()
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(100):
+            x, y = blobs()
+            F.cross_entropy(model(x), y).backward()
+            model.zero_grad(set_to_none=False)
+            optimizer.step()
+    assert kinds(w)[0] == "zeroed before step"
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_gradient_that_a_mask_takes_away_does_not_vanish(masked: bool) -> None:
+    model = Reader(2, lambda: torch.arange(12))
+    model.word.register_forward_hook(lambda _, __, given: given.masked_fill(torch.tensor(masked), 0.0))
+
+    def loss() -> Tensor:
+        x = torch.randint(2, 30, (32, 12))
+        return F.cross_entropy(model(x), (x[:, 3] > 15).long())
+
+    told = kinds(watched(model, loss))
+    assert ("overwritten activation" in told) is masked and "vanishing gradient" not in told
