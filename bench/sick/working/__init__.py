@@ -14,6 +14,8 @@ from bench.sick.working import (  # noqa: F401
     fifth_loops,
     fifth_nets,
     fifth_sequences,
+    fourteenth_healthy,
+    fourteenth_ways,
     fourth_data,
     fourth_losses,
     fourth_nets,
