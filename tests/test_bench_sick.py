@@ -149,7 +149,7 @@ def test_the_worst_seed_counts():
     ("name", "seed", "grade"),
     [
         ("wave/layers in a list", 0, "first"),
-        ("names/adam at a half for a gru", 0, "first"),  # it learns, from weights ten times as large
+        ("tumours/a range test and nothing is reset", 0, "first"),  # the weights have grown five hundred times
         ("a rate of five for prices/as it is", 0, "quiet"),
         ("shelf/one of two kinds is the padding", 0, "first"),
         ("spirals/sorted by label", 1, "first"),  # one batch seen holds the end of one class and the beginning of the next
