@@ -173,6 +173,8 @@ def _zero(s: Symptoms) -> Facts | None:
 def _too_high(s: Symptoms) -> Facts | None:
     if not s.is_finite or s.progress > 0.7 or s.flat or s.group.momentum >= MOST:  # what is no number is told as that
         return None
+    if s.gains:
+        return None  # it is meant to rise
     if s.least < 0 < s.start < ABOUT_ZERO * s.most:
         return None  # it begins at 0 and goes both ways, as advantages do that are compared with their mean
     leaps = (

@@ -6,7 +6,7 @@ import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
-from modlab.records.clues import ModuleClues
+from modlab.records.clues import InputClues, ModuleClues
 
 LEARNT = 0.8
 """Way from a constant answer down to 0 that no model goes which takes samples for places."""
@@ -34,6 +34,9 @@ INNER = 0.2
 
 FILLED = 0.99
 """Share of a token that fills up the ends of rows, and is no word, from which on that is what it is there for."""
+
+SMOOTH = 0.7
+"""How far neighbours in time are apart at most, as a part of how far those in the batch are, squared."""
 
 SOME, NONE = 0.1, 0.02
 """Weight of positions, beside that of weights without a preference, that is looked at, and that is not."""
@@ -128,7 +131,7 @@ def _mixed_up(s: Symptoms) -> Facts | None:
     output = s.loss.term.output
     first = s.clues.inputs[0].shape if s.clues.inputs and (s.tokens or len(s.clues.inputs[0].shape) == 3) else ()
     samples, length = first[:2] if len(first) in (2, 3) else (0, 0)
-    told = s.pairs.moved > ASKED or s.progress < FALLS  # that samples come first; else time may
+    told = _come_first(s)
     if s.pairs.down > ASKED:  # what comes next stands below
         samples, length = length, samples
     for one in s.modules("weights"):
@@ -150,6 +153,17 @@ def _mixed_up(s: Symptoms) -> Facts | None:
         if len(laid) == 3 and tuple(laid[:2]) == (length, samples):
             return {"path": s.loss.term.source or "", "laid": laid}
     return None
+
+
+def _come_first(s: Symptoms) -> bool:
+    """Whether samples come first, and not time: what comes next stands to the right, rows end in padding, series go on smoothly in rows.
+
+    Where nothing tells, a model that has come some way has them where it takes them to be.
+    """
+    one = s.clues.inputs[0] if s.clues.inputs else InputClues()
+    if s.pairs.moved > ASKED or one.ends > FILLED or one.along < SMOOTH:
+        return True
+    return s.progress < FALLS and not one.along > 1 / SMOOTH
 
 
 def _torn(s: Symptoms) -> Facts | None:

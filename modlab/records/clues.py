@@ -191,6 +191,8 @@ class InputClues:
             the least of all looks, less what chance does.
         state: whether it comes after another input, and was what the model gave besides its first output in the call before.
         asked: whether it comes after another input, and is the target of the loss.
+        along: of rows of rows of numbers, how far neighbours along the second dimension are apart, as a part of how far those along the
+            first one are: less than 1 where the second one is time.
     """
 
     name: str = ""
@@ -213,6 +215,7 @@ class InputClues:
     ends: float = 0.0
     state: bool = False
     asked: bool = False
+    along: float = UNKNOWN
 
     @property
     def one_hot(self) -> bool:

@@ -195,10 +195,16 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
 
 
 def _is_moved_inside(tokens: Tensor, looked_up: Sequence[Tensor]) -> bool:
-    """Whether the model looks up tokens, but never these as they came: it has put a beginning in front of them, or takes one by one."""
-    if tokens.is_floating_point() or not looked_up:
+    """Whether the model looks up these tokens moved by one, along rows or along columns: it has put a beginning in front of them."""
+    return not tokens.is_floating_point() and any(_is_moved(one, tokens, dim) for one in looked_up for dim in (0, 1))
+
+
+def _is_moved(one: Tensor, tokens: Tensor, dim: int) -> bool:
+    if tokens.shape[dim] < 2 or (one.shape == tokens.shape and bool((one == tokens).all())):
         return False
-    return not any(one.shape == tokens.shape and bool((one == tokens).all()) for one in looked_up)
+    before = tokens.narrow(dim, 0, tokens.shape[dim] - 1)
+    behind = one.narrow(dim, 1, one.shape[dim] - 1) if one.shape == tokens.shape else one
+    return behind.shape == before.shape and bool((behind == before).all())
 
 
 def _is_fed(tokens: Tensor, target: Tensor, looked_up: Sequence[Tensor]) -> bool:

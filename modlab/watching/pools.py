@@ -120,6 +120,7 @@ class InputPool:
         self.filling: Counter[int] = Counter()  # those that fill up the ends of rows
         self._last: tuple[int, float] | None = None
         self.typical, self.woven = math.nan, math.inf
+        self.apart = 0.0, 0.0  # of neighbours along the first and along the second dimension, squared
         self.twins: set[str] | None = None  # other inputs that were the same in each look
         self.bad = -1
         self.state = False  # that the model has given in the call before
@@ -147,6 +148,9 @@ class InputPool:
             self.bad = step if self.bad < 0 and _is_bad(some) else self.bad
         if some.dim() == 4 and some.is_floating_point() and some.shape[1] in COLOURS and some[0, 0].numel() >= BROAD:
             self.woven = min(self.woven, _woven(some))
+        if some.dim() == 3 and some.is_floating_point() and min(some.shape[:2]) > 1:
+            first, second = (float(some.double().diff(dim=dim).square().mean()) for dim in (0, 1))
+            self.apart = self.apart[0] + first, self.apart[1] + second
         sums = _told_apart(some)
         if self.looks <= DENSE or len(self.rows) <= ROWS:  # while they are few, later looks may bring more: a curriculum begins with some
             self.rows.update(sums.tolist())
@@ -208,6 +212,7 @@ class InputPool:
             min(self.filling[token] / count, 1.0) if count else 0.0,
             self.state,
             self.asked,
+            self.apart[1] / self.apart[0] if self.apart[0] > 0 else math.nan,
         )
 
 

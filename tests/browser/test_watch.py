@@ -313,7 +313,7 @@ def paced(lab: JupyterLab, times: list[float]) -> None:
     found = re.fullmatch(r"\[(\d+), (\d+), (\d+)\] ([\d.]+) ([\d.]+)", lab.text(3).strip())
     assert found, lab.text(3)
     seen, busy, gone = (int(found[i]) for i in (1, 2, 3))
-    assert gone >= 0.6 * seen and busy >= 0.4 * seen  # a busy page on the other half of a core halves the pace by itself
+    assert min(gone, busy) >= 0.4 * seen  # a busy page, or test, on the other half of a core halves the pace by itself
     assert float(found[5]) < max(1.5, 3 * float(found[4]))  # on a busy machine a step waits for its turn, page or not
 
 

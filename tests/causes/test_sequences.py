@@ -139,3 +139,33 @@ def test_each_one_should_be_like_itself():
     hidden = torch.eye(32).roll(16, 0).bool()
     own = trained(net, batch, lambda ends, label: F.cross_entropy((ends @ ends.T).masked_fill(hidden, -1e4), label))
     assert "wrong negatives" in kinds(own)
+
+
+class Follower(nn.Module):
+    """A number for each place of a series."""
+
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.rnn, self.out = nn.GRU(1, 16, batch_first=batch_first), nn.Linear(16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.rnn(x)[0])
+
+
+@pytest.mark.parametrize(("batch_first", "time_first", "mixed"), [(False, False, True), (True, False, False), (False, True, False)])
+def test_smooth_series_tell_which_dimension_is_time(batch_first, time_first, mixed):
+    def batch() -> tuple[Any, Tensor]:
+        x = torch.sin(torch.rand(24, 1, 1) * 6 + torch.arange(14.0)[:, None] * (0.3 + 0.3 * torch.rand(24, 1, 1)))
+        y = 0.7 * x + 0.3 * x.cumsum(1) / 2
+        return ((x.transpose(0, 1),), y.transpose(0, 1)) if time_first else ((x,), y)
+
+    torch.manual_seed(0)
+    net = Follower(batch_first)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            inputs, target = batch()
+            optimizer.zero_grad()
+            F.mse_loss(net(*inputs), target).backward()
+            optimizer.step()
+    assert ("batch first mixed up" in kinds(w)) is mixed

@@ -118,10 +118,11 @@ SO = {
     "first to rebuild then to tell/as it is": "gradients",
     "first mark/as it is": "targets",
     "units of hundreds/as it is": "aim",
+    "very wide and a loss in millionths/as it is": "aim",
 }
 """What a check says of a net that learns all the same, and is so: it reads on through the padding; the loss that
 is given is a part of what the loop has; a number tells the answer at once, and is to be remembered; targets of
-hundreds, to which its rate comes in time."""
+hundreds, to which its rate comes in time; a loss of millionths, which its optimizer does not mind."""
 
 
 @pytest.mark.parametrize("name", [one.name for one in cases_of("working") if not one.cause and one.name.endswith("as it is")])
