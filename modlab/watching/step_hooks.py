@@ -171,9 +171,9 @@ class StepHooks:
         if self._watch.closed or steps.under_way or captured():
             return
         kept = self._guard.tap.passes
-        versions = self._weight_versions()
         if self._are_lent():
             return
+        versions = self._weight_versions()
         ended = bool(kept) and kept[-1].backwards and self._is_over(versions)
         if ended:
             steps.skipped += bool(steps.optimizer_name) and versions == self._versions
