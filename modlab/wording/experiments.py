@@ -356,6 +356,10 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
         lambda facts: f"the loss falls, but not {'to half' if facts['first'] > 0 else 'by half'}, {_within(facts)}",
         "Too few steps, too large a batch, or too small a model.",
     ),
+    "falls by chance": (
+        lambda facts: f"the loss falls no further {_within(facts)} than its random numbers take it without a step",
+        "Dropout, or another draw of each pass, moves the loss more than learning does. Try it with dropout of 0 before you trust this.",
+    ),
     "knows it": (
         lambda facts: (
             f"the loss does not fall {_within(facts)}, but is already {format.share(facts['of one answer'])} of that of one answer for all"

@@ -657,6 +657,23 @@ def test_a_loss_below_zero_falls_too(loss, outcome, what):
     assert found.outcome == outcome and found.what.startswith(what)
 
 
+@pytest.mark.parametrize("width", [4, 40, 400], ids="to {}".format)
+def test_what_dropout_alone_moves_is_not_learnt(width):
+    """Of sixty losses that are drawn, the least lies well below the first."""
+
+    def forward(self, x):
+        return Model.forward(self, x) * 0 + nn.functional.dropout(torch.ones(len(x), width), 0.5, self.training).mean(1, keepdim=True)
+
+    found = the(diagnosed(making(forward), loss=lambda output, target: output.square().mean()), "overfit")
+    assert (found.kind, found.outcome) == ("falls by chance", "unclear"), found.what
+
+
+def test_what_is_learnt_through_dropout_is_learnt():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Dropout(0.3), nn.Linear(64, 3))
+    assert the(diagnosed(model), "overfit").kind == "learnt"
+
+
 def test_sparse_gradients_are_learnt_from():
     """Adam takes none, and that is not the model's fault."""
     torch.manual_seed(0)
