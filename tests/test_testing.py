@@ -6,9 +6,11 @@ import runpy
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 import modlab
 from modlab.errors import BatchError, LazyModelError, NotAModuleError, NotAnOptimizerError, QuestionError
@@ -105,6 +107,33 @@ def test_a_result_has_the_code_of_its_record():
     assert (w.verdict.exit_code, w.verdict.ok) == (3, False)
 
 
+def test_a_run_that_ends_in_an_error_asks_for_care():
+    model = net()
+    optimizer = sgd(model)
+    with pytest.raises(KeyError), modlab.watch(model, optimizer) as w:
+        for _ in range(40):
+            optimizer.zero_grad()
+            LOSS(model(batch()[0]), batch()[1]).backward()
+            optimizer.step()
+        raise KeyError("no such file\nhere")
+    assert (w.verdict.exit_code, w.verdict.ok) == (2, True)
+    assert str(w.verdict).splitlines()[-1].split(maxsplit=3) == [
+        "careful",
+        "the",
+        "run",
+        "ended in an error: KeyError: 'no such file\\nhere'",
+    ]
+
+
+@pytest.mark.parametrize(
+    "model", [net().requires_grad_(False), nn.ReLU(), nn.BatchNorm1d(4, affine=False)], ids=lambda one: type(one).__name__
+)
+def test_where_nothing_is_trained_nothing_is_found(model):
+    with modlab.watch(model) as w:
+        model(torch.randn(3, 4))
+    assert w.verdict.exit_code == 3 and all(one.severity == "note" for one in w.verdict.findings)
+
+
 def test_alerts_that_hold_count_as_care_and_those_that_are_over_do_not():
     model = net()
     with modlab.watch(model, sgd(model)) as w:
@@ -112,6 +141,23 @@ def test_alerts_that_hold_count_as_care_and_those_that_are_over_do_not():
     held, over = (watch.Alert("starving", "0", severity="careful", over=one) for one in (False, True))
     assert verdict(replace(w.record, alerts=(held, over))).cares == ("starving",)
     assert verdict(replace(w.record, alerts=(over,))).cares == ()
+
+
+@pytest.mark.parametrize("place", ["loader", "sampler", "batch", "loss", "numpy"])
+def test_a_generator_of_ones_own_is_put_back(place):
+    generator, numbers = torch.Generator().manual_seed(5), np.random.default_rng(5)
+    inputs, target = batch()
+    data = TensorDataset(inputs, target)
+    many = {
+        "loader": DataLoader(data, 16, shuffle=True, generator=generator),
+        "sampler": DataLoader(data, 16, sampler=RandomSampler(data, generator=generator)),
+        "batch": lambda step: (inputs + 0.01 * torch.randn(inputs.shape, generator=generator), target),
+        "numpy": lambda step: (inputs + 0.01 * float(numbers.normal()), target),
+    }
+    loss = LOSS if place != "loss" else lambda output, target: LOSS(output + 0.01 * torch.randn(output.shape, generator=generator), target)
+    model, before = net(), (generator.get_state(), repr(numbers.bit_generator.state))
+    assert_learns(model, sgd(model), batch=many.get(place, (inputs, target)), loss=loss, steps=60)
+    assert torch.equal(generator.get_state(), before[0]) and repr(numbers.bit_generator.state) == before[1]
 
 
 # ---- what it asserts

@@ -57,6 +57,12 @@ class Symptoms:
         self.clues = record.watched.clues
         self.loop, self.groups, self.pairs = self.clues.loop, self.clues.groups, self.clues.pairs
 
+    @property
+    def is_training(self) -> bool:
+        """Whether this is one, or is meant to be: there is an optimizer, a step, or a loss that goes backward; or it ended in an error."""
+        record, loop = self.record, self.loop
+        return bool(record.optimizer or record.steps or loop.backwards or loop.rootless or self.clues.losses or record.error)
+
     # ---- the loss
 
     @cached_property

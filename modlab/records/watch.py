@@ -302,12 +302,14 @@ class Verdict:
         findings: what is wrong, and what is good to know, as facts.
         alerts: the kinds of alerts that still hold and mean that something is broken.
         cares: the kinds of those that still hold and ask for care.
+        error: the error of the training's own in which the run ended, "" if in none.
     """
 
     checks: tuple[Check, ...]
     findings: tuple[Finding, ...] = ()
     alerts: tuple[str, ...] = ()
     cares: tuple[str, ...] = ()
+    error: str = ""
 
     @property
     def broken(self) -> Check | None:
@@ -333,13 +335,14 @@ class Verdict:
         """A number for ``sys.exit``: 0 nothing was found, 1 something is broken, 2 something asks for care, 3 nothing was seen.
 
         The worst counts, in the order 1, 3, 2, 0. As for `ok`, a check that could not be judged counts neither way, as long as one was.
+        That the run ended in an error of its own asks for care.
         """
         found = {one.severity for one in (*self.checks, *self.findings)}
         if self.alerts or "broken" in found:
             return 1
         if any(one.kind == "no step yet" for one in self.checks) or not any(map(_of_training, self.checks)):
             return 3
-        return 2 if self.cares or "careful" in found else 0
+        return 2 if self.cares or self.error or "careful" in found else 0
 
 
 def _of_training(check: Check) -> bool:

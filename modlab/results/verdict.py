@@ -27,7 +27,7 @@ class Verdict(watch.Verdict):
         """The same verdict, with its faces; `ground` is what fixes can be tried on."""
         checks = tuple(Check.of(one, ground) for one in verdict.checks)
         findings = tuple(Worded.of(one, ground) for one in verdict.findings)
-        return cls(checks, findings, verdict.alerts, verdict.cares)
+        return cls(checks, findings, verdict.alerts, verdict.cares, verdict.error)
 
     @property
     def broken(self) -> Check | None:
@@ -58,4 +58,6 @@ class Verdict(watch.Verdict):
         for severity, kinds in (("broken", self.alerts), ("careful", self.cares)):
             if kinds and SIGNS[severity] not in shown:  # else a line says already why the verdict is as bad as that
                 entries.append((SIGNS[severity], "alert" if len(kinds) == 1 else "alerts", f"{wording.joined(kinds)} (see w.alerts)", ""))
+        if self.error:
+            entries.append((SIGNS["careful"], "the run", f"ended in an error: {self.error.strip().splitlines()[0]}", ""))
         return [line for sign, name, text, fix in entries for line in ((sign, name, text), ("", "", f"Fix: {fix}"))[: 1 + bool(fix)]]

@@ -85,7 +85,7 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
         _enough(record),
         falls,
     )
-    why = causes(symptoms, note)
+    why = causes(symptoms, note) if symptoms.is_training else ()
     told = {(one.kind, one.path) for one in why}
     beside = (one for one in find(record, loss) if (one.kind, one.path) not in told)
     beside = (replace(one, severity="careful") if one.kind == "dead units" and _is_served(one, symptoms) else one for one in beside)
@@ -116,7 +116,9 @@ def judged(record: WatchRecord) -> WatchRecord:
     few |= {("no gradient", path) for path in _spared(symptoms)}
     some = (alert for alert in record.alerts if alert.kind != "no gradient" or alert.path not in later)
     alerts = tuple(replace(alert, severity="careful") if (alert.kind, alert.path) in few else alert for alert in some)
-    return replace(record, alerts=alerts, verdict=replace(reached, alerts=_holding(alerts, "broken"), cares=_holding(alerts, "careful")))
+    broken, cares = _holding(alerts, "broken"), _holding(alerts, "careful")
+    error = record.error if record.state != "failed" else ""
+    return replace(record, alerts=alerts, verdict=replace(reached, alerts=broken, cares=cares, error=error))
 
 
 def _spared(symptoms: Symptoms) -> frozenset[str]:
@@ -249,6 +251,8 @@ def _graded(symptoms: Symptoms, later: frozenset[str]) -> Check:
     trained = [weight for weight in known.parameters if weight.trainable]
     if not trained and known.left[1]:
         return _check(name, "not seen", "none of only")
+    if not trained and not symptoms.is_training:
+        return _check(name, "not seen", "no gradient seen")
     if not trained:
         return _check(name, "broken", "none trainable", None, Remedy(code="model.requires_grad_(True)"))
     felt = [weight for weight in trained if weight.felt]
