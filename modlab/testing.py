@@ -18,7 +18,7 @@ from modlab.errors import BatchError, QuestionError
 from modlab.format import article, plural, rough
 from modlab.inspection import checks
 from modlab.inspection.distributed import distribution_of
-from modlab.inspection.optimizers import as_tuple, steppers
+from modlab.inspection.optimizers import as_tuple, step_all, steppers
 from modlab.records.finding import Finding, Remedy
 from modlab.records.watch import WatchRecord
 from modlab.results.watch import Watch
@@ -104,9 +104,14 @@ def assert_learns(
     else:
         _require_whole(model)
         require_ready(model, "assert_learns")
-        watched = on_loan(work.run, *batches.roots(model, loss), optimizers=(*optimizers, *steppers(optimizers)))
+        held = (*optimizers, *steppers(optimizers))
+        watched = on_loan(work.run, *batches.roots(model, loss), optimizers=held, others=(batch, loss))
     _require_learnt(watched.record, work.trouble, below)
     return watched
+
+
+class _NoGradientError(Exception):
+    """A loss that no trained parameter takes part in."""
 
 
 class _Training:
@@ -146,17 +151,15 @@ class _Training:
                 one.zero_grad()
             loss = self.loss(self._output(inputs, target), batches.copied(target))
             _require_number(loss)
-            if loss.requires_grad:
-                loss.backward()  # type: ignore[no-untyped-call]
-            else:
-                self.trouble = NO_GRADIENT
+            if not loss.requires_grad:
+                raise _NoGradientError
+            loss.backward()  # type: ignore[no-untyped-call]
             return loss
 
-        asking = [one for one in self.optimizers if _wants_closure(one)]
-        if not asking:
-            closure()
-        for one in self.optimizers if not self.trouble else ():
-            one.step(closure) if one in asking else one.step()
+        try:
+            step_all(self.optimizers, closure)
+        except _NoGradientError:
+            self.trouble = NO_GRADIENT
         return self.trouble
 
     def _output(self, inputs: Any, target: Any) -> Any:
@@ -174,12 +177,6 @@ class _Training:
                 f"batch= got two pairs, which are one batch: the first is its inputs, the second its target. The model says: {error}.\n"
                 f"  For two batches, pass a function: batch=lambda step: pairs[step % 2]"
             ) from error
-
-
-def _wants_closure(optimizer: Any) -> bool:
-    """Whether it evaluates the loss itself, as LBFGS does."""
-    asked = inspect.signature(optimizer.step).parameters.get("closure")
-    return asked is not None and asked.default is inspect.Parameter.empty
 
 
 def _each(batch: Any, loss: Any, steps: int) -> Iterator[Batch]:

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from modlab.causes.symptoms import Symptoms
 from modlab.causes.table import causes
 from modlab.diagnosing.trials import Bench
+from modlab.inspection.optimizers import step_all
 from modlab.records.finding import Finding
 from modlab.records.watch import WatchRecord
 from modlab.statistics.memory import deepcopied
@@ -70,12 +71,15 @@ def _copies(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Module, list
 
 
 def _train(bench: Bench, model: Module, steppers: Sequence[Any]) -> None:
-    started = time.perf_counter()
-    for _ in range(STEPS):
+    def closure() -> Any:
         for one in steppers:
             one.zero_grad()
-        bench.value(bench.output(model)).backward()
-        for one in steppers:
-            one.step()
+        loss = bench.value(bench.output(model))
+        loss.backward()
+        return loss
+
+    started = time.perf_counter()
+    for _ in range(STEPS):
+        step_all(steppers, closure)
         if time.perf_counter() - started > SECONDS:
             return

@@ -53,7 +53,7 @@ class Bench:
                 warnings.simplefilter("ignore")
                 return work()
 
-        return on_loan(silently, *self.roots)
+        return on_loan(silently, *self.roots, others=(self.loss,))
 
     def evaluate(self, model: Module | None = None) -> None:
         """Put the model, or the one given, into eval mode."""

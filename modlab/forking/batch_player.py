@@ -13,7 +13,9 @@ from modlab.forking.originals import Originals
 from modlab.forking.player import Player
 from modlab.forking.tape import PlaceNumbers, TapedStep
 from modlab.inspection import stores
+from modlab.inspection.optimizers import step_all
 from modlab.records.finding import Fact
+from modlab.running.randomness import referred
 from modlab.statistics.memory import copied
 
 RATE = 1e-3
@@ -26,25 +28,32 @@ class BatchPlayer(Player):
     Args:
         state: where it begins.
         forward: calls a model with a fresh copy of the batch, and gives its loss.
+        loss: what it calls for that, where it refers to random generators of its own.
     """
 
     zeroes = True
 
-    def __init__(self, state: KeptState, forward: Callable[[Module, Module | None], Any]) -> None:
+    def __init__(self, state: KeptState, forward: Callable[[Module, Module | None], Any], loss: Any) -> None:
         super().__init__(state, set())
+        self._private += referred((loss,))
         self._forward = forward
 
     def play(self, step: TapedStep) -> None:
         """Make one step."""
         torch.set_grad_enabled(True)
+        self.losses = {}
+        step_all(self.things.optimizers, self._evaluate)
+
+    def _evaluate(self) -> Any:
+        """The loss, with its gradients; what the step begins with counts."""
         things = self.things
         for optimizer in things.optimizers:
             optimizer.zero_grad()
         loss = self._forward(things.model, things.beside.get("loss"))
-        self.losses = {0: copied(loss)}
-        (loss if self.loss_factor == 1 else loss * self.loss_factor).backward()
-        for optimizer in things.optimizers:
-            optimizer.step()
+        self.losses.setdefault(0, copied(loss))
+        scaled = loss if self.loss_factor == 1 else loss * self.loss_factor
+        scaled.backward()
+        return scaled
 
 
 class BatchGround:
@@ -77,7 +86,7 @@ class BatchGround:
 
     def player(self) -> Player:
         """A copy of the training at its beginning."""
-        return BatchPlayer(self._state, lambda model, loss: self._forward(model, loss or self._loss))
+        return BatchPlayer(self._state, lambda model, loss: self._forward(model, loss or self._loss), self._loss)
 
     def steps(self) -> Iterator[TapedStep]:
         """Steps without a tape."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -39,6 +41,25 @@ def steppers(optimizers: tuple[Any, ...]) -> tuple[Any, ...]:
         for one in _inside(optimizer, DEEP) or [optimizer]:
             found[id(one)] = one
     return tuple(found.values())
+
+
+def step_all(optimizers: Sequence[Any], closure: Callable[[], Any]) -> None:
+    """One step of each.
+
+    Args:
+        optimizers: those that evaluate the loss themselves, as LBFGS does, are given the closure.
+        closure: zeroes the gradients, computes the loss, and calls its ``backward()``; called here where nobody asks for it.
+    """
+    asking = [one for one in optimizers if _wants_closure(one)]
+    if not asking:
+        closure()
+    for one in optimizers:
+        one.step(closure) if one in asking else one.step()
+
+
+def _wants_closure(optimizer: Any) -> bool:
+    asked = inspect.signature(optimizer.step).parameters.get("closure")
+    return asked is not None and asked.default is inspect.Parameter.empty
 
 
 def _inside(optimizer: Any, deep: int) -> list[Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, FunctionType, MethodType
+from functools import partial
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -161,6 +162,35 @@ def in_code(modules: Iterable[Module]) -> list[Any]:
     """The generators outside of modules that their code refers to, each once."""
     seen: set[int] = set()
     return [*{id(thing): thing for module in modules for _, thing in named_in_code(module, seen)}.values()]
+
+
+def referred(things: Iterable[Any]) -> list[Any]:
+    """The generators that functions and objects refer to, as a loss or a loader of batches, each once."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    todo = [(thing, 0) for thing in things]
+    while todo and len(seen) < _MOST:
+        thing, depth = todo.pop()
+        if is_private(thing):
+            found[id(thing)] = thing
+        elif depth <= _DEPTH and id(thing) not in seen:
+            seen.add(id(thing))
+            todo += [(part, depth + 1) for part in _parts(thing)]
+    return [*found.values()]
+
+
+def _parts(thing: Any) -> list[Any]:
+    """What a function, or an object with its call, can refer to."""
+    if type(thing) is partial:
+        return [thing.func, *thing.args, *thing.keywords.values()]
+    if type(thing) is MethodType:
+        return [thing.__func__, thing.__self__]
+    if type(thing) is FunctionType:
+        return [] if _of_library(thing) else [part for _, part in _named(thing)]
+    if isinstance(thing, type | ModuleType):
+        return []
+    held = getattr(thing, "__dict__", {})
+    return [*held.values(), vars(type(thing)).get("__call__")]
 
 
 def _of_library(function: FunctionType) -> bool:

@@ -22,7 +22,7 @@ from modlab import compat
 from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.running.guarded import afterwards
-from modlab.running.randomness import states
+from modlab.running.randomness import referred, states
 from modlab.running.restoration import Restoration
 
 T = TypeVar("T")
@@ -98,8 +98,10 @@ class Sandbox:
             self.restart()
 
 
-def on_loan(work: Callable[[], T], *roots: Module, optimizers: Iterable[Any] = ()) -> T:
+def on_loan(work: Callable[[], T], *roots: Module, optimizers: Iterable[Any] = (), others: Iterable[Any] = ()) -> T:
     """Call `work` with autograd on, then restore the modules below `roots`, the optimizers, the random generators and global state.
+
+    So are generators that `others` refer to: a loss, or a loader of batches.
 
     Anything else (files, other models, lists of the user's that a hook appends to) cannot be restored.
     """
@@ -109,6 +111,7 @@ def on_loan(work: Callable[[], T], *roots: Module, optimizers: Iterable[Any] = (
         sandbox.add(*roots)
         for one in optimizers:
             sandbox.restoration.add_optimizer(one)
+        sandbox.restoration.add_arguments(referred(others))
         cut: dict[int, Tensor] = {}
         for root in roots:
             for module in stores.modules(root):
