@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 from torch import Tensor
@@ -61,7 +62,7 @@ def assert_learns(
     than rise; by how much is not asked. With fewer than about ten steps that cannot be told, and so fails.
 
     The model, its gradients, the optimizer and all random generators are put back as they were, bit for bit, unless `keep` is True. The
-    mode stays as given: a model in eval mode is trained in it.
+    mode stays as given: a model in eval mode is trained in it. A watch of the same model that is open ends here.
 
     Args:
         model: an ``nn.Module``.
@@ -240,7 +241,7 @@ def _again(source: Iterable[Any], steps: int) -> Iterator[Any]:
 def _require_numbers(steps: Any, below: Any) -> None:
     if type(steps) is not int or steps < 1:
         raise QuestionError(f"assert_learns(steps=…) got {steps!r}, but takes a whole number of at least 1.")
-    if below is not None and (type(below) not in (int, float) or not math.isfinite(below)):
+    if below is not None and (not isinstance(below, Real) or isinstance(below, bool) or not math.isfinite(below)):
         raise QuestionError(f"assert_learns(below=…) got {below!r}, but takes a number that the loss must end below.")
 
 

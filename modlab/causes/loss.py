@@ -9,7 +9,7 @@ from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.data import SPREAD, beyond_chances
 from modlab.causes.loop import SEVERAL
 from modlab.causes.model import began_equal, begins_too_small
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import FEW, Symptoms
 from modlab.records.clues import MOVES, LossClues, Term
 
 RANGES = {
@@ -357,6 +357,8 @@ def _constant(s: Symptoms) -> Facts | None:
         return {"value": s.last, "penalty": True}
     if _is_even(s):
         return {"value": s.last, "zero": True}
+    if len(s.values) >= FEW and s.least == s.most == 0 and s.loss.term.criterion in ERRORS and s.loss.term.factor:
+        return {"value": s.last, "equal": True}
     lost = _lacks_the_output(s)
     if lost:
         return {"value": s.last, "path": lost[0], "places": lost, "lacks": True}

@@ -28,7 +28,7 @@ class CauseWords:
 
     says: Words
     evidence: Words
-    why: str
+    why: Words
     fix: Words = ""
     code: Words = ""
 
@@ -588,9 +588,11 @@ CAUSES: dict[str, CauseWords] = {
         "one output per class and nn.CrossEntropyLoss()",
     ),
     "constant loss": CauseWords(
-        "the loss does not depend on the output",
+        lambda f: "the output equals the targets from the start" if f.get("equal") else "the loss does not depend on the output",
         lambda f: (
-            "what backward() is called on is a penalty on the parameters, and nothing else"
+            "each loss seen is 0, so that nothing is left to learn"
+            if f.get("equal")
+            else "what backward() is called on is a penalty on the parameters, and nothing else"
             if f.get("penalty")
             else "it is multiplied by 0, and what is left asks for the same share of each class"
             if f.get("zero")
@@ -598,8 +600,12 @@ CAUSES: dict[str, CauseWords] = {
             if f.get("lacks")
             else f"it is {rough(f['value'])}, and its gradient is zero in each look"
         ),
-        "Something between the output and the loss throws the output away, or clamps it.",
-        "look at what the loss is computed from",
+        lambda f: (
+            "The targets are made from the output; or all of it is learnt already."
+            if f.get("equal")
+            else "Something between the output and the loss throws the output away, or clamps it."
+        ),
+        lambda f: "look at where targets are made" if f.get("equal") else "look at what the loss is computed from",
     ),
     # ---- the data
     "not a number in data": CauseWords(
@@ -1072,6 +1078,11 @@ def halves(finding: Finding) -> tuple[str, str]:
     """What is wrong, and the evidence."""
     words = CAUSES[finding.kind]
     return filled(words.says, finding), filled(words.evidence, finding)
+
+
+def reason(finding: Finding) -> str:
+    """What it means."""
+    return filled(CAUSES[finding.kind].why, finding)
 
 
 def advice(finding: Finding) -> tuple[str, str]:

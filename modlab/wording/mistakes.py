@@ -94,7 +94,7 @@ def reason(finding: Finding) -> str:
     """Why PyTorch allows it, and what follows; empty where that is not known."""
     if is_check(finding):
         return ""
-    return causes.CAUSES[finding.kind].why if causes.is_cause(finding) else filled(MISTAKES[finding.kind].reason, finding)
+    return causes.reason(finding) if causes.is_cause(finding) else filled(MISTAKES[finding.kind].reason, finding)
 
 
 def subject(finding: Finding) -> str:

@@ -473,3 +473,11 @@ def test_a_gradient_that_a_mask_takes_away_does_not_vanish(masked: bool) -> None
 
     told = kinds(watched(model, loss))
     assert ("overwritten activation" in told) is masked and "vanishing gradient" not in told
+
+
+def test_what_is_learnt_from_the_start_depends_on_the_output() -> None:
+    model = nn.Linear(16, 1)
+    x = torch.randn(64, 16)
+    y = model(x).detach()
+    w = watched(model, lambda: F.mse_loss(model(x), y))
+    assert kinds(w)[0] == "constant loss" and "equals the targets" in w.headline and "does not depend" not in str(w.verdict)
