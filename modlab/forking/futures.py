@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from modlab.errors import ForkError, ModlabError
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings
-from modlab.forking.originals import Originals, ReachedOriginalError, untouched
+from modlab.forking.originals import LostOriginalError, Originals, ReachedOriginalError, untouched
 from modlab.forking.player import ChangedConstantError, LackingError, OtherBranchError, Player
 from modlab.forking.tape import BACKWARD, STEP, TapedStep, throws_away
 from modlab.records.finding import Fact
@@ -43,8 +43,8 @@ class ForkGround(Protocol):
     def aside(self) -> AbstractContextManager[None]:
         """What is called inside is nobody's training, and leaves the original as it is."""
 
-    def original(self) -> TrainedThings | None:
-        """The training itself; None if a part of it is gone."""
+    def original(self) -> TrainedThings:
+        """The training itself, as far as it is there."""
 
 
 class KeptGround:
@@ -70,9 +70,9 @@ class KeptGround:
         with self._keeper.aside(), self._originals.spared():
             yield
 
-    def original(self) -> TrainedThings | None:
-        """The training itself; None if a part of it is gone."""
-        return self._keeper.things()
+    def original(self) -> TrainedThings:
+        """The training itself, as far as it is there."""
+        return self._keeper.there()
 
     def player(self) -> Player:
         """A copy of the training at its beginning."""
@@ -138,12 +138,16 @@ class Futures:
         fork, change = self.fork, self._change
         assert fork is not None and change is not None
         fork.prepare(step)
-        original = self._ground.original()
         try:
-            with nullcontext() if original is None else untouched(original), self._ground.aside(), fork.running():
+            with untouched(self._ground.original()), self._ground.aside(), fork.running():
                 fork.change(lambda: change(fork))
         except ModlabError:
             raise
+        except LostOriginalError as error:
+            raise ForkError(
+                f"The change acts on the training itself, and not all of it could be put back: {error}\n"
+                "  Begin anew from a checkpoint, and change what the function is given: def change(model, optimizer): …"
+            ) from error
         except ReachedOriginalError as error:
             raise ForkError(
                 "The change acts on the training itself, which is put back: a fork changes a copy.\n"
@@ -151,7 +155,8 @@ class Futures:
             ) from error
         except Exception as error:
             raise ForkError(
-                f"The change raised {line_of(error)}\n  The training is untouched. Change what the copy at step {self.at:,} has."
+                f"The change raised {line_of(error)}\n"
+                f"  Model and optimizer of the training are as they were. Change what the copy at step {self.at:,} has."
             ) from error
 
     def _both(self, step: TapedStep) -> None:

@@ -286,12 +286,16 @@ class Keeper:
         with self.recording.aside():
             yield
 
+    def there(self) -> TrainedThings:
+        """The training itself, as far as it is there."""
+        some = [self._model(), *(one() for one in self._beside.values())]
+        optimizers = [one for one in self.recording.optimizers if one is not None]
+        beside = {str(number): one for number, one in enumerate(some) if one is not None}
+        return TrainedThings(Module(), optimizers, beside)
+
     def tensors(self) -> list[Tensor]:
         """The parameters and buffers of all that train along, as far as they are there."""
-        there = [self._model(), *(one() for one in self._beside.values())]
-        optimizers = [one for one in self.recording.optimizers if one is not None]
-        beside = {str(number): one for number, one in enumerate(there) if one is not None}
-        return [*TrainedThings(Module(), optimizers, beside).tensors()]
+        return [*self.there().tensors()]
 
     def from_state(self, step: int) -> KeptState | None:
         """The last state at or before a step."""

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.parameter import is_lazy
 
-from modlab.compat import without_autograd
+from modlab.compat import tensor_hooks, without_autograd
 from modlab.forking.kept_states import TrainedThings
 from modlab.forking.tape import alike
-from modlab.inspection import stores
 from modlab.inspection.tensor_difference import equal_bits
+from modlab.running.guarded import line_of
+from modlab.running.restoration import Restoration
 from modlab.statistics.memory import is_there
-
-PLAIN = (bool, int, float, str, tuple)
-"""Types of settings."""
 
 
 class ReachedOriginalError(Exception):
     """A fork has trained the original, or changed its buffers: they are put back."""
+
+
+class LostOriginalError(Exception):
+    """A fork has changed the original, and not all of it could be put back: why, in one line."""
 
 
 class Originals:
@@ -66,23 +70,45 @@ class Originals:
 
 @contextmanager
 def untouched(things: TrainedThings) -> Iterator[None]:
-    """Put back what is done inside to a training: to weights and buffers, to settings of optimizers and of modules.
+    """Put back what is done inside to a training: to modules and optimizers, and to the tensors that they hold.
 
     Raises:
         ReachedOriginalError: something was done.
+        LostOriginalError: not all of it could be put back.
     """
-    tensors = [(one, alike(one)) for one in things.tensors() if not is_lazy(one) and is_there(one)]
-    groups = [group for optimizer in things.optimizers for group in optimizer.param_groups]
-    held = [*groups, *(stores.contents(module) for module in things.modules().values())]
-    settings = [(one, {name: value for name, value in one.items() if type(value) in PLAIN}) for one in held]
+    before, hooks, reached = Restoration(math.inf), [(one, _hooks(one)) for one in things.tensors()], False
     try:
+        for module in (things.model, *things.beside.values()):
+            before.add(module)
+        for optimizer in things.optimizers:
+            before.add_optimizer(optimizer)
         yield
     finally:
-        changed = [(one, before) for one, before in tensors if not equal_bits(one, before)]
-        for one, before in changed:
-            without_autograd(one.copy_, before)
-        others = [(one, before) for one, before in settings if any(one.get(name) != value for name, value in before.items())]
-        for place, known in others:
-            place.update(known)
-    if changed or others:
+        hung = [(one, held) for one, held in hooks if _hooks(one) != held]
+        reached = before.is_touched() or bool(hung)
+        for one, held in hung:
+            _hang(one, held)
+        _put_back(before)
+    if reached:
         raise ReachedOriginalError
+
+
+def _hooks(tensor: Tensor) -> dict[str, dict[int, Any]]:
+    return {name: {**held} for name, held in tensor_hooks(tensor)}
+
+
+def _hang(tensor: Tensor, before: dict[str, dict[int, Any]]) -> None:
+    """Hang on a tensor the hooks that it had: autograd has the dict, so that stays."""
+    for name, held in tensor_hooks(tensor):
+        held.clear()
+        held.update(before.get(name, {}))
+
+
+def _put_back(before: Restoration) -> None:
+    """Restore a training, or say so where it cannot be."""
+    try:
+        before.restore()
+    except Exception as error:
+        raise LostOriginalError(line_of(error)) from error
+    if before.is_touched():
+        raise LostOriginalError("something in it has changed its shape")

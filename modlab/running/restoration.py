@@ -146,6 +146,11 @@ class Restoration:
         self._units.put_back()
         return without_autograd(lambda: [change for state in self._modules.values() for change in state.changes(self._tensors)])
 
+    def is_touched(self) -> bool:
+        """Whether anything that it restores, except gradients, is not as it was."""
+        some: list[_State] = [*self._containers.values(), *self._modules.values(), *self._arrays.values(), *self._tensors.values()]
+        return without_autograd(lambda: any([one.is_touched() for one in some]))
+
     def renew(self) -> None:
         """Restore everything except gradients, for the next pass.
 
@@ -207,12 +212,18 @@ class _Array:
     def __init__(self, array: Any) -> None:
         self._array, self._before = array, array.copy()
 
+    def is_touched(self) -> bool:
+        return bool(self._array.shape != self._before.shape or self._array.tobytes() != self._before.tobytes())
+
     def restore(self) -> None:
-        if self._array.shape == self._before.shape and self._array.tobytes() != self._before.tobytes():
+        if self._array.shape == self._before.shape and self.is_touched():
             self._array[...] = self._before
 
 
 class _State(Protocol):
+    def is_touched(self) -> bool:
+        """Whether it is not as it was."""
+
     def restore(self) -> None:
         """Restore it."""
 
@@ -231,13 +242,16 @@ class _Container:
         thing = self._thing
         return [*thing, *thing.values()] if type(thing) in _DICTS else [*thing]
 
-    def restore(self) -> None:
-        thing, before = self._thing, self._before
-        if not thing and not before:  # as for most hook dicts
-            return
+    def is_touched(self) -> bool:
+        if not self._thing and not self._before:  # as for most hook dicts
+            return False
         now = self._entries()
-        if len(now) == len(before) and all(map(is_, now, before)):
+        return len(now) != len(self._before) or not all(map(is_, now, self._before))
+
+    def restore(self) -> None:
+        if not self.is_touched():
             return
+        thing, before = self._thing, self._before
         thing.clear()
         if type(thing) in _DICTS:
             half = len(before) // 2
@@ -257,6 +271,16 @@ class _ModuleState:
 
     def _contents(self) -> dict[str, Any]:
         return stores.contents(self.module)
+
+    def is_touched(self) -> bool:
+        """Its class, its mode, and its tensors where these are stored outside Python: the rest is in containers."""
+        if type(self.module) is not self._class or (self._mode is not None and stores.mode(self.module) is not self._mode):
+            return True
+        return issubclass(self._class, torch.jit.ScriptModule) and any(map(self._is_replaced, self._own))
+
+    def _is_replaced(self, store: str) -> bool:
+        now = dict((self._contents().get(store) or {}).items())
+        return any(now.get(name) is not tensor for name, tensor in self._own[store].items())
 
     def restore(self) -> None:
         if type(self.module) is not self._class:
@@ -347,6 +371,12 @@ class _TensorState:
         found = not self._in_place() or (self._copy is not None and not _readable_and_equal(self._now(), self._copy))
         self._calm = self._calm and not found
         return found
+
+    def is_touched(self) -> bool:
+        """Whether its bits, its memory, its kind or its flag are others."""
+        tensor = self.tensor
+        flagged = self._leaf and (tensor.requires_grad is not self._flag or not tensor.is_leaf)
+        return flagged or type(tensor) is not self._class or self.changed()
 
     def rests(self) -> bool:
         """Whether it is a parameter that nothing seems to have touched. Writes to ``.data`` bypass the version counter."""
