@@ -13,6 +13,7 @@ from modlab.compat import inference, set_grad
 from modlab.forking.kept_states import KeptState, scale_by
 from modlab.forking.module_settings import Group, Setting, settings_of
 from modlab.forking.nests import Nest, tensors_in, with_parts
+from modlab.forking.param_groups import plain_step
 from modlab.forking.tape import (
     BACKWARD,
     CALL,
@@ -298,13 +299,11 @@ class Player:
         if entry.settings is not None:
             self._set_groups(entry.what, optimizer, entry.settings)
         scale_by(optimizer, self._given(entry.args))
-        step = type(optimizer).step
-        step = step.__wrapped__ if getattr(step, "hooked", False) else step  # past hooks on all optimizers: ours among them
         args: tuple[Any, ...] = (self._closure(entry),) if entry.closures else ()
         given: tuple[Any, dict[str, Any]] = (optimizer, *args), {}
         for hook in [*optimizer._optimizer_step_pre_hooks.values()]:
             given = hook(optimizer, *given) or given
-        result = step(*given[0], **given[1])
+        result = plain_step(optimizer)(*given[0], **given[1])
         for hook in [*optimizer._optimizer_step_post_hooks.values()]:
             hook(optimizer, *given)
         return result

@@ -23,7 +23,8 @@ from modlab.forking.fixes import DOSES, TRIAL, applied, fix_of, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings, is_finite
-from modlab.forking.module_settings import numbers_of
+from modlab.forking.module_settings import numbers_of, settings_of
+from modlab.forking.param_groups import needs_closure, refusal
 from modlab.forking.player import Player
 from modlab.frozen import frozen
 from modlab.inspection.distributed import distribution_of
@@ -163,8 +164,7 @@ class AskedChange:
         things = player.things
         optimizer = things.optimizers[0] if len(things.optimizers) == 1 else things.optimizers
         if isinstance(self._change, Mapping):
-            for name, value in self._change.items():
-                _set(player, name, value)
+            _set_all(player, self._change)
         elif self._change is not None:
             given = {"model": things.model, "optimizer": optimizer}
             modules = {id(module) for module in things.modules().values()}
@@ -208,17 +208,12 @@ def _take(things: TrainedThings, returned: Optimizer) -> None:
         raise QuestionError(
             f"w.fork(change=…) returned {what}, but this training has {format.plural(len(things.optimizers), 'optimizer')}.\n{advice}"
         )
-    if _needs_closure(returned) and not _needs_closure(things.optimizers[0]):
+    if needs_closure(returned) and not needs_closure(things.optimizers[0]):
         raise QuestionError(
             f"w.fork(change=…) returned {what}, whose step() needs a closure, and the loop that is run again hands none to it.\n"
             "  Write the closure into the loop, and watch that: optimizer.step(closure)"
         )
     things.optimizers[0] = returned
-
-
-def _needs_closure(optimizer: Optimizer) -> bool:
-    asked = inspect.signature(optimizer.step).parameters.get("closure")
-    return asked is not None and asked.default is asked.empty
 
 
 def _name(change: Callable[..., Any]) -> str:
@@ -243,6 +238,31 @@ def _arguments(change: Callable[..., Any]) -> tuple[str, ...]:
     )
 
 
+def _set_all(player: Player, change: Mapping[str, Any]) -> None:
+    """All settings; what PyTorch's optimizers take depends on several, so they are asked at the end."""
+    groups = [(optimizer, group, settings_of(group)) for optimizer in player.things.optimizers for group in optimizer.param_groups]
+    for name, value in change.items():
+        _set(player, name, value)
+    for optimizer, group, before in groups:
+        _require_taken(optimizer, group, before, [name for name in change if name in before])
+
+
+def _require_taken(optimizer: Optimizer, group: dict[str, Any], before: dict[str, Any], names: list[str]) -> None:
+    """An optimizer has to take what was set in a group of it."""
+    why, fresh = refusal(optimizer, group["params"], before, settings_of(group)) if names else ("", False)
+    if not why:
+        return
+    cls, said = type(optimizer).__name__, ", ".join(f"{name} = {format.cut(repr(group[name]), 40)}" for name in names)
+    if fresh:
+        given = ", ".join(f"{name}={format.cut(repr(group[name]), 40)}" for name in group if name in names or name == "lr")
+        raise QuestionError(
+            f"w.fork(change=…): {format.article(cls)} that has made steps cannot go on with {said}: {why}\n"
+            f"  Put a new one in its place: w.fork(step, lambda model: torch.optim.{cls}(model.parameters(), {given}))"
+        )
+    held = ", ".join(f"{name!r}: {before[name]!r}" for name in names)
+    raise QuestionError(f"w.fork(change=…): {cls} does not take {said}: {why}\n  As it was: w.fork(step, {{{held}}})")
+
+
 def _set(player: Player, name: str, value: Any) -> None:
     """A setting of all groups, or an attribute of a module by its dotted name."""
     groups = [group for optimizer in player.things.optimizers for group in optimizer.param_groups if name in group and name != "params"]
@@ -251,6 +271,13 @@ def _set(player: Player, name: str, value: Any) -> None:
     if groups:
         for group in groups:
             _set_group(group, name, value)
+    elif path in modules and attribute == "training":
+        if not isinstance(value, bool):
+            said = (
+                f"w.fork(change=…) got {format.cut(repr(value), 40)} as {name}, but takes True (as train() does) or False (as eval() does)."
+            )
+            raise QuestionError(f"{said}\n  Write: w.fork(step, {{{name!r}: False}})")
+        modules[path].train(value)
     elif path in modules and attribute and hasattr(modules[path], attribute):
         setattr(modules[path], attribute, value)
     else:
@@ -277,14 +304,22 @@ def _is_number(thing: Any) -> bool:
     return thing.numel() == 1 if isinstance(thing, Tensor) else isinstance(thing, numbers.Real) and not isinstance(thing, bool)
 
 
+OPEN = frozenset(("foreach", "fused"))
+"""Settings that are True, False, or None: PyTorch chooses."""
+
+
 def _set_group(group: dict[str, Any], name: str, value: Any) -> None:
     held = group[name]
-    is_number = _is_number(held)
+    is_number, said = _is_number(held), ""
     if is_number and not _is_number(value):
-        said = f"w.fork(change=…) got {format.cut(repr(value), 40)} as {name}, but takes a number."
-        raise QuestionError(f"{said}\n  Write: w.fork(step, {{{name!r}: {float(held)}}})")
-    if is_number and name in POSITIVE and not 0 <= float(value) < math.inf:
-        raise QuestionError(f"w.fork(change=…) got {float(value)} as {name}, but takes a number of at least 0.")
+        said = f"{format.cut(repr(value), 40)} as {name}, but takes a number"
+    elif is_number and name in POSITIVE and not 0 <= float(value) < math.inf:
+        said = f"{float(value)} as {name}, but takes a number of at least 0 that is finite"
+    elif (isinstance(held, bool) or name in OPEN) and not (isinstance(value, bool) or (value is None and name in OPEN)):
+        said = f"{format.cut(repr(value), 40)} as {name}, but takes {'True, False or None' if name in OPEN else 'True or False'}"
+    if said:
+        example = float(held) if is_number else held
+        raise QuestionError(f"w.fork(change=…) got {said}.\n  Write: w.fork(step, {{{name!r}: {example}}})")
     if isinstance(held, Tensor) and isinstance(value, numbers.Real):
         held.fill_(float(value))
     else:

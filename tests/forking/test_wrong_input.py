@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from modlab import errors as modlab_errors
-from tests.forking.test_forks import small, trained, watched
+from tests.forking.test_forks import changed_by_hand, small, trained, watched
 from tests.watching.test_identity import Run
 
 
@@ -117,3 +117,109 @@ def test_what_cannot_be_put_back_is_said(name: str, raises: bool) -> None:
 
     with pytest.raises(modlab_errors.ForkError, match=f"itself, and not all of it could be put back: {why}\n  Begin anew"):
         w.fork(10, change)
+
+
+# ---- settings of optimizers, as PyTorch takes them
+
+
+def spoilt(cls: Any, **settings: Any) -> str:
+    """The oracle: what PyTorch says of settings, when an optimizer is made with them or goes on with them."""
+    weight = nn.Parameter(torch.ones(2))
+    weight.grad = torch.ones(2)
+    try:
+        cls([weight], **settings)
+    except Exception as error:  # noqa: BLE001 - whatever it says
+        return f"{type(error).__name__}: {error}"
+    made = cls([weight])
+    made.step()
+    made.param_groups[0].update(settings)
+    try:
+        made.step()
+    except Exception as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def with_optimizer(cls: Any) -> Callable[[], Run]:
+    def make() -> Run:
+        model = small(nn.Dropout(0.2))
+        return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), cls(model.parameters(), 0.01))
+
+    return make
+
+
+REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "a text": (torch.optim.Adam, {"betas": "x"}, "Adam does not take betas = 'x'"),
+    "a number": (torch.optim.AdamW, {"betas": 0.9}, "AdamW does not take betas = 0.9"),
+    "too large": (torch.optim.Adam, {"betas": (1.5, 0.9)}, r"Adam does not take betas = \(1.5, 0.9\)"),
+    "a pair that needs another": (torch.optim.SGD, {"nesterov": True}, "SGD does not take nesterov = True"),
+    "not in the middle": (torch.optim.Adam, {"amsgrad": True}, "an Adam that has made steps cannot go on with amsgrad = True"),
+    "a mean of gradients": (torch.optim.RMSprop, {"centered": True}, "an RMSprop that has made steps cannot go on with centered = True"),
+    "a buffer": (torch.optim.RMSprop, {"momentum": 0.9}, "an RMSprop that has made steps cannot go on with momentum = 0.9"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_pytorch_s_optimizer_does_not_take_is_refused_in_its_words(name: str) -> None:
+    cls, change, said = REFUSED[name]
+    w, *_ = watched(with_optimizer(cls))
+    why = spoilt(cls, **change)
+    with pytest.raises(modlab_errors.QuestionError, match=said) as caught:
+        w.fork(10, change)
+    assert why and f": {why}\n  " in str(caught.value)
+    assert "Put a new one in its place: w.fork(step, lambda model" in str(caught.value) or "As it was: w.fork(step, {" in str(caught.value)
+
+
+TAKEN: dict[str, tuple[Any, int, dict[str, Any]]] = {
+    "both at once": (torch.optim.SGD, 10, {"nesterov": True, "momentum": 0.9}),
+    "before its first step": (torch.optim.Adam, 0, {"amsgrad": True}),
+    "other betas": (torch.optim.Adam, 10, {"betas": (0.5, 0.9)}),
+    "one by one": (torch.optim.Adam, 10, {"foreach": False}),
+    "upwards": (torch.optim.Adadelta, 10, {"maximize": True}),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_pytorch_s_optimizer_takes_is_the_loop_with_it(name: str) -> None:
+    cls, at, change = TAKEN[name]
+    w, *_ = watched(with_optimizer(cls))
+    fork = w.fork(at, change)
+    by_hand = changed_by_hand(at, lambda _, optimizer: optimizer.param_groups[0].update(change), with_optimizer(cls))
+    assert fork.exact and fork.losses == by_hand[fork.record.began :]
+
+
+NOT_TAKEN: dict[str, tuple[dict[str, Any], str]] = {
+    "a rate below 0": ({"lr": -1}, "got -1.0 as lr, but takes a number of at least 0 that is finite.\n  Write: w.fork(step, {'lr': 0.01})"),
+    "no rate": (
+        {"lr": float("nan")},
+        "got nan as lr, but takes a number of at least 0 that is finite.\n  Write: w.fork(step, {'lr': 0.01})",
+    ),
+    "endless": (
+        {"lr": float("inf")},
+        "got inf as lr, but takes a number of at least 0 that is finite.\n  Write: w.fork(step, {'lr': 0.01})",
+    ),
+    "a text": ({"foreach": "no"}, "got 'no' as foreach, but takes True, False or None.\n  Write: w.fork(step, {'foreach': None})"),
+    "a number": ({"maximize": 3}, "got 3 as maximize, but takes True or False.\n  Write: w.fork(step, {'maximize': False})"),
+    "a mode": ({"training": "no"}, "got 'no' as training, but takes True (as train() does) or False (as eval() does).\n  Write"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_TAKEN)
+def test_what_is_no_value_of_a_setting_is_refused_with_one_that_is(name: str) -> None:
+    change, said = NOT_TAKEN[name]
+    w, *_ = watched(with_optimizer(torch.optim.Adam))
+    with pytest.raises(modlab_errors.QuestionError) as caught:
+        w.fork(10, change)
+    assert said in str(caught.value)
+
+
+def test_the_mode_is_that_of_all_modules() -> None:
+    def make() -> Run:
+        model, batches = small(nn.Dropout(0.3)), torch.Generator().manual_seed(0)  # dropout draws from another one
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        return trained(model, lambda: model(torch.randn(8, 4, generator=batches)).square().mean(), optimizer)
+
+    w, *_ = watched(make)
+    losses = changed_by_hand(10, lambda model, _: model.eval(), make)
+    fork = w.fork(10, {"training": False})
+    assert fork.losses == losses[fork.record.began :] != fork.original
