@@ -363,13 +363,33 @@ _MORE = (
     (1e5, "a hundred thousand times"),
     (3e5, "three hundred thousand times"),
 )
+_FAR_LESS = (
+    (1 / 3e4, "a thirty-thousandth of"),
+    (1e-5, "a hundred-thousandth of"),
+    (1 / 3e5, "a three-hundred-thousandth of"),
+    (1e-6, "a millionth of"),
+    (1 / 3e6, "a three-millionth of"),
+    (1e-7, "a ten-millionth of"),
+    (1 / 3e7, "a thirty-millionth of"),
+    (1e-8, "a hundred-millionth of"),
+)
+_FAR_MORE = (
+    (1e6, "a million times"),
+    (3e6, "three million times"),
+    (1e7, "ten million times"),
+    (3e7, "thirty million times"),
+    (1e8, "a hundred million times"),
+    (3e8, "three hundred million times"),
+    (1e9, "a billion times"),
+    (3e9, "three billion times"),
+)
 """Factors of a learning rate, every other one a power of ten."""
 
 _SOME = (0.001, 0.01, 0.1)
 """Learning rates where it is 0."""
 
 CHANGES: dict[str, Fix] = {
-    **{f"{words} the learning rate": _scale_rate(factor) for factor, words in (*_LESS, *_MORE)},
+    **{f"{words} the learning rate": _scale_rate(factor) for factor, words in (*_LESS, *_MORE, *_FAR_LESS, *_FAR_MORE)},
     **{f"a learning rate of {rate}": _some_rate(rate) for rate in _SOME},
     "a momentum of 0.9": _set("momentum", 0.9),
     "no weight decay": _no_decay,
@@ -399,6 +419,12 @@ DOSES: dict[str, tuple[str, ...]] = {
     "dropout of 0.1": ("dropout of 0.1", "no dropout"),
 }
 """Doses of the same change, the smallest first: a short trial of some decides."""
+
+FURTHER: dict[str, tuple[str, ...]] = {
+    "a tenth of the learning rate": tuple(f"{words} the learning rate" for _, words in _FAR_LESS),
+    "ten times the learning rate": tuple(f"{words} the learning rate" for _, words in _FAR_MORE),
+}
+"""Doses behind the last one of `DOSES`: tried only where that is the best."""
 
 _RATES = ("a tenth of the learning rate", "ten times the learning rate")
 

@@ -234,6 +234,8 @@ class Diagnosis(RowsResult):
         """Apply a finding's fix to a fork, beside an unchanged one: `Worded.try_fix`. Of what a watch has seen, that one has the fork."""
         from modlab.results import fork
 
+        fork.require_finding(finding, "modlab.diagnose(…)")
+        steps = fork.require_steps(steps)
         optimizers, pair, loss = self._given
         fork.require_surest(finding, self.record.findings)
         fork.require_fix(finding)

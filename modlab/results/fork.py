@@ -19,7 +19,7 @@ from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import ForkError, QuestionError, names_near
 from modlab.forking.batch_player import BatchGround
-from modlab.forking.fixes import DOSES, TRIAL, applied, fix_of, is_rate
+from modlab.forking.fixes import DOSES, FURTHER, TRIAL, applied, fix_of, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings, is_finite
@@ -376,8 +376,15 @@ def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps
             '  Watch again, with keep="good": modlab.watch(model, optimizer, keep="good")'
         )
     keeper = require_kept(keeper, record)
-    at = max([one for one in keeper.states if finding.step is not None and one <= finding.step], default=min(keeper.states))
+    seen = first_seen(finding)
+    at = max([one for one in keeper.states if one <= seen], default=min(keeper.states))
     return of_finding(finding, KeptGround(keeper, at), record.title, at, steps, doubt=unjudged(record))
+
+
+def first_seen(finding: Finding) -> int:
+    """The step at which what a finding tells began; -1 if it names none. A cause has it among its facts."""
+    named = finding.facts.get("step", -1) if finding.step is None else finding.step
+    return named if isinstance(named, int) else -1
 
 
 def of_batch(
@@ -465,9 +472,12 @@ def of_finding(
 def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: str) -> tuple[str, tuple[Mapping[str, Any], ...]]:
     """Among doses of one change, the one after which the loss is least in a short trial: every other one first, then its neighbours.
 
+    Where the last one is the best, or all are NaN, those that are further out are tried as well.
+
     And what came of each that was tried.
     """
     doses, ends = DOSES.get(name, (name,)), dict[str, float]()
+    powers = doses[1::2] or doses
 
     def best(some: Sequence[str]) -> str:
         for one in some if len(some) > 1 else ():
@@ -477,6 +487,9 @@ def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: 
                 ends[one] = math.inf if math.isnan(last) else last
         return min(some, key=lambda one: ends.get(one, 0.0))
 
+    best(powers)
+    if ends.get(powers[-1]) == min(ends.values(), default=None):  # the best one may lie further out
+        doses += FURTHER.get(name, ())
     place = doses.index(best(doses[1::2] or doses))
     found = best(doses[max(0, place - 1) : place + 2])
     return found, tuple({"what": one, "loss": ends[one]} for one in doses if one in ends)
@@ -526,6 +539,18 @@ def require_fix(finding: Finding) -> tuple[str, str]:
         said = f"Its fix cannot be applied to a copy by itself: {advice}" if advice else "It has no fix that could be applied to a copy."
         raise ForkError(f"{said}\n  Try a change of your own: w.fork(step, lambda model, optimizer: …)")
     return found
+
+
+def require_finding(finding: Any, verb: str) -> None:
+    """One finding.
+
+    Raises:
+        QuestionError: it is none.
+    """
+    if not isinstance(finding, Finding):
+        raise QuestionError(
+            f"{verb}.try_fix(finding) got {format.cut(repr(finding), 60)}, but takes one finding.\n  Write: {verb}.findings[0].try_fix()"
+        )
 
 
 def require_steps(steps: Any) -> int:

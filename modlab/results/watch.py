@@ -612,6 +612,8 @@ class Watch(Result):
         """Apply the fix of one of its findings to a fork, beside an unchanged one: `Worded.try_fix`."""
         from modlab.results import fork
 
+        fork.require_finding(finding, "w")
+        steps = fork.require_steps(steps)
         fork.require_surest(finding, self.record.verdict.findings)
         model = self._source() if self._source is not None else None
         kept = self._watcher.clues.kept if self._watcher is not None else self._kept

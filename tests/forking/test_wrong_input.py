@@ -11,8 +11,10 @@ import pytest
 import torch
 from torch import nn
 
+import modlab
 from modlab import errors as modlab_errors
-from tests.forking.test_forks import changed_by_hand, small, trained, watched
+from modlab.records.finding import Finding
+from tests.forking.test_forks import changed_by_hand, plain_run, small, trained, watched
 from tests.watching.test_identity import Run
 
 
@@ -223,3 +225,48 @@ def test_the_mode_is_that_of_all_modules() -> None:
     losses = changed_by_hand(10, lambda model, _: model.eval(), make)
     fork = w.fork(10, {"training": False})
     assert fork.losses == losses[fork.record.began :] != fork.original
+
+
+# ---- fixes
+
+
+@pytest.mark.parametrize("given", [None, "x", (), 3], ids=["None", "a text", "several", "a number"])
+def test_what_is_no_finding_is_refused(given: Any) -> None:
+    w, *_ = watched(plain_run)
+    with pytest.raises(modlab_errors.QuestionError, match=r"w.try_fix\(finding\) got .*, but takes one finding.\n  Write: w.findings"):
+        w.try_fix(given)
+    with pytest.raises(modlab_errors.QuestionError, match="but takes one finding"):
+        modlab.diagnose(small()).try_fix(given)
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.5, "x", None, True], ids=str)
+def test_what_is_no_number_of_steps_is_refused(steps: Any) -> None:
+    w, *_ = watched(plain_run)
+    with pytest.raises(modlab_errors.QuestionError, match="takes a number of steps, 1 or more"):
+        w.try_fix(Finding("rate too high"), steps)
+
+
+def test_a_fix_begins_at_the_last_state_before_the_step_that_its_finding_names() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with modlab.watch(model, optimizer, budget=1.0, keep="good") as w:
+        for number in range(100):
+            if number == 70:
+                optimizer.param_groups[0]["lr"] = 1e6
+            x = torch.randn(8, 4)
+            optimizer.zero_grad()
+            (model(x) - x.sum(1, keepdim=True)).square().mean().backward()
+            optimizer.step()
+    found = w.findings[0]
+    assert found.kind == "not finite by the rate" and found.step is None and found.facts["step"] == 72
+    fork = found.try_fix()
+    assert fork.record.began == max(one for one in w.record.kept.states if one <= 72) == 64  # type: ignore[union-attr]
+    assert fork.outcome == "better" and "not finite without the change" in fork.headline
+
+
+def test_a_rate_that_is_far_too_low_is_raised_as_far_as_it_takes() -> None:
+    w, *_ = watched(lambda: plain_run(lr=1e-9), steps=100, budget=1.0)
+    found = next(one for one in w.findings if one.kind == "rate too low")
+    fork = found.try_fix()
+    assert fork.outcome == "better" and fork.losses[-1] < 0.3 * fork.original[-1]
