@@ -30,7 +30,7 @@ class ModuleSettings:
 
     def follow(self, modules: Mapping[str, Module]) -> None:
         """From now on those of these modules, by name."""
-        held = [(path, object.__getattribute__(module, "__dict__")) for path, module in modules.items()]
+        held = [(path, stores.contents(module)) for path, module in modules.items()]
         self._places = [
             (path, one, name) for path, one in held for name, value in one.items() if name == "training" or type(value) is float
         ]

@@ -115,8 +115,8 @@ class ForkRecord:
 
     @property
     def exact(self) -> bool:
-        """Whether the unchanged fork was the original bit for bit."""
-        return self.differs < 0
+        """Whether steps were made, and the unchanged fork was the original bit for bit in each."""
+        return self.steps > 0 and self.differs < 0
 
     def last(self, which: str = "fork") -> float:
         """The mean of the last tenth of a curve behind the change, "original", "twin" or "fork"; NaN if something there is not finite."""

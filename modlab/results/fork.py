@@ -73,7 +73,7 @@ class Fork(Result):
 
     @property
     def exact(self) -> bool:
-        """Whether the unchanged fork equalled the original bit for bit."""
+        """Whether the unchanged fork equalled the original bit for bit; False where no step was made."""
         return self.record.exact
 
     @property
@@ -264,7 +264,7 @@ def _require_taken(optimizer: Optimizer, group: dict[str, Any], before: dict[str
 
 
 def _set(player: Player, name: str, value: Any) -> None:
-    """A setting of all groups, or an attribute of a module by its dotted name."""
+    """A setting of all groups, the mode of a module and of all in it, or an attribute of a module by its dotted name."""
     groups = [group for optimizer in player.things.optimizers for group in optimizer.param_groups if name in group and name != "params"]
     path, _, attribute = name.rpartition(".")
     modules = player.things.modules()
@@ -578,6 +578,9 @@ def require_kept(keeper: Keeper | None, record: WatchRecord) -> Keeper:
     Raises:
         ForkError: nothing was.
     """
+    if keeper is not None and keeper.states and not record.steps:
+        why = f"No step of {record.title} was made under this watch, so there is nothing to run again."
+        raise ForkError(f"{why}\n  Fork it when the loop has made some: w.fork(step, change)")
     if keeper is not None and keeper.states:
         return keeper
     if keeper is None and record.kept is not None and record.kept.states:

@@ -84,7 +84,7 @@ def watch(
     on_nan: OnNaN = "report",
     inside: Literal["shadow"] | None = None,
     only: str | Sequence[str] | None = None,
-    keep: Literal["", "good"] = "",
+    keep: Literal["", "good"] | None = "",
 ) -> Watch:
     """Watch a model while it trains: a verdict, and live plots of activations, gradients, weights and updates.
 
@@ -133,9 +133,10 @@ def watch(
         raise QuestionError(f"watch(on_nan=…) got {on_nan!r}, but takes 'report', 'hold' or 'stop'.")
     if inside not in (None, "shadow"):
         raise QuestionError(f"watch(inside=…) got {inside!r}, but takes 'shadow' or nothing.")
-    if keep not in ("", "good"):
-        raise QuestionError(f"watch(keep=…) got {format.cut(repr(keep), 80)}, but takes 'good' (for w.fork), or nothing.")
-    _require_alone(model, on_nan, inside, keep)
+    if not (keep is None or (isinstance(keep, str) and keep in ("", "good"))):
+        said = f"watch(keep=…) got {format.cut(repr(keep), 80)}, but takes 'good' (for w.fork), or None."
+        raise QuestionError(f'{said}\n  Write: modlab.watch(model, optimizer, keep="good")')
+    _require_alone(model, on_nan, inside, keep or "")
     held = model if sys.getrefcount(model) <= _references(object()) else None
     patterns = _patterns(model, only)
     before = end_others(model)

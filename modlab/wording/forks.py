@@ -33,7 +33,8 @@ _ENDED = {
     "lacking": "Step {step} got gradients in a way that a fork does not see (compiled code, a class of tensors, a hook that collects): "
     "the fork ends there.",
     "old": "Step {step} uses a tensor from before the kept state that was not kept with it: the fork ends there.",
-    "changed": "In step {step} the loop put a module, a parameter or a buffer into the model, or took one out: the fork ends there.",
+    "changed": "In step {step} the loop put a module, a parameter or a buffer into the model, took one out, or called it with others "
+    "(functional_call): the fork ends there.",
     "original": "In step {step} the code of the model reached the original by another name (a global variable): the fork ends there.",
     "error": "Step {step} of the fork ended in an error: {error}.",
     "cancelled": "It was cancelled there.",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import modlab
 from modlab import errors as modlab_errors
@@ -227,7 +228,37 @@ def test_the_mode_is_that_of_all_modules() -> None:
     assert fork.losses == losses[fork.record.began :] != fork.original
 
 
-# ---- fixes
+# ---- what there is nothing of
+
+
+def test_keep_none_keeps_nothing() -> None:
+    w, *_ = watched(plain_run, keep=None)
+    assert w.record.kept is None
+
+
+def test_a_watch_around_nothing_says_so() -> None:
+    w, *_ = watched(plain_run, steps=0)
+    for step in (0, None, 5):
+        with pytest.raises(modlab_errors.ForkError, match="No step of Sequential was made under this watch"):
+            w.fork(step)
+
+
+def test_a_fork_without_a_step_is_not_exact() -> None:
+    def make() -> Run:
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+        def loss() -> Tensor:
+            quick = {name: 0.9 * one for name, one in model.named_parameters()}
+            found: Tensor = torch.func.functional_call(model, quick, (torch.randn(8, 4),)).square().mean()
+            return found
+
+        return trained(model, loss, optimizer)
+
+    w, *_ = watched(make)
+    fork = w.fork(0)
+    assert not fork.exact and not fork.to_dict()["exact"] and fork.outcome == "not seen"
+    assert "took one out, or called it with others (functional_call): the fork ends there" in fork.headline
 
 
 @pytest.mark.parametrize("given", [None, "x", (), 3], ids=["None", "a text", "several", "a number"])
@@ -244,6 +275,9 @@ def test_what_is_no_number_of_steps_is_refused(steps: Any) -> None:
     w, *_ = watched(plain_run)
     with pytest.raises(modlab_errors.QuestionError, match="takes a number of steps, 1 or more"):
         w.try_fix(Finding("rate too high"), steps)
+
+
+# ---- fixes that need more
 
 
 def test_a_fix_begins_at_the_last_state_before_the_step_that_its_finding_names() -> None:
@@ -270,3 +304,21 @@ def test_a_rate_that_is_far_too_low_is_raised_as_far_as_it_takes() -> None:
     found = next(one for one in w.findings if one.kind == "rate too low")
     fork = found.try_fix()
     assert fork.outcome == "better" and fork.losses[-1] < 0.3 * fork.original[-1]
+
+
+def test_a_traced_model_is_forked() -> None:
+    def make() -> Run:
+        inner = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that trace is deprecated
+            model: Any = torch.jit.trace(inner, torch.randn(2, 4), check_trace=False)  # type: ignore[no-untyped-call]
+        return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.Adam(model.parameters(), 0.01))
+
+    def faster(_: Any, optimizer: Any) -> None:
+        optimizer.param_groups[0]["lr"] = 0.1
+
+    w, *_ = watched(make)
+    assert w.fork(0).exact
+    losses = changed_by_hand(10, faster, make)
+    fork = w.fork(10, {"lr": 0.1})
+    assert fork.losses == losses[fork.record.began :]
