@@ -241,7 +241,7 @@ def _again(source: Iterable[Any], steps: int) -> Iterator[Any]:
 def _require_numbers(steps: Any, below: Any) -> None:
     if type(steps) is not int or steps < 1:
         raise QuestionError(f"assert_learns(steps=…) got {steps!r}, but takes a whole number of at least 1.")
-    if below is not None and (not isinstance(below, Real) or isinstance(below, bool) or not math.isfinite(below)):
+    if below is not None and (type(below) is bool or not isinstance(below, Real) or not math.isfinite(below)):
         raise QuestionError(f"assert_learns(below=…) got {below!r}, but takes a number that the loss must end below.")
 
 

@@ -10,6 +10,7 @@ import torch
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from modlab.inspection.optimizers import needs_closure
 from modlab.running.guarded import line_of
 
 Settings = Mapping[str, Any]
@@ -26,12 +27,6 @@ def refusal(optimizer: Optimizer, params: list[Any], before: Settings, after: Se
     if why := _trouble(optimizer, params[0], after, after):
         return why, False
     return (_trouble(optimizer, params[0], before, after) if optimizer.state else ""), True
-
-
-def needs_closure(optimizer: Optimizer) -> bool:
-    """Whether its step cannot be made without one."""
-    asked = inspect.signature(optimizer.step).parameters.get("closure")
-    return asked is not None and asked.default is asked.empty
 
 
 def plain_step(optimizer: Optimizer) -> Callable[..., Any]:

@@ -50,14 +50,15 @@ def step_all(optimizers: Sequence[Any], closure: Callable[[], Any]) -> None:
         optimizers: those that evaluate the loss themselves, as LBFGS does, are given the closure.
         closure: zeroes the gradients, computes the loss, and calls its ``backward()``; called here where nobody asks for it.
     """
-    asking = [one for one in optimizers if _wants_closure(one)]
+    asking = [one for one in optimizers if needs_closure(one)]
     if not asking:
         closure()
     for one in optimizers:
         one.step(closure) if one in asking else one.step()
 
 
-def _wants_closure(optimizer: Any) -> bool:
+def needs_closure(optimizer: Any) -> bool:
+    """Whether its step cannot be made without one."""
     asked = inspect.signature(optimizer.step).parameters.get("closure")
     return asked is not None and asked.default is inspect.Parameter.empty
 

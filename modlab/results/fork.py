@@ -24,10 +24,11 @@ from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings, is_finite
 from modlab.forking.module_settings import numbers_of, settings_of
-from modlab.forking.param_groups import needs_closure, refusal
+from modlab.forking.param_groups import refusal
 from modlab.forking.player import Player
 from modlab.frozen import frozen
 from modlab.inspection.distributed import distribution_of
+from modlab.inspection.optimizers import needs_closure
 from modlab.records.finding import Fact, Finding
 from modlab.records.fork import ForkRecord
 from modlab.records.watch import Check, WatchRecord
