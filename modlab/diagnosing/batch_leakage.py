@@ -168,7 +168,7 @@ def _alike(before: _Rows, after: _Rows) -> bool:
 
 
 def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
-    """The innermost module that mixes samples first: its inputs do not yet, its outputs do; None if unknown."""
+    """The innermost module in which the leak begins: of that sample its inputs do not change yet, its outputs do; None if unknown."""
     first = next(tensor for tensor in batches.tensors(bench.inputs) if _has_rows(tensor, dim))
     samples = int(first.shape[dim])
     source = next(
@@ -181,7 +181,7 @@ def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
     for (module, took, gave), (other, took_then, gave_then) in zip(before, after, strict=False):
         if module is not other:
             return None
-        if not _mixed_rows(took, took_then, leak.input) and _mixed_rows(gave, gave_then, leak.input):
+        if not _is_reached(took, took_then, leak) and _is_reached(gave, gave_then, leak):
             return module
     return None
 
@@ -207,14 +207,13 @@ def _by_sample(tensor: Tensor, dim: int, samples: int) -> Tensor | None:
     return rows @ torch.arange(1, rows.shape[1] + 1, device=rows.device, dtype=rows.dtype).cos()
 
 
-def _mixed_rows(before: _Rows, after: _Rows, target: int) -> bool:
-    """Whether an entry changed that belongs to an unchanged sample."""
+def _is_reached(before: _Rows, after: _Rows, leak: Leak) -> bool:
+    """Whether the entry of the sample changed that the leak reaches, whose own input did not."""
     for one, other in zip(before, after, strict=False):
         if one is None or other is None or one.shape != other.shape or len(one) == 1:
             continue
         moved = (one - other).abs() > TOLERANCE * (float(one.abs().max()) or 1.0)
-        moved[target] = False
-        if bool(moved.any()):
+        if bool(moved[leak.output]):
             return True
     return False
 

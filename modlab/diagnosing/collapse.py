@@ -31,16 +31,11 @@ _SATURATING = (nn.Sigmoid, nn.Tanh, nn.Hardsigmoid, nn.Softsign, nn.LogSigmoid)
 
 
 class Size(NamedTuple):
-    """How large the numbers of a tensor are, how far samples lie apart, and which number is the greatest."""
+    """How large the numbers of a tensor are, how far samples lie apart, relative to those that differ, and which is the greatest."""
 
     size: float
-    apart: float
+    share: float
     high: float = math.inf
-
-    @property
-    def share(self) -> float:
-        """How far apart, relative to the size."""
-        return self.apart / self.size if self.size else 0.0
 
 
 class Passage(NamedTuple):
@@ -84,7 +79,13 @@ def _size(tensor: Tensor, samples: int) -> Size | None:
     if tensor.is_nested or tensor.layout is not torch.strided or not tensor.dim() or tensor.shape[0] != samples or not tensor.numel():
         return None
     rows = tensor.detach().double().flatten(1) if tensor.dim() > 1 else tensor.detach().double()[:, None]
-    return Size(float(rows.abs().max()), float((rows.amax(0) - rows.amin(0)).max()), float(rows.max()))
+    if not bool(rows.isfinite().any()):
+        return None
+    rows = torch.where(rows.isfinite(), rows, 0.0)  # a mask leaves minus infinity
+    apart, largest = rows.amax(0) - rows.amin(0), rows.abs().amax(0)
+    differing = largest[apart > 0]  # a mask of large numbers is the same in all samples
+    share = float(apart.max() / differing.max()) if len(differing) else 0.0
+    return Size(float(largest.max()), share, float(rows.max()))
 
 
 def _told(passages: list[Passage], inner: list[Passage]) -> ExperimentRecord:

@@ -45,7 +45,7 @@ def _padded(sequence: Sequence) -> Padded | None:
     at_end = ends(rows) & (rows == int(rows[:, -1].mode().values))
     runs = at_end.flip(1).long().cumprod(1).sum(1)
     token = int(rows[:, -1].mode().values)
-    if int((runs > 1).sum()) < 2 or (not sequence.is_tokens and token != 0):
+    if int(((runs > 1) & (runs < sequence.length)).sum()) < 2 or (not sequence.is_tokens and token != 0):
         return None
     return Padded(sequence, token, runs)
 
@@ -53,7 +53,8 @@ def _padded(sequence: Sequence) -> Padded | None:
 def _alone(bench: Bench, padded: Padded, output: Any) -> ExperimentRecord | None:
     """In padded samples no token counts."""
     sequence, rows = padded.sequence, padded.runs > 0
-    if not sequence.is_tokens or bool(rows.all()):
+    rows = rows & (padded.runs < sequence.length)  # where no token is, none can count
+    if not sequence.is_tokens or bool((padded.runs > 0).all()) or not bool(rows.any()):
         return None
     real = sequence.tensor != padded.token
     changed = torch.where(real, sequences.other_tokens(sequence, padded.token), sequence.tensor)
@@ -61,7 +62,7 @@ def _alone(bench: Bench, padded: Padded, output: Any) -> ExperimentRecord | None
     if before is None or after is None or before.shape != after.shape:
         return None
     moved = ((before - after).abs() > 1e-6 * before.abs().max()).flatten(1).any(1)
-    if bool(moved[rows].any()) or not bool(moved[~rows].any()):
+    if bool(moved[rows].any()) or not bool(moved[padded.runs == 0].any()):
         return None
     kind = "mask turned around"
     return record("padding", "failed", kind, Remedy(kind), rows=int(rows.sum()))
