@@ -13,7 +13,7 @@ from torch.nn import Module
 from modlab.diagnosing import batches, traced_pass
 from modlab.diagnosing.duplicates import trained
 from modlab.diagnosing.outcomes import NotRunError, record
-from modlab.diagnosing.trials import Bench
+from modlab.diagnosing.trials import Bench, without_gradients
 from modlab.inspection import stores
 from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.statistics.memory import is_gone
@@ -87,21 +87,21 @@ def _same_for_all(bench: Bench, learnt: Module) -> float | None:
     targets = [tensor for tensor in batches.tensors(bench.target) if tensor.dim() and tensor.shape[0] == samples]
     if not any(bool((tensor != tensor[:1]).any()) for tensor in targets):
         return None  # no target per sample, or the same for all
-    with torch.no_grad():
-        output = bench.output(learnt)
-        if (
-            not issubclass(type(output), Tensor)
-            or is_gone(output)
-            or not output.is_floating_point()
-            or not output.dim()
-            or output.shape[0] != samples
-            or samples < 2
-        ):
-            return None
-        mean = output.mean(0, keepdim=True).expand_as(output).contiguous()
-        if bool(torch.equal(output, mean)):
-            return 1.0
-        own, common = float(bench.value(output)), float(bench.value(mean))
+    output = without_gradients(lambda: bench.output(learnt))
+    if (
+        not issubclass(type(output), Tensor)
+        or is_gone(output)
+        or not output.is_floating_point()
+        or not output.dim()
+        or output.shape[0] != samples
+        or samples < 2
+    ):
+        return None
+    output = output.detach()
+    mean = output.mean(0, keepdim=True).expand_as(output).contiguous()
+    if bool(torch.equal(output, mean)):
+        return 1.0
+    own, common = (without_gradients(lambda one=one: float(bench.value(one).detach())) for one in (output, mean))  # type: ignore[misc]
     return own / common if math.isfinite(common) and common > 0 else None
 
 

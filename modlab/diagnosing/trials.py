@@ -27,9 +27,6 @@ from modlab.statistics.memory import copied
 
 T = TypeVar("T")
 
-NEEDS_GRADIENTS = "does not require grad"
-"""What PyTorch says where a slope is asked for and none was followed."""
-
 
 class Bench:
     """A model with a batch and a loss."""
@@ -72,13 +69,13 @@ class Bench:
 
     def outputs(self, model: Module | None = None) -> list[Tensor]:
         """The tensors of one pass without gradients."""
-        return _without_gradients(lambda: [copied(tensor.detach()) for tensor in batches.tensors(self.output(model))])
+        return without_gradients(lambda: [copied(tensor.detach()) for tensor in batches.tensors(self.output(model))])
 
     def steadily(self, inputs: Any = None) -> Any:
         """The output for these inputs without gradients; all passes draw the same random numbers, so no difference is due to chance."""
         put_back = states()
         try:
-            return _without_gradients(lambda: batches.call(self.model, batches.copied(self.inputs if inputs is None else inputs)))
+            return without_gradients(lambda: batches.call(self.model, batches.copied(self.inputs if inputs is None else inputs)))
         finally:
             put_back()
 
@@ -110,15 +107,15 @@ class Bench:
         return found
 
 
-def _without_gradients(call: Callable[[], T]) -> T:
-    """What a pass gives without gradients; with them, where the model itself takes a slope by its input."""
+def without_gradients(call: Callable[[], T]) -> T:
+    """What a pass gives without gradients; with them, where the model asks for some, as for a slope by its input or a hook on its state."""
     try:
         with torch.no_grad():
             return call()
-    except RuntimeError as error:
-        if NEEDS_GRADIENTS not in str(error):
-            raise
-    return call()
+    except RuntimeError:  # if gradients are not what lacks, it comes again
+        pass
+    with torch.enable_grad():
+        return call()
 
 
 def _digest(thing: Any) -> bytes:
