@@ -21,6 +21,8 @@ TURNED = 0.1
 """Cosine between a gradient with its hooks and the one without, below which the hooks have replaced it: clipping keeps it above."""
 TINY = 1e-6
 """Part of the largest gradient below which one is what rounding leaves, and points anywhere: that of a bias in front of a norm."""
+LARGE = 1e4
+"""Times a loss whose gradients noise that is added to them does not turn, however small they have become."""
 MUCH = 0.25
 """Fraction of the trained numbers: a part that large is not left out in passing."""
 
@@ -116,7 +118,21 @@ def replaced(bench: Bench, trained: Sequence[Held], grads: Sequence[Tensor | Non
     true = iter(torch.autograd.grad(value, known, allow_unused=True))
     pairs = [(held, grad, next(true)) for (held, grad), one in zip(hooked, plain, strict=True) if one is not None]
     most = max((float(own.norm()) for _, _, own in pairs if own is not None), default=0.0)
-    return [held for held, grad, own in pairs if own is not None and _is_turned(grad, own, TINY * most)]
+    turned = [(held, own) for held, grad, own in pairs if own is not None and _is_turned(grad, own, TINY * most)]
+    noisy = _drowned(bench, turned) if turned else []
+    return [held for held, _ in turned if held not in noisy]
+
+
+def _drowned(bench: Bench, turned: Sequence[tuple[Held, Tensor]]) -> list[Held]:
+    """Those to whose gradient hooks add what they draw: it is there still, and shows as soon as it is large."""
+    value, tensors = bench.value(bench.output()), [held.tensor for held, _ in turned]
+    once, again, large = (torch.autograd.grad(k * value, tensors, retain_graph=True, allow_unused=True) for k in (1.0, 1.0, LARGE))
+    found = []
+    for (held, own), one, two, much in zip(turned, once, again, large, strict=True):
+        drawn = one is not None and two is not None and not torch.equal(one, two)
+        if drawn and much is not None and not _is_turned(much, own, 0.0):
+            found.append(held)
+    return found
 
 
 def _is_turned(grad: Tensor, own: Tensor, noise: float) -> bool:

@@ -481,3 +481,99 @@ def test_what_is_learnt_from_the_start_depends_on_the_output() -> None:
     y = model(x).detach()
     w = watched(model, lambda: F.mse_loss(model(x), y))
     assert kinds(w)[0] == "constant loss" and "equals the targets" in w.headline and "does not depend" not in str(w.verdict)
+
+
+class Chooser(nn.Module):
+    """Scores of places, of which those below zero may not be chosen."""
+
+    def __init__(self, mask: float) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.mask, self.net = mask, nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.net(x) - 100 * (x[:, :1] < 0)
+        return scores.masked_fill(torch.arange(5) == 4, self.mask)
+
+
+def failed(model: nn.Module, batch: Any, loss: Callable[[Any, Tensor], Tensor]) -> set[str]:
+    return {one.kind for one in modlab.diagnose(model, batch=batch, loss=loss).record.experiments if one.outcome == "failed"}
+
+
+@pytest.mark.parametrize("mask", [-float("inf"), -1e30])
+def test_masked_scores_do_not_make_all_outputs_the_same(mask: float) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(32, 5)
+    assert not failed(Chooser(mask), (x, x[:, :4].argmax(1)), F.cross_entropy) & {"overwritten activation", "collapse"}
+
+
+class Likings(nn.Module):
+    """How much each user likes each thing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.users, self.things = nn.Embedding(20, 4), nn.Embedding(12, 4)
+
+    def forward(self, user: Tensor, thing: Tensor) -> Tensor:
+        return (self.users(user) * self.things(thing)).sum(-1)
+
+
+def test_a_row_of_one_token_alone_is_not_padded() -> None:
+    torch.manual_seed(0)
+    users = torch.tensor([3, 5, 3, 8, 1, 2, 9, 4])
+    batch = (users[:, None].expand(8, 12), torch.arange(12).expand(8, 12)), torch.rand(8, 12)
+    assert "mask turned around" not in failed(Likings(), batch, F.mse_loss)
+
+
+class Kept(nn.Module):
+    """Hangs a hook on its state, in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.two = nn.Linear(4, 16), nn.Linear(16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = torch.tanh(self.one(x))
+        if self.training:
+            z.register_hook(lambda gradient: 0.3 * gradient)
+        return self.two(z)
+
+
+def test_a_hook_in_forward_does_not_stop_the_learning_of_one_batch() -> None:
+    torch.manual_seed(0)
+    diagnosis = modlab.diagnose(Kept(), batch=(torch.randn(64, 4), torch.randn(64, 1)), loss=F.mse_loss)
+    assert "RuntimeError" not in str(diagnosis)
+
+
+@pytest.mark.parametrize(("hook", "told"), [(lambda g: g + 0.02 * torch.randn_like(g), False), (torch.randn_like, True)])
+def test_noise_beside_a_gradient_does_not_replace_it(hook: Callable[[Tensor], Tensor], told: bool) -> None:
+    x, model = torch.randn(64, 16), mlp()
+    for one in model.parameters():
+        one.register_hook(hook)
+    assert ("gradients overwritten" in failed(model, (x, model(x).detach() + 1e-4 * torch.randn(64, 5)), F.mse_loss)) is told
+
+
+class Passed(nn.Module):
+    """To the next sample alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(torch.cat([x[:1], x[1:] + x[:-1]]))
+
+
+def test_a_leak_begins_where_it_reaches_that_sample() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(Passed(), Passed(), nn.Linear(3, 3))
+    found = next(
+        one
+        for one in modlab.diagnose(model, batch=(torch.randn(8, 3), torch.randn(8, 3)), loss=F.mse_loss).record.experiments
+        if one.name == "leak"
+    )
+    steps = int(found.facts["output"]) - int(found.facts["input"])
+    assert found.path == str(steps - 1)
