@@ -348,7 +348,8 @@ def _leak(s: Symptoms) -> Facts | None:
 
 def _same_place(s: Symptoms) -> Facts | None:
     """Of a series, where the model can pass on what stands in the same place."""
-    return {"share": s.pairs.equal, "beside": False} if s.pairs.equal > 0.99 and s.pairs.through and s.inputs and not s.tokens else None
+    itself = s.pairs.equal > 0.99 and not s.pairs.beside
+    return {"share": s.pairs.equal, "beside": False} if itself and s.pairs.through and s.inputs and not s.tokens else None
 
 
 def _noise(s: Symptoms) -> Facts | None:

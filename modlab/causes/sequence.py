@@ -46,7 +46,7 @@ def _unmoved(s: Symptoms) -> Facts | None:
     if s.pairs.fed:
         return {"share": 1.0, "beside": False, "fed": True}
     if s.pairs.beside and s.pairs.equal > 0.99:
-        return None if _is_read_in_turn(s) else {"share": 1.0, "beside": True}
+        return None if _is_read_in_turn(s) or _points_in_turn(s) else {"share": 1.0, "beside": True}
     return {"share": s.pairs.equal, "beside": False} if s.pairs.equal > 0.99 and s.tokens and not s.loss.ignored else None
 
 
@@ -61,6 +61,11 @@ def _skips(s: Symptoms) -> Facts | None:
 def _is_read_in_turn(s: Symptoms) -> bool:
     """Whether a loop looks up one token after the other: which of them a step has seen is up to it."""
     return any(one.facts["calls"] >= 3 and one.facts["looks"] for one in s.modules("embedding rows"))
+
+
+def _points_in_turn(s: Symptoms) -> bool:
+    """Whether a cell makes one step after the other, and no table is asked for tokens: they say which places of another input are taken."""
+    return not s.modules("embedding rows") and any(one.facts["calls"] >= 3 for one in s.modules("cell"))
 
 
 def _future(s: Symptoms) -> Facts | None:
