@@ -142,7 +142,8 @@ def _is_spoken_against(cause: Finding, failed: set[str], seen: Sequence[Finding]
     explained = bool(failed & CAUSES.keys()) and not (seen and wild)
     left = cause.facts.get("tier") == LEFT and (explained or (falls and not seen))  # what is left when nothing else is, and the loss stays
     afterwards = training is not None and training.trained and not seen and cause.kind == "eval while training"  # evaluated at last
-    return left or afterwards
+    meant = falls and not seen and cause.kind in AS_BUILT  # and as it is the loss came down
+    return left or afterwards or meant
 
 
 def _spared(training: Symptoms | None) -> tuple[str, ...]:
@@ -187,6 +188,9 @@ def _noted(found: Finding) -> Finding:
 
 UNHELD = ("replaced since", "in no optimizer")
 """Findings of parameters that no step is said to change."""
+
+AS_BUILT = ("frozen", "no nonlinearity")
+"""Causes in what the model is, and that a whole training shows better than a few steps of what it has become."""
 
 THROUGH = "no gradient through"
 
