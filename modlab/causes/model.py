@@ -33,6 +33,9 @@ NEARLY_ALL_THE_WAY, ENOUGH, CENTRED = 0.95, 0.8, 0.25
 """Progress with numbers, and with classes, beyond which a model does well without a bias; and the mean of targets, as a part of their
 deviation, that needs none."""
 
+OFF_ZERO = 3.0
+"""Deviations of their mean from zero beyond which numbers are no weights that multiply a signal, but logarithms of scales, say."""
+
 USUAL = 30.0
 """Size of inputs and targets up to which they do not make a loss start at thousands."""
 
@@ -72,7 +75,7 @@ def _scales(s: Symptoms) -> dict[str, float]:
             continue
         var, mean = history.columns["var"][:, row], history.columns["mean"][:, row]
         there = np.isfinite(var)
-        if there.any():
+        if there.any() and not mean[there][0] ** 2 > OFF_ZERO**2 * var[there][0]:
             size = math.sqrt(float(var[there][0]) + float(mean[there][0]) ** 2)
             found[one.path] = size * math.sqrt(math.prod(one.shape[1:]))
     return found
@@ -187,6 +190,11 @@ def _dead(s: Symptoms) -> Facts | None:
     return None
 
 
+def _comes_down(s: Symptoms) -> bool:
+    """Whether it falls well, or, of a loss that begins below zero, at all: how far that could fall is not known."""
+    return s.learns or (s.start <= 0 and s.falls)
+
+
 def _linear(s: Symptoms) -> Facts | None:
     some = s.modules("linear")
     paths = {one.path for one in some}
@@ -200,7 +208,7 @@ def _linear(s: Symptoms) -> Facts | None:
         return None
     return (
         {"path": after[0].path, "after": after[0].facts["after"], "places": tuple(one.path for one in after)}
-        if len(after) >= len(some) - 1 or (not s.learns and 2 * len(after) >= len(some) - 1)
+        if len(after) >= len(some) - 1 or (not _comes_down(s) and 2 * len(after) >= len(some) - 1)
         else None
     )
 
