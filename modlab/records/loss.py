@@ -22,12 +22,16 @@ def is_held_out(name: str) -> bool:
 def losses(record: WatchRecord) -> tuple[ScalarRecord, ...]:
     """The curve that is the loss; several if nothing tells which of them is.
 
-    What ``backward()`` was called on is; of several such the one that the user logs as the loss. Where none was seen, the names tell.
+    What ``backward()`` was called on is; of several such the one that the user logs as the loss. Where none was seen, the names tell. Of
+    losses that optimizers of their own step none is the loss, whatever a variable is called.
     """
     found = [one for one in record.scalars if one.kind == "loss" and one.count]
     if len(found) == 1:
         return (found[0],)
-    named = [one for one in record.scalars if one.kind in ("logged", "loss", "validation") and "loss" in one.name.lower()]
+    loop = record.watched.clues.loop
+    apart = bool(found) and len(loop.optimizers) > 1 and not loop.shared
+    kinds = ("logged", "validation") if apart else ("logged", "loss", "validation")
+    named = [one for one in record.scalars if one.kind in kinds and "loss" in one.name.lower()]
     trained = [one for one in named if not is_held_out(one.name)]
     for some in (
         [one for one in trained if one.name.lower() == "loss"],
