@@ -169,7 +169,12 @@ def _without_effect(record: WatchRecord) -> Iterator[Finding]:
     for one in unseen_shifts(record.watched):
         if one.felt >= LOOKS:
             evidence = (Evidence("series", one.path, PARAMETER_GRADIENT),)
-            yield Finding("zero gradient", one.path, {"looks": one.felt, "norm": _norm_after(record.watched, one)}, "note", None, evidence)
+            told: dict[str, Fact] = {
+                "looks": one.felt,
+                "norm": _norm_after(record.watched, one),
+                "losses": len(record.watched.clues.losses),
+            }
+            yield Finding("zero gradient", one.path, told, "note", None, evidence)
 
 
 def unseen_shifts(watched: Watched) -> list[WatchedParameter]:

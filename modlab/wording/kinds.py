@@ -79,7 +79,11 @@ def _no_slope(finding: Finding) -> str:
 
 def _why(facts: Facts) -> str:
     after = facts.get("norm", "")
-    return f"the normalization after it, {named(after)}, cancels any shift" if after else "the loss did not depend on it there"
+    if after:
+        return f"the normalization after it, {named(after)}, cancels any shift"
+    if facts.get("losses", 1) > 1:
+        return "of several losses the one that went backward there did not depend on it"
+    return "the loss did not depend on it there"
 
 
 def _between(finding: Finding) -> str:
