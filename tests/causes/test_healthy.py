@@ -511,3 +511,120 @@ def test_what_stands_behind_the_end_of_a_row_is_no_token_between_others(told, in
     if told in ("lengths", "padding"):
         found = modlab.diagnose(net, batch=(batch(), target), loss=F.cross_entropy)
         assert ("padding idx of a token" in {one.kind for one in found.experiments if one.outcome == "failed"}) is inside
+
+
+class Pointing(nn.Module):
+    """Points at one place after another; in training it goes on from the places that are right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.write, self.look = nn.GRU(1, 16, batch_first=True), nn.GRUCell(1, 16), nn.Linear(16, 16)
+
+    def forward(self, x: Tensor, order: Tensor) -> Tensor:
+        seen, state = self.read(x)
+        state, given, scores = state[0], x[:, 0] * 0, []
+        for i in range(order.shape[1]):
+            state = self.write(given, state)
+            scores.append((seen @ self.look(state)[:, :, None]).squeeze(2))
+            given = x[torch.arange(len(x)), order[:, i]]
+        return torch.stack(scores, 1)
+
+
+class Given(nn.Module):
+    """Looks up what is asked for in the same place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.table, self.write, self.last = (
+            nn.Linear(1, 16),
+            nn.Embedding(5, 16),
+            nn.GRU(16, 16, batch_first=True),
+            nn.Linear(16, 5),
+        )
+
+    def forward(self, x: Tensor, order: Tensor) -> Tensor:
+        return self.last(self.write(self.table(order) + self.read(x))[0])
+
+
+@pytest.mark.parametrize(("make", "told"), [(Pointing, False), (Given, True)])
+def test_a_pointer_goes_on_from_the_places_that_are_right(make, told):
+    torch.manual_seed(0)
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, _: int) -> None:
+        x = torch.rand(32, 5, 1)
+        order = x.squeeze(2).argsort(1)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x, order).flatten(0, 1), order.flatten()).backward()
+        optimizer.step()
+
+    assert ("targets not moved" in named(step, make())) is told
+
+
+class Blurred(nn.Module):
+    """A mean of each weight, and the logarithm of its scale."""
+
+    def __init__(self, begin: float) -> None:
+        super().__init__()
+        self.mean, self.scale = nn.Parameter(torch.randn(8, 8) / 3), nn.Parameter(torch.randn(8, 8) * begin)
+        self.last = nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.scale.std() > 1:
+            return self.last(F.linear(x, self.scale))
+        return self.last(F.relu(F.linear(x, self.mean + F.softplus(self.scale) * torch.randn_like(self.scale))))
+
+
+@pytest.mark.parametrize("begin", [0.1, 40.0])
+def test_a_logarithm_of_a_scale_is_no_weight(begin):
+    torch.manual_seed(0)
+    model = Blurred(begin)
+    with torch.no_grad():
+        model.scale -= 0 if begin > 1 else 12
+    told = kinds(model, lambda: (x := torch.randn(32, 8), x[:, :1] * x[:, 1:2])[:2], F.mse_loss)
+    assert ("weights begin too large" in told) is (begin > 1)
+
+
+def tempered(*, held: bool) -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3), nn.Linear(3, 3, bias=False))
+    model[3].weight.data = 8 * torch.eye(3)
+    for one in model[:3].parameters():
+        one.requires_grad_(False)
+    return model, torch.optim.Adam(model.parameters() if held else model[3].parameters(), 0.05)
+
+
+def test_what_is_frozen_while_the_loss_came_down_is_meant():
+    model, optimizer = tempered(held=False)
+    x, y = torch.randn(64, 4), torch.randint(3, (64,))
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(150):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    assert "frozen" not in {one.kind for one in w.diagnose(batch=(x, y), loss=F.cross_entropy).findings}
+
+
+def test_a_part_without_layers_that_mind_their_mode_may_be_in_any():
+    def notes(*more: nn.Module) -> set[str]:
+        model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), *more), nn.Linear(4, 1))
+        model[0].eval()
+        return {one.kind for one in modlab.diagnose(model).notes}
+
+    assert "mixed modes" not in notes() and "mixed modes" in notes(nn.Dropout(0.5))
+
+
+def test_of_losses_that_optimizers_of_their_own_step_none_is_the_loss():
+    torch.manual_seed(0)
+    one, two = nn.Linear(4, 1), nn.Linear(4, 1)
+    model = nn.ModuleList([one, two])
+    steppers = [torch.optim.SGD(part.parameters(), 0.01) for part in (one, two)]
+    with modlab.watch(model, steppers, budget=1.0) as w:
+        for _ in range(20):
+            x = torch.randn(8, 4)
+            loss, other_loss = one(x).square().mean(), two(x).square().mean()
+            model.zero_grad()
+            loss.backward()
+            steppers[0].step()
+            other_loss.backward()
+            steppers[1].step()
+    assert "which of" in next(check for check in w.verdict.checks if check.name == "the loss falls").text

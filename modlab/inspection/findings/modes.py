@@ -72,10 +72,19 @@ def mixed(subject: Subject) -> Iterator[Finding]:
     root = subject.sites[0].training
     known = [site for site in subject.sites if site.training is not None]
     others = [site for site in known if site.training is not root]
-    if root is None or not others:
+    if root is None or not any(_minds(site) for site in others):
         return
     for group in cover([Whole(site) for site in others], [Whole(site) for site in known], "module"):
         yield group.finding("mixed modes", "note", Remedy(code=f"model.{'train' if root else 'eval'}()"), training=root)
+
+
+def _minds(site: ModuleSite) -> bool:
+    """Whether it may act in another way in another mode: torch's own layers without dropout and running statistics do not."""
+    return (
+        not type(site.module).__module__.startswith("torch.nn.modules.")
+        or issubclass(type(site.module), (*DROPOUTS, *AVERAGING))
+        or bool(site.held.get("dropout"))
+    )
 
 
 def evaluating(subject: Subject) -> Iterator[Finding]:
