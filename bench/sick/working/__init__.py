@@ -10,6 +10,7 @@ from bench.sick.working import (  # noqa: F401
     eighth_odd,
     eighth_series,
     eleventh_stories,
+    fifteenth_healthy,
     fifth_hooks,
     fifth_loops,
     fifth_nets,
