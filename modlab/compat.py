@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import overrides
+from torch.multiprocessing import reductions
 
 try:
     from torch.utils import _python_dispatch
@@ -362,6 +363,29 @@ def after_backward(action: Callable[[], None]) -> bool:
     if queue is not None:
         queue(action)
     return queue is not None
+
+
+class _HeldStorage:
+    """Stands in for a weak reference: it keeps what it refers to."""
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.storage = storage
+
+    def expired(self) -> bool:
+        """Whether it is gone."""
+        return False
+
+
+WeakStorage: Any = getattr(reductions, "StorageWeakRef", _HeldStorage)
+"""A weak reference to the memory of tensors; as long as there is one, no other memory gets its identity."""
+
+
+def storage_again(weak: Any) -> torch.UntypedStorage | None:
+    """The memory that a weak reference is to; None if it is gone."""
+    if isinstance(weak, _HeldStorage):
+        return weak.storage
+    found: torch.UntypedStorage | None = torch.UntypedStorage._new_with_weak_ptr(weak.cdata)
+    return found
 
 
 norms: tuple[type, ...] = tuple(

@@ -21,7 +21,7 @@ from torch.nn import Module
 from modlab.forking.kept_states import KeptState, NotCopiedError, TrainedThings, is_finite
 from modlab.forking.module_settings import named_modules
 from modlab.forking.recording import Recording
-from modlab.forking.tape import CHANGED, OVERHEAD, PlaceNumbers, Tape, TapedStep
+from modlab.forking.tape import CHANGED, EDITED, OVERHEAD, PlaceNumbers, Tape, TapedStep
 from modlab.inspection import stores
 from modlab.inspection.optimizers import steppers
 from modlab.records.fork import KeptRecord, KeptSetting
@@ -146,7 +146,7 @@ class Keeper:
         if losses:
             self._losses = [*self._losses[1 - LEVEL :], step.value_of(losses[-1])]
         self.tape[step.number] = step
-        if step.lacks == CHANGED and self._changed < STATES:  # what was kept before ends here: a state soon
+        if step.lacks in (CHANGED, EDITED) and self._changed < STATES:  # what was kept before ends here: a state soon
             self._changed += 1
             self._next = step.until
         tape = self.recording.tape
@@ -163,7 +163,8 @@ class Keeper:
             name = f"(beside {len(self._beside) + 1})"
             self._beside[name] = ref(thing)
             trained = any(tensor.requires_grad for one in stores.modules(thing) for _, tensor in stores.named_tensors(one))
-            known = not trained and not self._anew
+            shared = any(self.places.memories.is_of_the_model(one) for one in TrainedThings(Module(), [], {name: thing}).tensors())
+            known = not trained and not shared and not self._anew
             if known:
                 self._join(name, thing)
         self._anew = self._anew or not known
@@ -173,7 +174,7 @@ class Keeper:
         """A module without parameters that are trained: before now it had no part in the training."""
         beside = TrainedThings(Module(), [], {name: module})
         for tensor in beside.tensors():
-            self.places.own(tensor)
+            self.recording.tape.own(tensor)
         for state in self.states.values():
             state.join_module(name, module, self.places)
         members = named_modules([(name, module)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from threading import Lock, RLock
 from typing import Any
@@ -13,6 +14,7 @@ from torch.nn import Module
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from modlab.compat import inference, set_grad, tensor_hooks, without_autograd, without_modes, without_torch_function
+from modlab.forking.memories import Part, is_whole, memory_of, part_in, part_of, whole_of
 from modlab.forking.module_settings import named_modules, numbers_of
 from modlab.forking.nests import tensors_in
 from modlab.forking.tape import ALIGNED, PlaceNumbers, alike, nbytes
@@ -189,7 +191,7 @@ def _with_gradient(tensor: Tensor, memo: dict[int, Any]) -> None:
     if made.requires_grad is not tensor.requires_grad:
         made.requires_grad_(tensor.requires_grad)
     if tensor.grad is not None:
-        made.grad = alike(tensor.grad)
+        made.grad = memo[id(tensor.grad)] = alike(tensor.grad)
     if tensor.requires_grad:
         for name, hooks in tensor_hooks(tensor):
             if name == "_backward_hooks":
@@ -225,11 +227,11 @@ class KeptState:
             places.of(tensor): (path, name) for path, one in things.modules().items() for name, tensor in stores.named_tensors(one)
         }
         self._memo = {id(one): memo[id(one)] for one in things.tensors()}  # to copy an optimizer that comes later
-        self.live = {number: _alive(tensor) for number, tensor in places.alive().items() if _is_copiable(tensor)}
+        self.live = _live({number: one for number, one in places.kept().items() if _is_copiable(one)}, things, memo)
         self.random = [one.get_state() for one in generators()]
         self._rate = math.nan
         self.settings = numbers_of(named_modules([("", self.things.model)]))
-        self.bytes = self.things.bytes() + sum(map(nbytes, self.live.values()))
+        self.bytes = self.things.bytes() + _live_bytes(self.live, self.things)
 
     def rate(self) -> float:
         """The learning rate of the first group of parameters; NaN if there is none. It is read once: an accelerator would be waited for."""
@@ -240,9 +242,9 @@ class KeptState:
 
     def forget(self, places: PlaceNumbers) -> None:
         """Let go of tensors that no later step has used, or can use."""
-        needed = places.crossing | places.alive().keys()
+        needed = places.crossing | places.kept().keys()
         self.live = {number: tensor for number, tensor in self.live.items() if number in needed}
-        self.bytes = self.things.bytes() + sum(map(nbytes, self.live.values()))
+        self.bytes = self.things.bytes() + _live_bytes(self.live, self.things)
 
     def join(self, optimizer: Any) -> bool:
         """Add an optimizer that has made no step yet; whether all that it holds is here."""
@@ -269,7 +271,39 @@ class KeptState:
         """A copy to run on from, and the tensors by number."""
         things, memo = self.things.copied()
         numbers = {number: memo.get(id(one), one) for number, one in self.numbers.items()}
-        return things, numbers | {number: _alive(one) for number, one in self.live.items()}
+        for number, (whole, part, gradient) in self.live.items():
+            if id(whole) not in memo:
+                memo[id(whole)] = _alive(whole)
+            made = numbers[number] = memo[id(whole)] if part is None else part_in(memo[id(whole)], part)
+            if gradient is not None:
+                made.grad = alike(gradient)
+        return things, numbers
+
+
+Live = tuple[Tensor, Part | None, Tensor | None]
+"""A copy, or the whole in which it lies, and how, where others lie in it as well; and its gradient, if it has one."""
+
+
+def _live(tensors: dict[int, Tensor], things: TrainedThings, memo: dict[int, Any]) -> dict[int, Live]:
+    """Copies by number: those that shared a memory, among each other or with the training, do so again."""
+    own = [one for tensor in things.tensors() for one in (tensor, tensor.grad if tensor.is_leaf else None) if one is not None]
+    wholes = {memory_of(one): memo[id(one)] for one in own if id(one) in memo and memory_of(one) and is_whole(one)}
+    shared = Counter(map(memory_of, tensors.values()))
+    found: dict[int, Live] = {}
+    for number, tensor in tensors.items():
+        memory, part = memory_of(tensor), part_of(tensor)
+        if memory and part is not None and memory not in wholes and shared[memory] > 1 and (whole := whole_of(tensor)) is not None:
+            wholes[memory] = alike(whole)
+        gradient = alike(tensor.grad) if tensor.is_leaf and tensor.grad is not None else None
+        found[number] = (wholes[memory], part, gradient) if part is not None and memory in wholes else (_alive(tensor), None, gradient)
+    return found
+
+
+def _live_bytes(live: dict[int, Live], things: TrainedThings) -> int:
+    """Bytes of what is not the training's own."""
+    own = {id(one) for tensor in things.tensors() for one in (tensor, tensor.grad if tensor.is_leaf else None)}
+    held = {id(one): one for whole, _, gradient in live.values() for one in (whole, gradient) if one is not None}
+    return sum(nbytes(one) for key, one in held.items() if key not in own)
 
 
 def _is_copiable(tensor: Tensor) -> bool:

@@ -10,6 +10,7 @@ from torch.nn import Module
 
 from modlab.forking.tape import PlaceNumbers, alike
 from modlab.inspection import stores
+from modlab.tracing.tensor_ids import version_of
 
 Setting = tuple[str, str, Any]
 """A module's name, an attribute of it, and its value."""
@@ -124,14 +125,24 @@ Group = tuple[dict[str, Any], tuple[int, ...]]
 
 
 class GroupSettings:
-    """What schedulers, knobs and users set in optimizers' groups."""
+    """What schedulers, knobs and users set in optimizers' groups, and whether they change what is in an optimizer's state."""
 
     def __init__(self) -> None:
         self._last: dict[int, list[Any]] = {}
+        self._states: dict[int, list[Any]] = {}
 
     def read(self, number: int, optimizer: Any) -> None:
         """It has made a step."""
         self._last[number] = [_signature(group) for group in optimizer.param_groups]
+        self._states[number] = _signatures(optimizer)
+
+    def rested(self) -> None:
+        """Steps were made that were not seen."""
+        self._states = {}
+
+    def has_other_state(self, number: int, optimizer: Any) -> bool:
+        """Whether the loop itself has changed its state since."""
+        return number in self._states and self._states[number] != _signatures(optimizer)
 
     def changes(self, number: int, optimizer: Any, places: PlaceNumbers) -> list[Group] | None:
         """All groups, if anything was set since; else None."""
@@ -151,6 +162,15 @@ def _signature(group: Mapping[str, Any]) -> list[Any]:
         len(value) if name == "params" else (id(value), value._version) if isinstance(value, Tensor) else value
         for name, value in group.items()
     ]
+
+
+def _signatures(optimizer: Any) -> list[Any]:
+    held = [(key, state) for key, state in optimizer.state.items() if isinstance(state, dict)]
+    return [(id(key), [_mark(one) for one in state.values()]) for key, state in held]
+
+
+def _mark(value: Any) -> Any:
+    return (id(value), version_of(value)) if isinstance(value, Tensor) else id(value)
 
 
 def named_modules(roots: Sequence[tuple[str, Module]]) -> dict[str, Module]:

@@ -31,6 +31,7 @@ from modlab.forking.tape import (
     CALL,
     CHANGED,
     CHECK,
+    EDITED,
     FUNCTION,
     LACKING,
     SCALE,
@@ -165,6 +166,7 @@ class Recording:
     def resume(self) -> None:
         """See again, from the next call on."""
         self._depth, self._entry = 0, None
+        self.groups.rested()
         self.on = True
         self._modules.on()
         self._put_on()
@@ -283,9 +285,9 @@ class Recording:
         for thing in things:
             if type(thing) in (list, tuple):
                 self._adopt(thing)
-            elif issubclass(type(thing), Tensor) and not self._places.of(thing):
+            elif issubclass(type(thing), Tensor) and not self._places.knows(thing):
                 self.tape.spare((thing,))
-                self.tape.given(thing)
+                self.tape.adopt(thing)
                 self._strange = {}
 
     @guarded
@@ -300,6 +302,8 @@ class Recording:
             entry.value = bool(result)
         elif entry.kind != BACKWARD:
             self.tape.end(entry, result)
+        if entry.writes and functions.moves(entry.what):
+            self._places.move(given[0])
         self._drew(entry)
         self.tape.entries.append(entry)
 
@@ -371,7 +375,7 @@ class Recording:
         known = self._strange.get(id(module))
         if known is None:
             known = self._strange[id(module)] = any(
-                self._places.of(tensor) or (tensor.requires_grad and self._is_trained(tensor))
+                self._places.knows(tensor) or (tensor.requires_grad and self._is_trained(tensor))
                 for one in stores.modules(module)
                 for _, tensor in stores.named_tensors(one)
             )
@@ -426,6 +430,8 @@ class Recording:
         self._ask_members()
         entry = TapeEntry(STEP, number, self.tape.encoded(scaled_by(optimizer)), None, functions.running_context())
         entry.settings = self.groups.changes(number, optimizer, self._places)
+        if self.groups.has_other_state(number, optimizer):
+            self.tape.lacks = self.tape.lacks or EDITED
         self._draw(entry)
         self._depth, self._outer, self._entry = 1, (STEP, id(optimizer), 0), None
         self._closures.append((entry, self.tape.entries))
@@ -436,7 +442,7 @@ class Recording:
         for number, one in enumerate(self.optimizers):
             if one is optimizer:
                 return number
-        if any(self._places.of(tensor) for group in optimizer.param_groups for tensor in group["params"]):
+        if any(self._places.knows(tensor) for group in optimizer.param_groups for tensor in group["params"]):
             self._watch.new_holder(optimizer)
             return next((number for number, one in enumerate(self.optimizers) if one is optimizer), -1)
         return -1

@@ -16,7 +16,9 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from modlab.compat import without_autograd
+from modlab.forking.memories import Memories, is_whole, memory_of, part_in, part_of, whole_of
 from modlab.forking.nests import DEPTH, Nest, is_container, parts_of, tensors_in
+from modlab.forking.taped_functions import running_context
 from modlab.statistics.memory import NoValuesError, absence, is_gone, is_there
 from modlab.tracing.tensor_ids import version_of
 
@@ -24,8 +26,9 @@ FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN, SCALE, SET = "function", "call", "
 """Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, a tensor
 that comes from outside and is changed or trained, a loss that a `GradScaler` multiplies, and a buffer that the loop replaces."""
 
-LACKING, CHANGED = "lacking", "changed"
-"""Why a step cannot be made again: the weights got gradients past the tape; the loop itself changed the model's members."""
+LACKING, CHANGED, EDITED = "lacking", "changed", "edited"
+"""Why a step cannot be made again: the weights got gradients past the tape; the loop itself changed the model's members, or what an
+optimizer has in its state."""
 
 OVERHEAD = 500
 """Bytes, about, that an entry takes beside its tensors."""
@@ -233,9 +236,12 @@ class PlaceNumbers:
 
     Attributes:
         crossing: numbers of tensors that were used in a later step than they were made in.
+        memories: what they lie in, of the model's and of what the loop writes into.
     """
 
     def __init__(self) -> None:
+        self.memories = Memories()
+        self._nameless: set[int] = set()  # numbers of what no tensor of a fork can stand for
         self._own: dict[int, int] = {}
         self._buffers: dict[int, Tensor] = {}
         self._owned: set[int] = set()
@@ -254,19 +260,28 @@ class PlaceNumbers:
 
     def _take(self, tensor: Tensor, number: int) -> None:
         self._own[id(tensor)] = number
+        if self.memories.belong(tensor, number):  # what has a number in it is met anew, as a part of this one
+            memory = memory_of(tensor)
+            there = {key: one[0]() for key, one in self._met.items()}
+            self._met = {key: self._met[key] for key, one in there.items() if one is not None and memory_of(one) != memory}
         if not isinstance(tensor, Parameter):
             self._buffers[id(tensor)] = tensor
 
     def keep_own(self, tensors: Iterable[Tensor]) -> None:
         """The model has these tensors now; others may have the identities of those that it had."""
         there = {id(one) for one in tensors}
+        self.memories.let_go()
         self._own = {key: number for key, number in self._own.items() if key in there}
         self._buffers = {key: one for key, one in self._buffers.items() if key in there}
         for one in tensors:
-            self.own(one)
+            self.memories.belong(one, self.own(one))
 
     def replace(self, replaced: Iterable[tuple[int, str, str, Tensor | None]]) -> None:
         """Buffers take over the numbers of those, given by identity, in whose place they stand."""
+        replaced = [*replaced]
+        for old, *_ in replaced:
+            if old in self._buffers:
+                self.memories.leave(self._buffers[old])
         numbers = [(self._own.pop(old, 0), new) for old, _, _, new in replaced]
         for number, new in numbers:
             if number and new is not None:
@@ -294,11 +309,15 @@ class PlaceNumbers:
         found = self._met.get(key)
         return found[1] if found is not None and found[0]() is tensor else 0
 
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether it, or what it lies in, depends on the weights."""
+        return bool(self.of(tensor)) or self.memories.of(tensor) is not None
+
     def touch(self, things: Iterable[Any], depth: int = DEPTH) -> bool:
         """Whether any of these, or of what they hold, depends on the weights."""
         for thing in things:
-            if id(thing) in self._own or id(thing) in self._met:
-                if self.of(thing):
+            if issubclass(type(thing), Tensor):
+                if self.knows(thing):
                     return True
             elif depth and is_container(thing) and self.touch(parts_of(thing), depth - 1):
                 return True
@@ -311,6 +330,26 @@ class PlaceNumbers:
             known = number or self._next()
             self._met[id(tensor)] = ref(tensor), known
         return known
+
+    def adopt(self, tensor: Tensor) -> tuple[int, Tensor | None]:
+        """The number of all the memory of a tensor that is about to be changed, and that; None where no copy can stand for it."""
+        memory = memory_of(tensor)
+        whole = None if any(memory_of(one) == memory for one in self.alive().values()) else whole_of(tensor)
+        number = 0 if whole is None else self._next()
+        self.memories.adopt(tensor, number)
+        return number, whole
+
+    def move(self, tensor: Tensor) -> None:
+        """It was given another memory."""
+        number = self._own.get(id(tensor))
+        if number is not None:
+            self.memories.move(tensor, number)
+
+    def meet_nameless(self, tensor: Tensor) -> int:
+        """The number of a tensor in a fork, which has none: there is no value for it."""
+        number = self.meet(tensor)
+        self._nameless.add(number)
+        return number
 
     def is_new(self, number: int) -> bool:
         """Whether it was met in this step."""
@@ -339,11 +378,17 @@ class PlaceNumbers:
 
     def alive(self) -> dict[int, Tensor]:
         """The tensors that are not the model's and still live, by number."""
-        return {number: tensor for held, number in self._met.values() if (tensor := held()) is not None}
+        met = ((number, held()) for held, number in self._met.values() if number not in self._nameless)
+        return {number: tensor for number, tensor in met if tensor is not None}
+
+    def kept(self) -> dict[int, Tensor]:
+        """What a state has beside the model: these, and memories that the loop writes into."""
+        return {**dict(self.memories.adopted()), **self.alive()}
 
     def step_ended(self) -> None:
         """Forget those that are gone."""
         self._met = {key: one for key, one in self._met.items() if one[0]() is not None}
+        self._nameless &= {number for _, number in self._met.values()}
         self._since = self._count
 
 
@@ -355,7 +400,7 @@ class Tape:
 
     Attributes:
         fresh: bytes of the constants that came since they were counted.
-        lacks: what this step did that is not on the tape, as a fork's end: "lacking" or "changed"; "" if nothing.
+        lacks: what this step did that is not on the tape, as a fork's end: "lacking", "changed" or "edited"; "" if nothing.
         torn: the least number of a tensor that was made before this step and through which a gradient flowed in it; 0 if there is none.
     """
 
@@ -365,6 +410,7 @@ class Tape:
         self.entries: list[TapeEntry] = []
         self.fresh, self.lacks = 0, ""
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
+        self._lying: dict[int, list[Constant]] = {}  # the constants in a memory, which they keep
         self._lies: dict[int, int] = {}  # number → what it lies in
         self._gradients: set[int] = set()  # what gradients that were asked for lie in
         self._bare: set[int] = set()  # numbers of what was made without autograd, in the step under way
@@ -386,7 +432,7 @@ class Tape:
         return thing if all(map(is_, parts, parts_of(thing))) else Nest(thing, parts)
 
     def _tensor(self, tensor: Tensor) -> Place | Constant:
-        number = self.places.of(tensor)
+        number = self.places.of(tensor) or self._part(tensor)
         if not number and tensor.requires_grad and tensor.is_leaf:
             number = self.given(tensor)  # the user's own leaf, whose gradient is asked for
         if number:
@@ -403,7 +449,50 @@ class Tape:
             self.fresh += nbytes(found.tensor)
             if found.tensor is tensor:
                 self._held[id(tensor)] = found
+            if (memory := memory_of(tensor)) and memory == memory_of(found.tensor):
+                self._lying.setdefault(memory, []).append(found)
         return found
+
+    def _part(self, tensor: Tensor) -> int:
+        """The number of another name for what the tape knows; 0 if it is none."""
+        whole = self.places.memories.of(tensor)
+        if whole is None:
+            return 0
+        if tensor.grad_fn is not None and self.reaches_weights((tensor,)):  # it has a history by a name that the tape did not see
+            self.lacks = self.lacks or LACKING
+        part = part_of(tensor)
+        if not whole or part is None:
+            return self.places.meet_nameless(tensor)
+        number = self.places.meet(tensor)
+        self.places.use(whole)
+        self._lie(tensor, whole)
+        entry = TapeEntry(FUNCTION, part_in, (Place(whole), part), None, running_context())
+        entry.outputs = (number,)
+        self.entries.append(entry)
+        return number
+
+    def adopt(self, tensor: Tensor) -> None:
+        """It is about to be changed by what depends on the weights: from now on so does all that it lies in."""
+        if not memory_of(tensor):
+            self.given(tensor)
+            return
+        number, whole = self.places.adopt(tensor)
+        if whole is not None:
+            entry = TapeEntry(GIVEN, False, (Constant(alike(whole)),))
+            entry.outputs = (number,)
+            self.fresh += nbytes(whole)
+            self._lie(whole, number)
+            self.entries.append(entry)
+
+    def own(self, tensor: Tensor) -> None:
+        """A tensor of a module that trains along from now on; what the loop made of it before is put into it."""
+        known = self._tensor(tensor) if self.places.knows(tensor) else None
+        number = self.places.own(tensor)
+        if known is not None:
+            entry = TapeEntry(FUNCTION, _put, (Place(number), known), None, running_context())
+            entry.writes = (number,)
+            self._lie(tensor, number)
+            self.entries.append(entry)
 
     def reaches_weights(self, things: Any) -> bool:
         """Whether gradients of what the tape has not seen reach the weights: it was computed in compiled code, or as a subclass."""
@@ -421,6 +510,8 @@ class Tape:
         """From now on it depends on the weights; it is kept as it is now."""
         entry = TapeEntry(GIVEN, tensor.requires_grad and tensor.is_leaf, (Constant(alike(tensor)),))
         number = self.places.meet(tensor)
+        if memory_of(tensor) and is_whole(tensor):
+            self.places.memories.adopt(tensor, number)
         entry.outputs = (number,)
         self._lie(tensor, number)
         self.entries.append(entry)
@@ -437,15 +528,22 @@ class Tape:
         entry.left = tuple((self._meet(tensor), path, name) for path, name, tensor in attributes)
 
     def spare(self, things: Iterable[Any]) -> None:
-        """These are about to be written over: what the tape holds of them is copied."""
+        """These are about to be written over: what the tape holds of their memory is copied."""
         for thing in things:
-            found = self._held.get(id(thing))
-            if found is not None and found.tensor is thing:
-                found.tensor = alike(thing)
-                found.version = version_of(found.tensor)
-                del self._held[id(thing)]
+            if issubclass(type(thing), Tensor):
+                for found in self._lying.pop(memory_of(thing), []):
+                    self._copy(found)
+                if id(thing) in self._held:
+                    self._copy(self._held[id(thing)])
             elif type(thing) in (list, tuple):
                 self.spare(thing)
+
+    def _copy(self, found: Constant) -> None:
+        if self._held.get(id(found.tensor)) is found:
+            del self._held[id(found.tensor)]
+        if not found.changed:  # else it is too late
+            found.tensor = alike(found.tensor)
+            found.version = version_of(found.tensor)
 
     def _lie(self, tensor: Tensor, number: int) -> None:
         if number not in self._lies:
@@ -466,6 +564,7 @@ class Tape:
 
     def step_ended(self, number: int, until: int) -> TapedStep:
         """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
+        self.places.memories.forget_gone()
         needed = {self._lies.get(one, -one) for one in self.places.alive()}
         step = TapedStep(number, until, self._useful(self.entries, needed), self.lacks)
         self.entries, self._lies, self._gradients, self._bare, self.lacks = [], {}, set(), set(), ""
@@ -488,7 +587,10 @@ class Tape:
     def _is_needed(self, entry: TapeEntry, needed: set[int]) -> bool:
         if entry.kind == CALL and entry.value:  # in training mode it may change buffers
             return True
-        if any(self._lies.get(one, -one) in self._gradients for one in entry.writes):  # also of those that are gone, for a step was made
+        written = [self._lies.get(one, -one) for one in entry.writes]
+        if any(one in self._gradients for one in written):  # also of those that are gone, for a step was made
+            return True
+        if any(map(self.places.memories.lasts, written)):
             return True
         touched = (*entry.outputs, *entry.writes, *(number for number, _, _ in entry.left))
         return any(self._lies.get(one, -one) in needed or self.places.is_own(one) for one in touched)
@@ -497,7 +599,14 @@ class Tape:
         """Bytes that some steps hold, each tensor once; what they do not hold is let go of."""
         found = {id(one): one for step in steps for one in step.constants()}
         self._held = {key: one for key, one in self._held.items() if id(one) in found}
+        lying = ((memory, [one for one in held if id(one) in found]) for memory, held in self._lying.items())
+        self._lying = {memory: held for memory, held in lying if held}
         return sum(nbytes(one.tensor) for one in found.values())
+
+
+def _put(tensor: Tensor, value: Tensor) -> None:
+    with torch.no_grad():
+        tensor.copy_(value)
 
 
 def _nodes(things: Any) -> Iterator[Any]:

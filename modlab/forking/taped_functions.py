@@ -149,6 +149,12 @@ def _draws_by_name(name: str) -> bool:
     return any(part in name for part in _DRAWS)
 
 
+def moves(function: Function) -> bool:
+    """Whether it gives its first argument another memory: ``p.data = …``, ``p.set_(…)``."""
+    name = getattr(function, "__name__", "")
+    return name == "set_" or (name == "__set__" and getattr(getattr(function, "__self__", None), "__name__", "") == "data")
+
+
 def is_backward(function: Function) -> bool:
     """Whether gradients are accumulated: ``backward``, and not ``torch.autograd.grad``."""
     return getattr(function, "__name__", "") == "backward"

@@ -29,12 +29,14 @@ CHANGES: dict[str, str] = {
 
 _ENDED = {
     "branch": "At step {step} the loop would have gone another way with these numbers (an `if` on a tensor), so the fork ends there.",
-    "constant": "The batch of step {step} was changed in place after the step, so the fork ends there.",
+    "constant": "A tensor that step {step} was given (a batch, a state) was changed in place later, so the fork ends there.",
     "lacking": "Step {step} got gradients in a way that a fork does not see (compiled code, a class of tensors, a hook that collects): "
     "the fork ends there.",
-    "old": "Step {step} uses a tensor from before the kept state that was not kept with it: the fork ends there.",
+    "old": "Step {step} uses a tensor that the kept state lacks (from before it, or one that shares the memory of others): "
+    "the fork ends there.",
     "changed": "In step {step} the loop put a module, a parameter or a buffer into the model, took one out, or called it with others "
     "(functional_call): the fork ends there.",
+    "edited": "Before step {step} the loop itself changed what is in the optimizer's state: the fork ends there.",
     "original": "In step {step} the code of the model reached the original by another name (a global variable): the fork ends there.",
     "error": "Step {step} of the fork ended in an error: {error}.",
     "cancelled": "It was cancelled there.",

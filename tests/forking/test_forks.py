@@ -861,7 +861,7 @@ def test_a_tensor_that_a_state_lacks_is_said_in_words(monkeypatch: pytest.Monkey
     monkeypatch.setattr(keeping.KeptState, "forget", lambda self, _: self.live.clear())
     w, *_ = watched(rarely_used)
     said = [str(w.fork(start)) for start in w.record.kept.states]
-    assert any("uses a tensor from before the kept state" in one for one in said) and not any("KeyError" in one for one in said)
+    assert any("uses a tensor that the kept state lacks" in one for one in said) and not any("KeyError" in one for one in said)
 
 
 def plain_run(lr: float = 0.05, seed: int = 0) -> Run:
