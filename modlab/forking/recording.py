@@ -239,6 +239,8 @@ class Recording:
         if not places.touch(args) and not (kwargs and places.touch(kwargs.values())):
             if kind == functions.WRITES or "out" in kwargs:
                 self.tape.spare((*args, *kwargs.values()))
+            if functions.gives_gradient(function) and self.tape.reaches(args[0]):
+                self.tape.lacks = self.tape.lacks or LACKING
             if kind == functions.ENGINE:
                 self.tape.lacks = self.tape.lacks or LACKING * self.tape.reaches_weights((args, kwargs))
             return None

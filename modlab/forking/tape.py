@@ -412,6 +412,7 @@ class Tape:
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
         self._lying: dict[int, list[Constant]] = {}  # the constants in a memory, which they keep
         self._lies: dict[int, int] = {}  # number → what it lies in
+        self._reached: dict[int, ref[Tensor]] = {}  # leaves behind constants, by identity
         self._gradients: set[int] = set()  # what gradients that were asked for lie in
         self._bare: set[int] = set()  # numbers of what was made without autograd, in the step under way
 
@@ -443,6 +444,9 @@ class Tape:
             return Place(number)
         if tensor.grad_fn is not None and self.reaches_weights((tensor,)):  # made where the tape did not see it
             self.lacks = self.lacks or LACKING
+        if tensor.grad_fn is not None:
+            leaves = (getattr(node, "variable", None) for node in _nodes((tensor,)))
+            self._reached.update((id(one), ref(one)) for one in leaves if type(one) is Tensor)
         found = self._held.get(id(tensor))
         if found is None or found.tensor is not tensor or found.changed:
             found = Constant(alike(tensor) if is_small_part(tensor) else tensor.detach() if tensor.requires_grad else tensor)
@@ -497,6 +501,11 @@ class Tape:
     def reaches_weights(self, things: Any) -> bool:
         """Whether gradients of what the tape has not seen reach the weights: it was computed in compiled code, or as a subclass."""
         return any(self.places.of(getattr(node, "variable", None)) for node in _nodes(things))
+
+    def reaches(self, leaf: Any) -> bool:
+        """Whether the gradient of the user's own leaf depends on the weights, by what the tape holds as a constant."""
+        found = self._reached.get(id(leaf))
+        return found is not None and found() is leaf
 
     def tear(self, things: Any) -> None:
         """A gradient flows from these: note whether it comes to what is older than this step, so maybe than a state."""
@@ -570,6 +579,7 @@ class Tape:
         self.entries, self._lies, self._gradients, self._bare, self.lacks = [], {}, set(), set(), ""
         self.torn, self._reaches_back = 0, False
         self.places.step_ended()
+        self._reached = {key: one for key, one in self._reached.items() if one() is not None}
         return step
 
     def _useful(self, entries: list[TapeEntry], needed: set[int]) -> list[TapeEntry]:

@@ -155,6 +155,11 @@ def moves(function: Function) -> bool:
     return name == "set_" or (name == "__set__" and getattr(getattr(function, "__self__", None), "__name__", "") == "data")
 
 
+def gives_gradient(function: Function) -> bool:
+    """Whether it is ``tensor.grad``."""
+    return getattr(function, "__name__", "") == "__get__" and getattr(getattr(function, "__self__", None), "__name__", "") == "grad"
+
+
 def is_backward(function: Function) -> bool:
     """Whether gradients are accumulated: ``backward``, and not ``torch.autograd.grad``."""
     return getattr(function, "__name__", "") == "backward"

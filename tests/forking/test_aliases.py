@@ -296,6 +296,19 @@ def test_a_part_of_a_memory_that_others_share_ends_the_fork() -> None:
     assert fork.record.ended == "old" and "shares the memory of others" in str(fork)
 
 
+def test_the_gradient_of_a_leaf_behind_a_batch_ends_the_fork() -> None:
+    model = small()
+
+    def loss() -> Tensor:
+        x, delta = torch.randn(8, 4), torch.zeros(8, 4, requires_grad=True)
+        model(x + delta).square().mean().backward()
+        delta.data.add_(delta.grad.sign(), alpha=0.1)  # type: ignore[union-attr]
+        return (model(x + delta.detach()) - 1).square().mean()
+
+    w, *_ = watched(lambda: trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.05)))
+    assert w.fork(5, {"lr": 0.2}).record.ended == "lacking"
+
+
 EDITS: dict[str, Callable[[Any], Any]] = {
     "cleared": lambda optimizer: optimizer.state.clear(),
     "made 0": lambda optimizer: [state["exp_avg"].zero_() for state in optimizer.state.values()],
