@@ -201,7 +201,7 @@ class Keeper:
         self.recording.attributes.follow(modules)
         self.recording.private = in_code(modules.values())
         for number, optimizer in enumerate(things.optimizers):
-            self.recording.groups.read(number, optimizer)
+            self.recording.groups.follow(number, optimizer)
         self.states[self._step] = KeptState(self._step, things, self.places, self._level())
         self._thin_states()
         self._next = self._step + self._gap

@@ -25,12 +25,14 @@ class ModuleSettings:
     def __init__(self) -> None:
         self._places: list[tuple[str, dict[str, Any], str]] = []
         self._last: list[Any] = []
+        self._untold: tuple[Setting, ...] = ()  # what was set before a state was kept, and no call has told of
         self._contents: list[tuple[str, dict[str, Any]]] = []
         self._members: list[int] = []
         self._buffers: list[int] = []
 
     def follow(self, modules: Mapping[str, Module]) -> None:
-        """From now on those of these modules, by name."""
+        """From now on those of these modules, by name; what was set until now is told with the next call."""
+        self._untold = self.changes() or ()
         held = [(path, stores.contents(module)) for path, module in modules.items()]
         self._places = [
             (path, one, name) for path, one in held for name, value in one.items() if name == "training" or type(value) is float
@@ -67,12 +69,12 @@ class ModuleSettings:
 
     def changes(self) -> tuple[Setting, ...] | None:
         """What was set since; None if nothing."""
-        now, last = self._now(), self._last
-        if now == last:
+        now, last, untold = self._now(), self._last, self._untold
+        if now == last and not untold:
             return None
-        self._last = now
+        self._last, self._untold = now, ()
         changed = zip(self._places, now, last, strict=True)
-        return tuple((path, name, value) for (path, _, name), value, before in changed if value != before) or None
+        return (*untold, *((path, name, value) for (path, _, name), value, before in changed if value != before)) or None
 
 
 SCANS = 2
@@ -130,6 +132,11 @@ class GroupSettings:
     def __init__(self) -> None:
         self._last: dict[int, list[Any]] = {}
         self._states: dict[int, list[Any]] = {}
+
+    def follow(self, number: int, optimizer: Any) -> None:
+        """A state is kept. Of one that is known, what was set since its last step is told with the next one."""
+        if number not in self._last:
+            self.read(number, optimizer)
 
     def read(self, number: int, optimizer: Any) -> None:
         """It has made a step."""
