@@ -217,11 +217,15 @@ def _line_of_loss(step: TapedStep) -> int | None:
         if found is not None and throws_away(entry):
             found, anew = (None, False) if stepped else (found, True)
         stepped = found is not None and (stepped or entry.kind == STEP)
-        if entry.kind == STEP and entry.what == 0 and (inside := [one for part in entry.closures for one in part if one.kind == BACKWARD]):
+        if (
+            entry.kind == STEP
+            and entry.what == step.first
+            and (inside := [one for part in entry.closures for one in part if one.kind == BACKWARD])
+        ):
             return inside[0].line
         if entry.kind == BACKWARD:
             found = found if anew else entry.line
-        elif entry.kind == STEP and entry.what == 0 and found is not None:
+        elif entry.kind == STEP and entry.what == step.first and found is not None:
             return found
     return found
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -21,7 +22,7 @@ from torch.nn import Module
 from modlab.forking.kept_states import KeptState, NotCopiedError, TrainedThings, is_finite
 from modlab.forking.module_settings import named_modules
 from modlab.forking.recording import Recording
-from modlab.forking.tape import CHANGED, EDITED, OVERHEAD, PlaceNumbers, Tape, TapedStep
+from modlab.forking.tape import CHANGED, EDITED, JOINED, OVERHEAD, PlaceNumbers, Tape, TapedStep
 from modlab.inspection import stores
 from modlab.inspection.optimizers import steppers
 from modlab.records.fork import KeptRecord, KeptSetting
@@ -44,6 +45,10 @@ LEAST = 8
 """Steps that stay on the tape behind each state."""
 
 
+TORN, GONE = "torn", "gone"
+"""Why no state is left, beside `JOINED`."""
+
+
 class Keeper:
     """Keeps states and a tape of one training.
 
@@ -56,6 +61,8 @@ class Keeper:
     Attributes:
         states: by the number of steps before them; `tape`: by number, the steps that can be run again.
         trouble: why nothing more is kept, in one line.
+        lost: why no state is left: "joined" (with each step somebody comes who trains along), "torn" (each uses graphs of the one
+            before it) or "gone" (the model is); "" if none was taken.
     """
 
     def __init__(self, model: Module, optimizers: list[Any], steps: Callable[[], int], say: Callable[[str], None]) -> None:
@@ -63,17 +70,17 @@ class Keeper:
         self.places = PlaceNumbers()
         self.recording = Recording(self, Tape(self.places))
         self._beside: dict[str, ReferenceType[Module]] = {}
+        self._joined = 0  # how many modules beside there were
         for one in steppers(tuple(optimizers)):
             self.recording.add(one)
         self.states: dict[int, KeptState] = {}
         self.tape: dict[int, TapedStep] = {}
         self.reach = 0  # steps that are kept behind each state; 0: all
-        self.trouble = ""
+        self.trouble = self.lost = ""
         self._step = self._next = 0
         self._gap = GAP
         self._last = -1  # the optimizer with whose step an iteration ends; -1: with the step that is counted
         self._is_torn = False  # whether the step that comes next tells which one that is
-        self._anew = False  # whether what was kept lacks somebody who trains along
         self._tape_bytes = self._changed = 0
         self._losses: list[Any] = []
 
@@ -116,6 +123,8 @@ class Keeper:
             self._tear(self.recording.tape.torn)
         if self._is_torn and optimizer >= 0:
             self._last, self._is_torn = optimizer, False
+        if self._last not in (-1, optimizer) and self._last not in self.recording.optimizers:
+            self._last = -1
         made = self._steps()
         is_last = self._last in (-1, optimizer)
         if made == self._step or (made == self._step + 1 and not is_last):
@@ -123,8 +132,6 @@ class Keeper:
         if self.recording.on:
             self._take(self.recording.take(self._step, made))
         self._step = made
-        if self._anew:
-            self.states, self.tape, self._anew, self._next = {}, {}, False, made
         if made >= self._next and (is_last or self._is_overdue()) and self._is_good():
             self._keep()
         if self._tape_bytes > TAPE_ROOM:
@@ -136,7 +143,7 @@ class Keeper:
         self._is_torn, self.recording.tape.torn = True, 0
         whole = {step: one for step, one in self.states.items() if one.made < number}
         if len(whole) < len(self.states):
-            self.states = whole
+            self.states, self.lost = whole, TORN
             self._next = self._step + self._gap
             self._gap *= 2  # it may be so in each step, as where a batch is prepared one step ahead
             self._drop()
@@ -146,7 +153,9 @@ class Keeper:
         if losses:
             self._losses = [*self._losses[1 - LEVEL :], step.value_of(losses[-1])]
         self.tape[step.number] = step
-        if step.lacks in (CHANGED, EDITED) and self._changed < STATES:  # what was kept before ends here: a state soon
+        if step.lacks == JOINED and self.states.pop(step.number, None) is not None:  # nothing can be run from there
+            self.lost = JOINED
+        if step.lacks in (CHANGED, EDITED, JOINED) and self._changed < STATES:  # what was kept before ends here: a state soon
             self._changed += 1
             self._next = step.until
         tape = self.recording.tape
@@ -154,21 +163,34 @@ class Keeper:
         tape.fresh = 0
 
     def new_holder(self, thing: Any) -> bool:
-        """An optimizer or a module trains along that was not known: what was kept without it is completed, or cannot be run on."""
-        states = [*self.states.values()]
-        if not stores.is_module(thing):
-            self.recording.add(thing)
-            known = all([state.join(thing) for state in states])
-        else:
-            name = f"(beside {len(self._beside) + 1})"
-            self._beside[name] = ref(thing)
-            trained = any(tensor.requires_grad for one in stores.modules(thing) for _, tensor in stores.named_tensors(one))
-            shared = any(self.places.memories.is_of_the_model(one) for one in TrainedThings(Module(), [], {name: thing}).tensors())
-            known = not trained and not shared and not self._anew
-            if known:
-                self._join(name, thing)
-        self._anew = self._anew or not known
+        """An optimizer or a module takes part that was not known: what was kept without it is completed, or ends with this step."""
+        known = self._new_module(thing) if stores.is_module(thing) else self._new_optimizer(thing)
+        if not known:
+            self.recording.tape.lacks = JOINED
         return known
+
+    def _new_optimizer(self, optimizer: Any) -> bool:
+        number = self.recording.add(optimizer)
+        return all([state.join(number, optimizer) for state in self.states.values()])
+
+    def _new_module(self, module: Module) -> bool:
+        if any(one() is module for one in self._beside.values()):  # no state was kept since it came
+            return False
+        self._joined += 1
+        name = f"(beside {self._joined})"
+        self._beside[name] = ref(module, partial(self._gone, name))
+        trained = any(tensor.requires_grad for one in stores.modules(module) for _, tensor in stores.named_tensors(one))
+        shared = any(self.places.memories.is_of_the_model(one) for one in TrainedThings(Module(), [], {name: module}).tensors())
+        if trained or shared or self.recording.tape.lacks == JOINED:
+            return False
+        self._join(name, module)
+        return True
+
+    def _gone(self, name: str, _: Any) -> None:
+        """A module beside is gone: others may get the identities of its parts."""
+        self._beside.pop(name, None)
+        parts = {key for key, path in self.recording.members.items() if path == name or path.startswith(f"{name}.")}
+        self.recording.members = {key: path for key, path in self.recording.members.items() if key not in parts}
 
     def _join(self, name: str, module: Module) -> None:
         """A module without parameters that are trained: before now it had no part in the training."""
@@ -183,16 +205,17 @@ class Keeper:
     # ---- states
 
     def things(self) -> TrainedThings | None:
-        """The training itself; None if a part of it is gone."""
-        model, beside = self._model(), {name: one() for name, one in self._beside.items()}
-        optimizers = self.recording.optimizers
-        if model is None or None in optimizers or None in beside.values():
+        """The training itself, as far as it is there; None if the model is gone."""
+        model, optimizers = self._model(), self.recording.optimizers
+        if model is None:
             return None
-        return TrainedThings(model, optimizers, {name: one for name, one in beside.items() if one is not None})
+        beside = {name: one for name, held in self._beside.items() if (one := held()) is not None}
+        return TrainedThings(model, [*optimizers.values()], beside, optimizers)
 
     def _keep(self) -> None:
         things = self.things()
         if things is None:
+            self.lost = GONE
             return
         self.places.keep_own([*things.tensors()])
         modules = things.modules()
@@ -200,7 +223,7 @@ class Keeper:
         self.recording.settings.follow(modules)
         self.recording.attributes.follow(modules)
         self.recording.private = in_code(modules.values())
-        for number, optimizer in enumerate(things.optimizers):
+        for number, optimizer in self.recording.optimizers.items():
             self.recording.groups.follow(number, optimizer)
         self.states[self._step] = KeptState(self._step, things, self.places, self._level())
         self._thin_states()
@@ -290,7 +313,7 @@ class Keeper:
     def there(self) -> TrainedThings:
         """The training itself, as far as it is there."""
         some = [self._model(), *(one() for one in self._beside.values())]
-        optimizers = [one for one in self.recording.optimizers if one is not None]
+        optimizers = [*self.recording.optimizers.values()]
         beside = {str(number): one for number, one in enumerate(some) if one is not None}
         return TrainedThings(Module(), optimizers, beside)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from threading import Lock, RLock
 from typing import Any
 
@@ -38,11 +38,13 @@ class TrainedThings:
 
     Attributes:
         model: the model; optimizers: in the order in which their steps were first seen.
+        numbers: those of the optimizers on the tape.
         beside: modules outside of the model, by name.
     """
 
-    def __init__(self, model: Module, optimizers: list[Any], beside: dict[str, Module]) -> None:
+    def __init__(self, model: Module, optimizers: list[Any], beside: dict[str, Module], numbers: Iterable[int] | None = None) -> None:
         self.model, self.optimizers, self.beside = model, optimizers, beside
+        self.numbers = [*(range(len(optimizers)) if numbers is None else numbers)]
 
     def modules(self) -> dict[str, Module]:
         """All modules by name."""
@@ -74,7 +76,7 @@ class TrainedThings:
         try:
             made = TrainedThings(*deepcopied((self.model, [], self.beside), memo, alone=True))
             self._pair(made, memo)
-            made.optimizers = deepcopied(self.optimizers, memo, alone=True)
+            made.optimizers, made.numbers = deepcopied(self.optimizers, memo, alone=True), [*self.numbers]
         except NotCopiedError:
             raise
         except Exception as error:
@@ -246,7 +248,7 @@ class KeptState:
         self.live = {number: tensor for number, tensor in self.live.items() if number in needed}
         self.bytes = self.things.bytes() + _live_bytes(self.live, self.things)
 
-    def join(self, optimizer: Any) -> bool:
+    def join(self, number: int, optimizer: Any) -> bool:
         """Add an optimizer that has made no step yet; whether all that it holds is here."""
         held = [one for group in optimizer.param_groups for one in group["params"]]
         if optimizer.state or not all(id(one) in self._memo for one in held):
@@ -254,6 +256,7 @@ class KeptState:
         memo = {**self._memo}
         with without_modes():
             self.things.optimizers.append(deepcopied(optimizer, memo, alone=True))
+            self.things.numbers.append(number)
             _with_attributes(optimizer, memo)
         return True
 

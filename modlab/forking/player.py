@@ -78,6 +78,7 @@ class Player:
     def __init__(self, state: KeptState, crossing: set[int]) -> None:
         self.things, self._numbers = state.again()
         self._kept = {*self._numbers} | crossing
+        self._stands = {number: place for place, number in enumerate(self.things.numbers)}  # where an optimizer of the tape stands
         self._names = state.names
         self._modules = self.things.modules()
         self._buffers: list[tuple[int, dict[str, Any], str]] = []
@@ -102,7 +103,7 @@ class Player:
     def prepare(self, step: TapedStep) -> None:
         """Set what the loop sets before this step, so that a change begins with what holds in it."""
         calls = [entry for entry in step.entries if entry.kind == CALL]
-        steps = {entry.what: entry for entry in reversed(step.entries) if entry.kind == STEP}
+        steps = {self._stands[entry.what]: entry for entry in reversed(step.entries) if entry.kind == STEP}
         self.clips = any(entry.caller for entry in step.entries)
         self.narrow = any(dict(entry.context[2]) if entry.context else False for entry in step.entries) or any(map(_casts, step.entries))
         for call in calls[:1]:
@@ -295,9 +296,10 @@ class Player:
     # ---- optimizers
 
     def _step(self, entry: TapeEntry) -> Any:
-        optimizer = self.things.optimizers[entry.what]
+        place = self._stands[entry.what]
+        optimizer = self.things.optimizers[place]
         if entry.settings is not None:
-            self._set_groups(entry.what, optimizer, entry.settings)
+            self._set_groups(place, optimizer, entry.settings)
         scale_by(optimizer, self._given(entry.args))
         args: tuple[Any, ...] = (self._closure(entry),) if entry.closures else ()
         given: tuple[Any, dict[str, Any]] = (optimizer, *args), {}

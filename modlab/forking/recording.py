@@ -47,8 +47,10 @@ from modlab.inspection import stores
 from modlab.running import guarded as guarding
 from modlab.running.guarded import Look, guarded
 from modlab.running.listener import GlobalHooks
+from modlab.running.module_kinds import is_fused, is_opaque
 from modlab.running.optimizer_hooks import OptimizerHooks
 from modlab.running.randomness import Meter, Private, generators, states
+from modlab.running.sandbox import AROUND
 from modlab.statistics.memory import is_there
 from modlab.tracing import callers
 
@@ -72,7 +74,7 @@ class TapedWatch(Look, Protocol):
         """An optimizer, by its number, has made a step, or a pass begins (-1): was it the end of a step that is counted?"""
 
     def new_holder(self, thing: Any) -> bool | None:
-        """An optimizer or a module trains along that was not known; whether what was kept can be completed."""
+        """An optimizer or a module takes part that was not known; whether what was kept can be completed."""
 
 
 class _Mode(FunctionMode):
@@ -104,7 +106,8 @@ class Recording:
         self.ends = self._watch = watch
         self.tape, self._places = tape, tape.places
         self.members: dict[int, str] = {}
-        self._optimizers: list[ReferenceType[Any]] = []
+        self._optimizers: dict[int, ReferenceType[Any]] = {}
+        self._added = 0
         self.on = False
         self._thread = 0
         self._depth = 0  # of modules, steps and backward passes in each other
@@ -118,28 +121,32 @@ class Recording:
         self._private: list[tuple[Private, Any]] = []  # as they were before the call under way
         self.settings, self.attributes = ModuleSettings(), TensorAttributes()
         self.groups = GroupSettings()
-        self._strange: dict[int, bool] = {}  # modules outside of the model: whether a tensor of theirs depends on the weights
+        self._strange: dict[int, tuple[ReferenceType[Module], bool]] = {}  # modules outside: whether a tensor depends on the weights
         self._learnt = 0
         self._wide, self._widely = True, False  # whether Python's and numpy's generators are asked as well, and were drawn from
 
     @property
-    def optimizers(self) -> list[Any]:
-        """Those whose steps are taped; None for one that is gone."""
-        return [one() for one in self._optimizers]
+    def optimizers(self) -> dict[int, Any]:
+        """Those whose steps are taped, by number, as far as they are there."""
+        return {number: one for number, held in self._optimizers.items() if (one := held()) is not None}
 
     def is_of_this_thread(self) -> bool:
         """Whether the training runs in the thread that asks, or in none any more."""
         return self._thread == get_ident() or all(one.ident != self._thread for one in threads())
 
-    def add(self, optimizer: Any) -> None:
-        """Tape its steps."""
-        self._optimizers.append(ref(optimizer))
+    def add(self, optimizer: Any) -> int:
+        """Tape its steps; the number that it gets."""
+        self._optimizers = {number: held for number, held in self._optimizers.items() if held() is not None}
+        self._optimizers[self._added] = ref(optimizer)
+        self._added += 1
+        return self._added - 1
 
     # ---- on and off
 
     def open(self) -> None:
         """Begin to see."""
         self._thread = get_ident()
+        AROUND.append(self.aside)
         self._modules.open()
         for handle, held in zip(self._modules.handles, self._modules.stores, strict=True):
             held.move_to_end(handle.id)  # behind those that notice that a step has ended of which no optimizer tells
@@ -150,6 +157,8 @@ class Recording:
     def close(self) -> None:
         """Take everything off; may be called again."""
         self.on = False
+        if self.aside in AROUND:
+            AROUND.remove(self.aside)
         self._places.let_go()
         self._hooks.close()
         self._modules.close()
@@ -339,6 +348,9 @@ class Recording:
         self._watch.step_taped()
         if not self.on:
             return
+        if self._only_passes_on(module):
+            self._depth = 0
+            return
         self._take_off()
         if id(module) not in self.members and not self._is_stranger(module, args):
             return
@@ -360,6 +372,14 @@ class Recording:
         self.tape.entries += [TapeEntry(SET, (path, name), (self.tape.as_it_is(one),)) for _, path, name, one in replaced]
         self._places.replace(replaced)
 
+    def _only_passes_on(self, module: Module) -> bool:
+        """Whether it is not the model's, but all that it holds is (a slice, a wrapper): what it calls is taped, as in a loop."""
+        if id(module) in self.members or is_opaque(module) or is_fused(module):
+            return False
+        inside = [*stores.modules(module)]
+        strangers = [one for one in inside if id(one) not in self.members]
+        return len(strangers) < len(inside) and not any(True for one in strangers for _ in stores.named_tensors(one))
+
     def _is_stranger(self, module: Module, args: Any) -> bool:
         """Whether the call of a module that is not the model's is taped: it depends on the weights, by what it gets or by what it holds."""
         touched = self._is_touched(module)
@@ -374,18 +394,19 @@ class Recording:
 
     def _is_touched(self, module: Module) -> bool:
         """Whether a tensor of a module that is not the model's depends on the weights, as those of a moving average do."""
-        known = self._strange.get(id(module))
-        if known is None:
-            known = self._strange[id(module)] = any(
+        held, known = self._strange.get(id(module), (None, False))
+        if held is None or held() is not module:
+            known = any(
                 self._places.knows(tensor) or (tensor.requires_grad and self._is_trained(tensor))
                 for one in stores.modules(module)
                 for _, tensor in stores.named_tensors(one)
             )
+            self._strange[id(module)] = ref(module), known
         return known
 
     def _is_trained(self, tensor: Tensor) -> bool:
         """Whether an optimizer that trains the model holds it."""
-        known = [one for one in self.optimizers if one is not None]
+        known = self.optimizers.values()
         return any(one is tensor for optimizer in known for group in optimizer.param_groups for one in group["params"])
 
     def _leave(self, module: Module, args: Any, *rest: Any) -> None:
@@ -441,13 +462,14 @@ class Recording:
 
     def _number(self, optimizer: Any) -> int:
         """Among those that are known; -1 of one that does not train along."""
-        for number, one in enumerate(self.optimizers):
-            if one is optimizer:
-                return number
+        if (number := self._known(optimizer)) >= 0:
+            return number
         if any(self._places.knows(tensor) for group in optimizer.param_groups for tensor in group["params"]):
             self._watch.new_holder(optimizer)
-            return next((number for number, one in enumerate(self.optimizers) if one is optimizer), -1)
-        return -1
+        return self._known(optimizer)
+
+    def _known(self, optimizer: Any) -> int:
+        return next((number for number, one in self.optimizers.items() if one is optimizer), -1)
 
     def _with_closure(self, entry: TapeEntry, args: Any, kwargs: Any) -> Any:
         """The arguments of a step; a closure among them is taped each time."""
@@ -497,7 +519,7 @@ class Recording:
         if self._thread != get_ident() or compat.graph_task() != -1:
             return
         if not self.on:
-            self._watch.step_taped(next((number for number, one in enumerate(self.optimizers) if one is optimizer), -1))
+            self._watch.step_taped(self._known(optimizer))
         if not self._depth:
             return
         self._depth -= 1
@@ -512,7 +534,9 @@ class Recording:
 
     def take(self, step: int, until: int) -> TapedStep:
         """The step that has ended."""
-        return self.tape.step_ended(step, until)
+        made = self.tape.step_ended(step, until)
+        made.first = min(self.optimizers, default=0)
+        return made
 
     # ---- random numbers
 

@@ -26,9 +26,9 @@ FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN, SCALE, SET = "function", "call", "
 """Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, a tensor
 that comes from outside and is changed or trained, a loss that a `GradScaler` multiplies, and a buffer that the loop replaces."""
 
-LACKING, CHANGED, EDITED = "lacking", "changed", "edited"
+LACKING, CHANGED, EDITED, JOINED = "lacking", "changed", "edited", "joined"
 """Why a step cannot be made again: the weights got gradients past the tape; the loop itself changed the model's members, or what an
-optimizer has in its state."""
+optimizer has in its state; somebody came who trains along."""
 
 OVERHEAD = 500
 """Bytes, about, that an entry takes beside its tensors."""
@@ -162,12 +162,14 @@ class TapedStep:
 
     Attributes:
         lacks: why it cannot be made again, as a fork's end: something is not on the tape; "" if it can.
+        first: the number of the first optimizer that was there.
     """
 
-    __slots__ = ("entries", "lacks", "number", "until")
+    __slots__ = ("entries", "first", "lacks", "number", "until")
 
     def __init__(self, number: int, until: int, entries: list[TapeEntry], lacks: str = "") -> None:
         self.number, self.until, self.entries, self.lacks = number, until, entries, lacks
+        self.first = 0
 
     def constants(self) -> Iterator[Constant]:
         """The tensors that it holds."""
@@ -192,7 +194,7 @@ class TapedStep:
         stepped: set[int] = set()
         for entry in self.entries:
             if found and throws_away(entry):
-                if not stepped or 0 in stepped:
+                if not stepped or self.first in stepped:
                     break
                 found, stepped = [], set()  # of another optimizer
             if found and entry.kind == STEP:
@@ -400,7 +402,7 @@ class Tape:
 
     Attributes:
         fresh: bytes of the constants that came since they were counted.
-        lacks: what this step did that is not on the tape, as a fork's end: "lacking", "changed" or "edited"; "" if nothing.
+        lacks: what this step did that is not on the tape, as a fork's end: "lacking", "changed", "edited" or "joined"; "" if nothing.
         torn: the least number of a tensor that was made before this step and through which a gradient flowed in it; 0 if there is none.
     """
 

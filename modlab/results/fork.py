@@ -590,7 +590,7 @@ def require_kept(keeper: Keeper | None, record: WatchRecord) -> Keeper:
     if keeper is None:
         why = f"This watch of {record.title} kept no copies of the training, so there is nothing to run on from."
         raise ForkError(f'{why}\n  Watch again, with keep="good": modlab.watch(model, optimizer, keep="good")')
-    raise ForkError(f"Nothing was kept of {record.title}: {keeper.trouble or 'no step was seen'}.")
+    raise ForkError(f"Nothing was kept of {record.title}: {keeper.trouble or forks.NOTHING[keeper.lost]}.")
 
 
 def require_step(step: Any, keeper: Keeper, made: int) -> int:

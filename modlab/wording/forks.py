@@ -19,6 +19,14 @@ CLEAR = 2.8
 AVERAGED = 20
 """From so many steps on the last tenth is more than the last step."""
 
+NOTHING = {
+    "": "no step was seen",
+    "joined": "each of its steps brought a module or an optimizer that trains along and was not there before",
+    "torn": "each of its steps uses what the one before it has computed, gradients included, and a copy has no graph",
+    "gone": "the model itself is gone",
+}
+"""Why no state is left, where no error tells."""
+
 CHANGES: dict[str, str] = {
     "function": "changed by {name}",
     "settings": "with {settings}",
@@ -37,6 +45,7 @@ _ENDED = {
     "changed": "In step {step} the loop put a module, a parameter or a buffer into the model, took one out, or called it with others "
     "(functional_call): the fork ends there.",
     "edited": "Before step {step} the loop itself changed what is in the optimizer's state: the fork ends there.",
+    "joined": "In step {step} a module or an optimizer came that trains along, and the kept state lacks it: the fork ends there.",
     "original": "In step {step} the code of the model reached the original by another name (a global variable): the fork ends there.",
     "error": "Step {step} of the fork ended in an error: {error}.",
     "cancelled": "It was cancelled there.",

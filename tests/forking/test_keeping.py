@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import modlab
 from modlab.forking import keeper as keeping
-from tests.forking.test_forks import small, watched
+from tests.forking.test_forks import STEPS, small, watched
 from tests.watching.test_identity import Run
 
 
@@ -83,4 +85,152 @@ def test_what_is_set_before_a_step_is_on_the_tape(make: Callable[[int], Run], at
     assert 5 in w.record.kept.states
     for start in w.record.kept.states[:-1]:
         fork = w.fork(start)
-        assert fork.exact and len(fork.losses) == 24 - start
+        assert fork.exact and len(fork.losses) == STEPS - start
+
+
+# ---- modules and optimizers that come and go
+
+
+class Around(nn.Module):
+    """A wrapper of the loop's."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * self.inner(x)
+
+
+Between = Callable[[nn.Sequential, torch.optim.Optimizer, Tensor], Any]
+
+
+def looked_at(model: nn.Sequential, _: Any, x: Tensor) -> None:
+    with torch.no_grad():
+        model[:2](x)
+
+
+def diagnosed(model: nn.Sequential, optimizer: Any, x: Tensor) -> None:
+    modlab.diagnose(model, optimizer, batch=(x, x[:, :2]), loss=nn.MSELoss())
+
+
+KEPT_ALONG: dict[str, Between] = {
+    "a slice": looked_at,
+    "parts in a new module": lambda model, _, x: nn.Sequential(*[*model.children()][:-1], nn.ReLU())(x),
+    "a wrapper": lambda model, _, x: Around(model)(x),
+    "a diagnosis": diagnosed,
+    "a comparison": lambda model, _, x: modlab.compare(model)(x),
+}
+
+
+def with_others(between: Between, call: Callable[[nn.Sequential, Tensor], Tensor], at: Callable[[int], bool]) -> Run:
+    model = small(nn.Dropout(0.2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(number: int) -> Tensor:
+        x = torch.randn(8, 4)
+        optimizer.zero_grad()
+        loss = call(model, x).square().mean()
+        loss.backward()
+        optimizer.step()
+        if at(number):
+            between(model, optimizer, x)
+        return loss
+
+    return model, [optimizer], step
+
+
+@pytest.mark.parametrize("name", KEPT_ALONG)
+def test_a_module_made_of_the_model_s_own_parts_ends_nothing(name: str) -> None:
+    w, *_ = watched(lambda: with_others(KEPT_ALONG[name], lambda model, x: model(x), lambda number: number in (7, 8)))
+    assert w.record.kept.states == (0, 5, 10, 15, 20) and not w.record.kept.trouble
+    assert all(fork.exact and len(fork.losses) == STEPS - start for start in (0, 5, 10, 15, 20) for fork in [w.fork(start)])
+
+
+CALLS: dict[str, Callable[[nn.Sequential, Tensor], Tensor]] = {
+    "in two parts": lambda model, x: model[-1](model[:-1](x)),
+    "in a wrapper": lambda model, x: Around(model)(x),
+    "with a new dropout": lambda model, x: nn.Sequential(model[:2], nn.Dropout(0.3), model[-1])(x),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_model_is_called_by_a_new_module_in_each_step(name: str) -> None:
+    def make(rate: float = 0.1) -> Run:
+        model, (optimizer,), step = with_others(lambda *_: None, CALLS[name], lambda _: False)
+
+        def changed(number: int) -> Tensor:
+            if number == 7:
+                optimizer.param_groups[0]["lr"] = rate
+            return step(number)
+
+        return model, [optimizer], changed
+
+    w, *_ = watched(make)
+    *_, losses = watched(lambda: make(0.4), keep="")
+    assert w.fork(0).exact and w.fork(0).record.steps == STEPS
+    assert w.fork(7, {"lr": 0.4}).losses == losses[5:]
+
+
+def probed(model: nn.Sequential, _: Any, x: Tensor) -> None:
+    """A head is trained on what the model gives, and dropped."""
+    head = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        head(model[:2](x).detach()).square().mean().backward()
+        optimizer.step()
+
+
+def test_a_probe_that_is_dropped_ends_the_states_before_it_alone() -> None:
+    w, *_ = watched(lambda: with_others(probed, lambda model, x: model(x), lambda number: number == 7), steps=40)
+    assert w.record.kept.states[0] == 0 and w.record.kept.states[-1] >= 30
+    forks = [w.fork(start) for start in w.record.kept.states[:-1]]
+    assert all(one.exact for one in forks)
+    assert [one.record.ended for one in forks] == ["joined" if one.record.began < 8 else "tape" for one in forks]
+    assert "a module or an optimizer came that trains along" in str(w.fork(5))
+
+
+def test_an_optimizer_in_the_place_of_another_one() -> None:
+    def make(rate: float = 0.01) -> Run:
+        model = small(nn.Dropout(0.2))
+        held = [torch.optim.SGD(model.parameters(), lr=0.1)]
+
+        def step(number: int) -> Tensor:
+            if number == 9:
+                held[:] = [torch.optim.Adam(model.parameters(), lr=0.01)]  # type: ignore[list-item]
+            if number == 17:
+                held[0].param_groups[0]["lr"] = rate
+            held[0].zero_grad()
+            loss: Tensor = model(torch.randn(8, 4)).square().mean()
+            loss.backward()
+            held[0].step()
+            return loss
+
+        return model, held[:0], step
+
+    w, *_ = watched(make)
+    *_, losses = watched(lambda: make(0.05), keep="")
+    assert not w.record.kept.trouble and max(w.record.kept.states) >= 15
+    assert all(w.fork(start).exact for start in w.record.kept.states[:-1])
+    fork = w.fork(17, {"lr": 0.05})
+    assert fork.losses == losses[fork.record.began :] and fork.original != fork.losses
+
+
+def test_where_each_step_brings_somebody_new_that_is_said() -> None:
+    def make() -> Run:
+        model = small()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(_: int) -> Tensor:
+            optimizer.zero_grad()
+            loss: Tensor = nn.Linear(2, 1)(model(torch.randn(8, 4))).square().mean()  # a new head each time
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return model, [optimizer], step
+
+    w, *_ = watched(make)
+    with pytest.raises(modlab.ModlabError, match="each of its steps brought a module or an optimizer that trains along"):
+        w.fork()
