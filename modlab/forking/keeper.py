@@ -3,6 +3,8 @@
 Good is a step after which loss and weights are finite, and the loss is not worse than what it was lately. When there are too many
 states, every second one goes; when the tape is too long, only the first steps after each state stay on it. So both span the run.
 
+A step ends with the optimizer that is counted, and with those that come behind it in the same iteration.
+
 A copy has no graph, so at a state none may be in use: where an iteration uses what it made before its counted step (a GAN's images, for
 the discriminator and then for the generator), a step ends for the keeper with the last optimizer that such a gradient was for.
 """
@@ -44,6 +46,9 @@ LEVEL, SPREADS = 16, 3.0
 LEAST = 8
 """Steps that stay on the tape behind each state."""
 
+AHEAD, BEHIND, APART = "ahead", "behind", "apart"
+"""Where another optimizer makes its step in an iteration: before the one that is counted, behind it, or behind passes of its own."""
+
 
 TORN, GONE = "torn", "gone"
 """Why no state is left, beside `JOINED`."""
@@ -77,7 +82,10 @@ class Keeper:
         self.tape: dict[int, TapedStep] = {}
         self.reach = 0  # steps that are kept behind each state; 0: all
         self.trouble = self.lost = ""
-        self._step = self._next = 0
+        self._began = self._step = self._next = 0
+        self._taken: TapedStep | None = None  # the last step
+        self._order: dict[int, str] = {}  # by the number of an optimizer that is not counted: where its step comes
+        self._followed = False  # whether another one came behind the last step
         self._gap = GAP
         self._last = -1  # the optimizer with whose step an iteration ends; -1: with the step that is counted
         self._is_torn = False  # whether the step that comes next tells which one that is
@@ -93,7 +101,7 @@ class Keeper:
 
     def open(self) -> None:
         """Begin to keep, with the state as it is."""
-        self._step = self._next = self._steps()
+        self._began = self._step = self._next = self._steps()
         self.recording.open()
         self._keep()
 
@@ -127,12 +135,46 @@ class Keeper:
             self._last = -1
         made = self._steps()
         is_last = self._last in (-1, optimizer)
-        if made == self._step or (made == self._step + 1 and not is_last):
+        if made == self._step:
+            if self._comes_behind(optimizer):
+                self._follow(is_last)
+            return
+        if made == self._step + 1 and not is_last:
             return
         if self.recording.on:
             self._take(self.recording.take(self._step, made))
         self._step = made
-        if made >= self._next and (is_last or self._is_overdue()) and self._is_good():
+        waits, self._followed = self._followed, False
+        self._end(is_last and not waits)
+
+    def _comes_behind(self, optimizer: int) -> bool:
+        """Whether the step that it has made belongs to the one that was counted before, and not to the next."""
+        if optimizer < 0 or self.recording.is_inside:
+            return False
+        if self._step == self._began:
+            self._order[optimizer] = AHEAD
+            return False
+        if not self.recording.on:
+            return self._order.get(optimizer, AHEAD) != AHEAD
+        passes = self.recording.tape.has_passes()
+        return self._order.setdefault(optimizer, APART if passes else BEHIND) == APART or not passes
+
+    def _follow(self, is_last: bool) -> None:
+        """What came behind the last step belongs to it; a state that was kept between the two lies in the middle of an iteration."""
+        if self.recording.on:
+            more = self.recording.take(self._step, self._step)
+            if self._taken is not None and self._taken.until == self._step:
+                self._taken.entries += more.entries
+                self._taken.lacks = self._taken.lacks or more.lacks
+                self._count(self._taken, more)
+        if self.states.pop(self._step, None) is not None:
+            self._next = self._step
+        self._followed = True
+        self._end(is_last)
+
+    def _end(self, is_whole: bool) -> None:
+        """A step has ended, and if it is whole, an iteration: a state may be kept."""
+        if self._step >= self._next and (is_whole or self._is_overdue()) and self._is_good():
             self._keep()
         if self._tape_bytes > TAPE_ROOM:
             self._thin_tape()
@@ -152,14 +194,18 @@ class Keeper:
         losses = step.losses()
         if losses:
             self._losses = [*self._losses[1 - LEVEL :], step.value_of(losses[-1])]
-        self.tape[step.number] = step
+        self.tape[step.number] = self._taken = step
+        self._count(step, step)
+
+    def _count(self, step: TapedStep, part: TapedStep) -> None:
+        """A part of a step has come."""
         if step.lacks == JOINED and self.states.pop(step.number, None) is not None:  # nothing can be run from there
             self.lost = JOINED
-        if step.lacks in (CHANGED, EDITED, JOINED) and self._changed < STATES:  # what was kept before ends here: a state soon
+        if part.lacks in (CHANGED, EDITED, JOINED) and self._changed < STATES:  # what was kept before ends here: a state soon
             self._changed += 1
             self._next = step.until
         tape = self.recording.tape
-        self._tape_bytes += len(step.entries) * OVERHEAD + step.states() + tape.fresh
+        self._tape_bytes += len(part.entries) * OVERHEAD + part.states() + tape.fresh
         tape.fresh = 0
 
     def new_holder(self, thing: Any) -> bool:

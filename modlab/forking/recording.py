@@ -130,6 +130,11 @@ class Recording:
         """Those whose steps are taped, by number, as far as they are there."""
         return {number: one for number, held in self._optimizers.items() if (one := held()) is not None}
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether an optimizer makes a step, whose closure runs."""
+        return bool(self._closures)
+
     def is_of_this_thread(self) -> bool:
         """Whether the training runs in the thread that asks, or in none any more."""
         return self._thread == get_ident() or all(one.ident != self._thread for one in threads())

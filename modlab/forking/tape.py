@@ -573,6 +573,10 @@ class Tape:
         self._lie(tensor, number)
         return number
 
+    def has_passes(self) -> bool:
+        """Whether there were backward passes in the step under way."""
+        return any(entry.kind == BACKWARD for entry in _flat(self.entries))
+
     def step_ended(self, number: int, until: int) -> TapedStep:
         """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
         self.places.memories.forget_gone()

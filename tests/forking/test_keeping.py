@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 import modlab
 from modlab.forking import keeper as keeping
+from modlab.forking.futures import Futures, KeptGround
+from modlab.results.fork import run
 from tests.forking.test_forks import STEPS, small, watched
 from tests.watching.test_identity import Run
 
@@ -234,3 +236,86 @@ def test_where_each_step_brings_somebody_new_that_is_said() -> None:
     w, *_ = watched(make)
     with pytest.raises(modlab.ModlabError, match="each of its steps brought a module or an optimizer that trains along"):
         w.fork()
+
+
+# ---- several optimizers
+
+
+def two_at_once(model: nn.Sequential, optimizers: list[Any], _: Any) -> Tensor:
+    """One backward pass for both."""
+    for one in optimizers:
+        one.zero_grad()
+    x = torch.randn(8, 4)
+    loss: Tensor = (model(x) - x[:, :2]).square().mean()
+    loss.backward()
+    for one in optimizers:
+        one.step()
+    return loss
+
+
+def two_by_turns(model: nn.Sequential, optimizers: list[Any], _: Any) -> Tensor:
+    """One behind the other, each with a pass of its own."""
+    losses = []
+    for one in optimizers:
+        x = torch.randn(8, 4)
+        one.zero_grad()
+        losses.append((model(x) - x[:, :2]).square().mean())
+        losses[-1].backward()
+        one.step()
+    return losses[0 if optimizers[0].counted else -1]  # what a fork tells of
+
+
+def the_second_one_rarely(model: nn.Sequential, optimizers: list[Any], number: int) -> Tensor:
+    return two_by_turns(model, optimizers[: 1 + (number % 3 == 1)], number)
+
+
+Several = Callable[[nn.Sequential, list[Any], int], Tensor]
+
+
+def several(iteration: Several, counted: int, at: int = -1, changed: int = 0) -> Run:
+    model = small(nn.Dropout(0.1))
+    optimizers: list[Any] = [torch.optim.SGD(model[place].parameters(), lr=0.05, momentum=0.5) for place in (0, 3)]
+    optimizers[0].counted = not counted
+
+    def step(number: int) -> Tensor:
+        if number == at:
+            optimizers[changed].param_groups[0]["lr"] = 0.5
+            with torch.no_grad():
+                model[3].weight.mul_(0.5)  # type: ignore[operator, union-attr]
+        return iteration(model, optimizers, number)
+
+    return model, optimizers[counted:] + optimizers[:counted], step
+
+
+def with_half(changed: int) -> Callable[[nn.Sequential, list[Any]], None]:
+    def change(model: nn.Sequential, optimizer: list[Any]) -> None:
+        optimizer[changed].param_groups[0]["lr"] = 0.5
+        with torch.no_grad():
+            model[3].weight.mul_(0.5)  # type: ignore[operator, union-attr]
+
+    return change
+
+
+ITERATIONS = [(two_at_once, 0), (two_at_once, 1), (two_by_turns, 0), (two_by_turns, 1), (the_second_one_rarely, 0)]
+"""Each with the one whose steps are counted."""
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+@pytest.mark.parametrize("at", [1, 7, 10, 13])
+@pytest.mark.parametrize(("iteration", "counted"), ITERATIONS)
+def test_a_change_comes_between_two_iterations(iteration: Several, at: int, changed: int, counted: int) -> None:
+    w, *_ = watched(lambda: several(iteration, counted))
+    *_, losses = watched(lambda: several(iteration, counted, at, changed), keep="")
+    fork = w.fork(at, with_half(changed ^ counted))
+    assert fork.exact and len(fork.losses) == STEPS - fork.record.began
+    assert fork.losses == losses[fork.record.began :]
+
+
+@pytest.mark.parametrize(("iteration", "counted"), ITERATIONS)
+def test_the_twin_ends_where_the_original_does(iteration: Several, counted: int) -> None:
+    w, model, optimizers, _ = watched(lambda: several(iteration, counted), steps=23)
+    for start in w.record.kept.states[:-1]:
+        futures = run(Futures(KeptGround(w._keeper, start), start, None, None))
+        things = futures.twin.things
+        assert str(things.model.state_dict()) == str(model.state_dict())
+        assert [str(one.state_dict()) for one in things.optimizers] == [str(one.state_dict()) for one in optimizers]
