@@ -14,10 +14,10 @@ from torch.nn import Module
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from modlab.compat import inference, set_grad, tensor_hooks, without_autograd, without_modes, without_torch_function
+from modlab.forking.copied_memory import memory_made, memory_taken
 from modlab.forking.memories import Part, is_whole, memory_of, part_in, part_of, whole_of
 from modlab.forking.module_settings import named_modules, numbers_of
-from modlab.forking.nests import tensors_in
-from modlab.forking.tape import ALIGNED, PlaceNumbers, alike, nbytes
+from modlab.forking.tape import ALIGNED, PlaceNumbers, alike
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.running.guarded import line_of
@@ -124,18 +124,6 @@ class TrainedThings:
                 memo[id(tensor)] = _like(tensor)
         return memo
 
-    def bytes(self) -> int:
-        """Bytes of all its tensors, each once: gradients and optimizers' states as well."""
-        found: dict[int, Tensor] = {}
-        for tensor in self.tensors():
-            found[id(tensor)] = tensor
-            if tensor.is_leaf and tensor.grad is not None:
-                found[id(tensor.grad)] = tensor.grad
-        for optimizer in self.optimizers:
-            for state in optimizer.state.values():
-                found.update((id(one), one) for one in tensors_in(state))
-        return sum(nbytes(one) for one in found.values() if not is_lazy(one))
-
 
 def _uncopied(modules: dict[str, Module], error: Exception) -> NotCopiedError:
     """Which attribute of which module cannot be copied."""
@@ -218,6 +206,7 @@ class KeptState:
         random: the states of torch's generators.
         level: the mean of the last losses; spread: their standard deviation.
         settings: numbers that are set on modules, each with the class of its module.
+        bytes: of all that was copied for it.
     """
 
     def __init__(self, step: int, things: TrainedThings, places: PlaceNumbers, level: tuple[float, float]) -> None:
@@ -233,7 +222,13 @@ class KeptState:
         self.random = [one.get_state() for one in generators()]
         self._rate = math.nan
         self.settings = numbers_of(named_modules([("", self.things.model)]))
-        self.bytes = self.things.bytes() + _live_bytes(self.live, self.things)
+        self._memory = memory_made(memo)
+        self._measure()
+
+    def _measure(self) -> None:
+        """How much memory it takes."""
+        live = [one for whole, _, gradient in self.live.values() for one in (whole, gradient) if one is not None]
+        self.bytes = sum((self._memory | memory_taken([*live, *self.random])).values())
 
     def rate(self) -> float:
         """The learning rate of the first group of parameters; NaN if there is none. It is read once: an accelerator would be waited for."""
@@ -246,7 +241,7 @@ class KeptState:
         """Let go of tensors that no later step has used, or can use."""
         needed = places.crossing | places.kept().keys()
         self.live = {number: tensor for number, tensor in self.live.items() if number in needed}
-        self.bytes = self.things.bytes() + _live_bytes(self.live, self.things)
+        self._measure()
 
     def join(self, number: int, optimizer: Any) -> bool:
         """Add an optimizer that has made no step yet; whether all that it holds is here."""
@@ -258,12 +253,16 @@ class KeptState:
             self.things.optimizers.append(deepcopied(optimizer, memo, alone=True))
             self.things.numbers.append(number)
             _with_attributes(optimizer, memo)
+        self._memory |= memory_made(memo)
+        self._measure()
         return True
 
     def join_module(self, name: str, module: Module, places: PlaceNumbers) -> None:
         """Add a module that had no part in the training before."""
         made, memo = TrainedThings(module, [], {}).copied()
         self.things.beside[name] = made.model
+        self._memory |= memory_made(memo)
+        self._measure()
         for path, one in named_modules([(name, module)]).items():
             for called, tensor in stores.named_tensors(one):
                 number = places.of(tensor)
@@ -300,13 +299,6 @@ def _live(tensors: dict[int, Tensor], things: TrainedThings, memo: dict[int, Any
         gradient = alike(tensor.grad) if tensor.is_leaf and tensor.grad is not None else None
         found[number] = (wholes[memory], part, gradient) if part is not None and memory in wholes else (_alive(tensor), None, gradient)
     return found
-
-
-def _live_bytes(live: dict[int, Live], things: TrainedThings) -> int:
-    """Bytes of what is not the training's own."""
-    own = {id(one) for tensor in things.tensors() for one in (tensor, tensor.grad if tensor.is_leaf else None)}
-    held = {id(one): one for whole, _, gradient in live.values() for one in (whole, gradient) if one is not None}
-    return sum(nbytes(one) for key, one in held.items() if key not in own)
 
 
 def _is_copiable(tensor: Tensor) -> bool:

@@ -641,6 +641,8 @@ def _nodes(things: Any) -> Iterator[Any]:
 def nbytes(tensor: Tensor) -> int:
     """Bytes of a tensor's own numbers."""
     try:
+        if tensor.layout is torch.sparse_coo:
+            return nbytes(tensor._indices()) + nbytes(tensor._values())
         return int(tensor.nbytes) if tensor.layout is torch.strided else int(tensor.element_size() * tensor.numel())
     except (RuntimeError, NotImplementedError):
         return 0

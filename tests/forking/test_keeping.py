@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -319,3 +321,96 @@ def test_the_twin_ends_where_the_original_does(iteration: Several, counted: int)
         things = futures.twin.things
         assert str(things.model.state_dict()) == str(model.state_dict())
         assert [str(one.state_dict()) for one in things.optimizers] == [str(one.state_dict()) for one in optimizers]
+
+
+# ---- memory
+
+
+class Owner:
+    """Copies itself, without the memo."""
+
+    def __init__(self, size: int) -> None:
+        self.data = {"x": [torch.zeros(size)]}
+
+    def __deepcopy__(self, memo: Any) -> Owner:
+        return Owner(self.data["x"][0].numel())
+
+
+class Shared(Owner):
+    """A data set that the copies share."""
+
+    def __deepcopy__(self, memo: Any) -> Shared:
+        return self
+
+
+BIG = 100_000
+HELD: dict[str, tuple[Callable[[], Any], int]] = {
+    "nothing": (lambda: None, 0),
+    "a list of tensors": (lambda: [torch.zeros(BIG)], 4 * BIG),
+    "a tensor and views of it": (lambda: [*torch.zeros(10, BIG // 10).unbind()], 4 * BIG),
+    "an array in a dictionary": (lambda: {"x": ({"y": np.zeros(BIG, np.float32)},)}, 4 * BIG),
+    "the same one twice": (lambda: [np.zeros(BIG, np.float32)] * 2, 4 * BIG),
+    "a view of more": (lambda: torch.zeros(BIG)[:10], 4 * BIG),
+    "an object": (lambda: SimpleNamespace(x=SimpleNamespace(y=torch.zeros(BIG))), 4 * BIG),
+    "bytes": (lambda: [bytearray(4 * BIG)], 4 * BIG),
+    "a copy of its own": (lambda: Owner(BIG), 4 * BIG),
+    "a shared data set": (lambda: Shared(BIG), 0),
+}
+
+
+def holding(thing: Any, where: str) -> Run:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    (model[0] if where == "model" else optimizer).thing = thing
+
+    def step(_: int) -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return model, [optimizer], step
+
+
+def sizes(make: Callable[[], Run]) -> list[int]:
+    w, *_ = watched(make)
+    return [one.bytes for one in w._keeper.states.values()]
+
+
+@pytest.mark.parametrize("where", ["model", "optimizer"])
+@pytest.mark.parametrize("name", HELD)
+def test_all_that_a_state_holds_is_counted(name: str, where: str) -> None:
+    make, size = HELD[name]
+    without = sizes(lambda: holding(None, where))
+    assert all(abs(one - other - size) <= 0.01 * size for one, other in zip(sizes(lambda: holding(make(), where)), without, strict=True))
+
+
+def test_what_a_model_collects_bounds_the_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "STATES_ROOM", 5_000_000)
+
+    def make() -> Run:
+        model, optimizers, step = holding(replay := [], "model")
+        return model, optimizers, lambda number: (replay.append(torch.zeros(10_000)), step(number))[1]
+
+    w, *_ = watched(make, steps=60)
+    kept = [one.bytes for one in w._keeper.states.values()]
+    assert 2 < len(kept) < keeping.STATES and sum(kept) <= 5_000_000 and sum(kept) <= w.record.kept.bytes
+    assert kept[-1] > 40_000 * w.record.kept.states[-1]
+
+
+def test_sparse_gradients_count_what_they_hold() -> None:
+    def make() -> Run:
+        model = nn.Embedding(100_000, 4, sparse=True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(_: int) -> Tensor:
+            optimizer.zero_grad()
+            loss: Tensor = model(torch.randint(9, (4,))).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return model, [optimizer], step
+
+    assert all(one < 1.1 * 1_600_000 for one in sizes(make))
