@@ -149,15 +149,14 @@ class Keeper:
 
     def _comes_behind(self, optimizer: int) -> bool:
         """Whether the step that it has made belongs to the one that was counted before, and not to the next."""
-        if optimizer < 0 or self.recording.is_inside:
-            return False
-        if self._step == self._began:
-            self._order[optimizer] = AHEAD
+        if optimizer < 0 or self.recording.is_inside or self._step == self._began:
             return False
         if not self.recording.on:
             return self._order.get(optimizer, AHEAD) != AHEAD
         passes = self.recording.tape.has_passes()
-        return self._order.setdefault(optimizer, APART if passes else BEHIND) == APART or not passes
+        if optimizer not in self._order:
+            self._order[optimizer] = AHEAD if self.recording.is_early(optimizer) else APART if passes else BEHIND
+        return self._order[optimizer] == APART or not passes
 
     def _follow(self, is_last: bool) -> None:
         """What came behind the last step belongs to it; a state that was kept between the two lies in the middle of an iteration."""

@@ -14,7 +14,7 @@ from functools import partial
 from threading import enumerate as threads
 from threading import get_ident
 from typing import Any, Protocol
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, WeakSet, ref
 
 import torch
 from torch import Tensor
@@ -108,6 +108,8 @@ class Recording:
         self.members: dict[int, str] = {}
         self._optimizers: dict[int, ReferenceType[Any]] = {}
         self._added = 0
+        self._early: WeakSet[Any] = WeakSet()  # optimizers, known or not, that made a step before the first one was over
+        self._is_first = True  # whether that is under way
         self.on = False
         self._thread = 0
         self._depth = 0  # of modules, steps and backward passes in each other
@@ -138,6 +140,10 @@ class Recording:
     def is_of_this_thread(self) -> bool:
         """Whether the training runs in the thread that asks, or in none any more."""
         return self._thread == get_ident() or all(one.ident != self._thread for one in threads())
+
+    def is_early(self, number: int) -> bool:
+        """Whether an optimizer made a step before the first one was over."""
+        return self.optimizers.get(number) in self._early
 
     def add(self, optimizer: Any) -> int:
         """Tape its steps; the number that it gets."""
@@ -444,6 +450,8 @@ class Recording:
     def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         if self._thread != get_ident() or compat.graph_task() != -1:
             return None
+        if self._is_first:
+            self._early.add(optimizer)
         if self._depth:
             if self._outer[:2] != (STEP, id(optimizer)):
                 self._depth += 1
@@ -539,6 +547,7 @@ class Recording:
 
     def take(self, step: int, until: int) -> TapedStep:
         """The step that has ended."""
+        self._is_first = False
         made = self.tape.step_ended(step, until)
         made.first = min(self.optimizers, default=0)
         return made
