@@ -266,7 +266,7 @@ def test_a_changed_fork_follows_what_is_written_by_another_name(name: str) -> No
     w, *_ = watched(LOOPS[name], STEPS)
     kept = w.record.kept
     assert kept is not None and len(kept.states) > 2
-    first = kept.states[0]
+    first = next(one for one in kept.states if w.fork(one).record.ended != "joined")  # a target that is trained may come later
     assert first <= 3
     for at in (first, first + 3, 7, 11, 16):
         fork = w.fork(at, {"lr": 0.2})
