@@ -1,4 +1,4 @@
-"""The memory that copying a training takes: of tensors and other large things, however deep they lie in attributes."""
+"""Copied memory: what copying a training takes, of tensors and other large things, however deep they lie in attributes."""
 
 from __future__ import annotations
 
