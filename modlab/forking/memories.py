@@ -130,6 +130,10 @@ class Memories:
             del self._known[memory]
         self._adopted.difference_update(gone)
 
+    def numbers(self) -> set[int]:
+        """Those of the wholes that were adopted."""
+        return {self._known[memory][1] for memory in self._adopted}
+
     def adopted(self) -> Iterator[tuple[int, Tensor]]:
         """All numbers of those that were adopted and still live, each by the number of the whole."""
         for memory in self._adopted:

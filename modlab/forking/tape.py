@@ -18,7 +18,7 @@ from torch.nn import Parameter
 from modlab.compat import without_autograd
 from modlab.forking.memories import Memories, is_whole, memory_of, part_in, part_of, whole_of
 from modlab.forking.nests import DEPTH, Nest, is_container, parts_of, tensors_in
-from modlab.forking.taped_functions import running_context
+from modlab.forking.taped_functions import copies, running_context
 from modlab.statistics.memory import NoValuesError, absence, is_gone, is_there
 from modlab.tracing.tensor_ids import version_of
 
@@ -563,6 +563,8 @@ class Tape:
     def end(self, entry: TapeEntry, result: Any) -> None:
         """A call gave this: number it."""
         entry.outputs = tuple(map(self._meet, tensors_in(result)))
+        if copies(entry.what) and result.grad_fn is None and memory_of(result) and is_whole(result):
+            self.places.memories.adopt(result, entry.outputs[0])  # a parameter may be its only name: `copy.deepcopy(model)` makes such
         if entry.kind == FUNCTION and _is_of_gradient(entry):
             self._gradients.update(self._lies[one] for one in entry.outputs)
 
@@ -609,7 +611,9 @@ class Tape:
         if any(map(self.places.memories.lasts, written)):
             return True
         touched = (*entry.outputs, *entry.writes, *(number for number, _, _ in entry.left))
-        return any(self._lies.get(one, -one) in needed or self.places.is_own(one) for one in touched)
+        return not self.places.memories.numbers().isdisjoint(entry.outputs) or any(
+            self._lies.get(one, -one) in needed or self.places.is_own(one) for one in touched
+        )
 
     def recount(self, steps: Iterable[TapedStep]) -> int:
         """Bytes that some steps hold, each tensor once; what they do not hold is let go of."""

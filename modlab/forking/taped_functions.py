@@ -165,6 +165,11 @@ def is_backward(function: Function) -> bool:
     return getattr(function, "__name__", "") == "backward"
 
 
+def copies(function: Any) -> bool:
+    """Whether it gives a tensor with a memory of its own, and the same numbers."""
+    return function is deep_copy or getattr(function, "__name__", "") == "clone"
+
+
 def deep_copy(tensor: Tensor) -> Tensor:
     """What ``copy.deepcopy`` makes of a tensor, in a fork."""
     if tensor.is_leaf:

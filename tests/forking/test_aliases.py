@@ -345,3 +345,37 @@ def test_what_is_let_go_of_is_forgotten() -> None:
     w, *_ = watched(lambda: made)
     assert isinstance(w, modlab.results.watch.Watch)
     assert len([*w._keeper.places.memories.adopted()]) == 1
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["trained", "frozen"])
+def test_a_model_that_the_loop_copies_is_not_the_original_s(frozen: bool) -> None:
+    """As the target of a DQN, copied anew every few steps: the fork makes that step with its own copy, or ends before it."""
+
+    def train(watching: bool, change: int = -1) -> tuple[Any, list[float]]:
+        torch.manual_seed(0)
+        net = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(net.parameters(), 0.05)
+        losses = []
+        w = modlab.watch(net, optimizer, keep="good") if watching else None
+        for step in range(30):
+            if step == change:
+                optimizer.param_groups[0]["lr"] = 0.2
+            if step % 5 == 0:
+                target = copy.deepcopy(net).requires_grad_(not frozen)
+            x = torch.randn(8, 4)
+            with torch.no_grad():
+                wanted = 0.9 * target(x) + x.sum(1, keepdim=True)
+            optimizer.zero_grad()
+            loss = (net(x) - wanted).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        if w is not None:
+            w.close()
+        return w, losses
+
+    w, _ = train(True)
+    truth = train(False, change=3)[1]
+    fork = w.fork(3, {"lr": 0.2})
+    began = fork.record.began
+    assert len(fork.losses) >= 4 and (not fork.exact or fork.losses == truth[began : began + len(fork.losses)]), fork.headline
