@@ -137,6 +137,22 @@ describe("a lesson's page", () => {
     expect(model.clicks().at(-1)).toEqual(["which", null]);
   });
 
+  it("brings the answer back by Escape while it is being changed, and leaves the card by another one", async () => {
+    const shown = cell(card("choice", [], "b", "click"));
+    const cards = [[shown], [cell(card("choice", OPTIONS))]];
+    open(`<div class="jp-Cell" tabindex="-1">${cell(card("choice", OPTIONS))}</div>`, { click: () => JSON.stringify({ cards: cards.shift() }) });
+    controls("weight first")[0]?.click();
+    await settle();
+    controls("Change")[0]?.click();
+    await settle();
+    expect(document.querySelectorAll("[data-said=b]")).toHaveLength(0);
+    expect(press(controls("bias first")[0], "Escape")).toBe(false);
+    expect(document.querySelectorAll("[data-said=b]")).toHaveLength(1);
+    expect((document.activeElement as HTMLElement).className).toBe("modlab-said");
+    press(document.activeElement, "Escape");
+    expect(document.activeElement?.className).toBe("jp-Cell");
+  });
+
   it("leaves the focus to those who have gone on, when the card is drawn once more", async () => {
     const shown = cell(card("choice", [], "b", "click"));
     open(`${cell(card("choice", OPTIONS))}<div id="next" tabindex="0"></div>`, { click: () => JSON.stringify({ cards: [shown], kept: true }) });

@@ -123,8 +123,9 @@ class Lesson:
         self._asked_at[name] = self._turns
         return self._card(name)
 
-    def _card(self, name: str) -> AskingCard:
-        return AskingCard(self._said[name], self._asked[name], self.content.name, self._place(self._asked[name], name))
+    def _card(self, name: str, said: Answer | None = None) -> AskingCard:
+        label = self._asked.get(name, "predict")
+        return AskingCard(said or self._said[name], label, self.content.name, self._place(label, name))
 
     def _settled(self, names: tuple[str, ...]) -> list[CardRecord]:
         found = [self._said.get(name) or Answer(self._question(name)) for name in names]
@@ -138,18 +139,20 @@ class Lesson:
 
         Args:
             name: of the question.
-            answer: as JSON has it; None takes it back.
+            answer: as JSON has it; None asks anew: what was answered counts until there is another answer.
 
         Returns:
             ``cards``, the HTML of each by label and question; or ``trouble``, where it is not an answer.
         """
         question = self._question(name)
+        if answer is None:
+            return {"cards": [self._card(name, Answer(question)).html()]}
         said = answers.read(question, answer, clicked=True)
         if said.trouble:
             return {"trouble": f"That is not a valid answer: write {said.trouble}."}
         self._said[name] = said
         self._asked.setdefault(name, "predict")
-        self._clicked = {**self._clicked, name: said.spelled} if said.said is not None else _without(self._clicked, name)
+        self._clicked = {**self._clicked, name: said.spelled}
         kept = kept_answers.write(self.content.name, self._folder, self._clicked)
         seen = [names for names in self._seen if name in names]
         cards = [
@@ -269,10 +272,6 @@ class Lesson:
 
     def __repr__(self) -> str:
         return repr(self.progress())
-
-
-def _without(found: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in found.items() if key != name}
 
 
 _PAGES: dict[str, Any] = {}

@@ -80,12 +80,17 @@ def test_what_is_typed_comes_before_what_was_clicked(mine):
     assert 'data-by="click"' in one.predict("number", ...).html() and 'data-by="cell"' in one.predict("number", 3).html()
 
 
-def test_an_answer_that_is_taken_back_is_gone(mine, monkeypatch):
+def test_an_answer_counts_until_there_is_another(mine, monkeypatch):
+    """Somebody who looks at a question again has not lost what was said."""
     one = mine()
     one.click("choice", "a")
     assert "You say" not in one.click("choice", None)["cards"][0]
+    assert one.predict("choice", ...).answer.said == "a"
     after_a_restart(monkeypatch)
-    assert mine().predict("choice", ...).answer.said is None
+    one = mine()
+    assert one.predict("choice", ...).answer.said == "a"
+    one.click("choice", "b")
+    assert one.predict("choice", ...).answer.said == "b"
 
 
 def test_a_click_that_is_no_answer_is_told_and_changes_nothing(mine):

@@ -1,7 +1,7 @@
 /** Answering a question on its card: by a click, by keys, in a field, or by moving lines. */
 import { button, element, OURS } from "../elements";
 
-/** What an answer is, as JSON; null takes it back. */
+/** What an answer is, as JSON; null asks anew. */
 export type Given = string | readonly string[] | null;
 
 /** An option of a question: its letter, and the nodes that say what it is. */
@@ -126,7 +126,7 @@ function field(card: HTMLElement, answer: (given: Given) => void): HTMLElement {
     if (input.value.trim()) answer(input.value.trim());
   };
   input.addEventListener("keydown", (event) => {
-    event.stopPropagation();
+    if (event.key !== "Escape") event.stopPropagation();
     if (event.key !== "Enter") return;
     event.preventDefault();
     go();

@@ -35,6 +35,8 @@ export class Page {
   #waits = false;
   /** The question whose card has the focus again when it is drawn anew. */
   #focused = "";
+  /** The cards with an answer that is about to be changed: Escape brings them back. */
+  readonly #before = new Map<string, HTMLElement>();
   /** Whoever presses something else has gone on: the focus is theirs. */
   readonly #goneOn = (): void => void (this.#focused = "");
 
@@ -94,11 +96,32 @@ export class Page {
     if (card.dataset.label === "see" || card.querySelector(".modlab-answers")) return;
     if (card.dataset.said) answered(card, answer);
     else open(card, answer);
+    card.addEventListener("keydown", (event) => this.#leave(card, event));
     if (card.dataset.question === this.#focused) focus(card);
   }
 
+  /** Escape: back to the answer as it was; else out of the card, to the cell around it, as in every view. */
+  #leave(card: HTMLElement, event: KeyboardEvent): void {
+    if (event.key !== "Escape" || event.defaultPrevented) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const { question = "", said } = card.dataset;
+    const before = said ? undefined : this.#before.get(question);
+    this.#before.delete(question);
+    if (before) {
+      card.replaceWith(before);
+      focus(before);
+    } else {
+      (event.target as HTMLElement).blur();
+      card.closest<HTMLElement>(".jp-Cell, [tabindex]")?.focus({ preventScroll: true });
+    }
+  }
+
   async #answer(card: HTMLElement, given: Given): Promise<void> {
-    this.#focused = card.dataset.question ?? "";
+    const { question = "" } = card.dataset;
+    this.#focused = question;
+    if (given === null) this.#before.set(question, card);
+    else this.#before.delete(question);
     setTimeout(() => (this.#focused = ""), 1000);
     try {
       this.#take(await this.#kernel.ask("click", { question: card.dataset.question, answer: given }), card);
