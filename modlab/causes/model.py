@@ -75,9 +75,11 @@ def _scales(s: Symptoms) -> dict[str, float]:
             continue
         var, mean = history.columns["var"][:, row], history.columns["mean"][:, row]
         there = np.isfinite(var)
-        if there.any() and not mean[there][0] ** 2 > OFF_ZERO**2 * var[there][0]:
-            size = math.sqrt(float(var[there][0]) + float(mean[there][0]) ** 2)
-            found[one.path] = size * math.sqrt(math.prod(one.shape[1:]))
+        if there.any():
+            deviation, off = math.sqrt(float(var[there][0])), abs(float(mean[there][0]))
+            scale = math.hypot(deviation, off) * math.sqrt(math.prod(one.shape[1:]))
+            if scale < 1 or off <= OFF_ZERO * deviation:
+                found[one.path] = scale
     return found
 
 
