@@ -166,7 +166,7 @@ class Blurred(nn.Module):
 
 
 @HALF.net("mlp")
-def weights_that_are_drawn() -> Training:
+def weights_with_a_blur_of_their_own() -> Training:
     layers = Blurred(10, 64), Blurred(64, 1)
 
     def data(count: int) -> Batch:
@@ -335,7 +335,7 @@ class Equilibrium(nn.Module):
 
 
 @HALF.net("mlp")
-def a_fixed_point() -> Training:
+def an_equilibrium_by_its_hook() -> Training:
     def data(count: int) -> Batch:
         x = torch.randn(count, 8)
         return x, torch.sin(x[:, :1] + x[:, 1:2]) + 0.5 * x[:, 2:3] * x[:, 3:4]
