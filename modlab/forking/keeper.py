@@ -223,17 +223,19 @@ class Keeper:
             return False
         self._joined += 1
         name = f"(beside {self._joined})"
-        self._beside[name] = ref(module, partial(self._gone, name))
-        trained = any(tensor.requires_grad for one in stores.modules(module) for _, tensor in stores.named_tensors(one))
-        shared = any(self.places.memories.is_of_the_model(one) for one in TrainedThings(Module(), [], {name: module}).tensors())
+        tensors = [*TrainedThings(Module(), [], {name: module}).tensors()]
+        self._beside[name] = ref(module, partial(self._gone, name, frozenset(map(id, tensors))))
+        trained = any(one.requires_grad for one in tensors)
+        shared = any(map(self.places.memories.is_of_the_model, tensors))
         if trained or shared or self.recording.tape.lacks == JOINED:
             return False
         self._join(name, module)
         return True
 
-    def _gone(self, name: str, _: Any) -> None:
+    def _gone(self, name: str, tensors: frozenset[int], _: Any) -> None:
         """A module beside is gone: others may get the identities of its parts."""
         self._beside.pop(name, None)
+        self.places.disown(tensors)
         parts = {key for key, path in self.recording.members.items() if path == name or path.startswith(f"{name}.")}
         self.recording.members = {key: path for key, path in self.recording.members.items() if key not in parts}
 

@@ -6,7 +6,7 @@ arguments depends on the weights: it is then given by a number (`Place`), and in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from operator import is_
 from typing import Any
 from weakref import ref
@@ -268,6 +268,11 @@ class PlaceNumbers:
             self._met = {key: self._met[key] for key, one in there.items() if one is not None and memory_of(one) != memory}
         if not isinstance(tensor, Parameter):
             self._buffers[id(tensor)] = tensor
+
+    def disown(self, identities: Collection[int]) -> None:
+        """These are gone with the module that had them: others may have the identities now."""
+        self._own = {key: number for key, number in self._own.items() if key not in identities}
+        self._buffers = {key: one for key, one in self._buffers.items() if key not in identities}
 
     def keep_own(self, tensors: Iterable[Tensor]) -> None:
         """The model has these tensors now; others may have the identities of those that it had."""
