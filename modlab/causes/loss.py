@@ -352,12 +352,19 @@ def _one_way(weights: tuple[float, ...]) -> bool:
     return len({*weights}) == 1 or min(weights) > 1 or max(weights) < 1
 
 
+def _is_met(s: Symptoms) -> bool:
+    """Whether an error is 0 because the output is what is asked for, and no mask or factor has made it so."""
+    output, target = s.loss.outputs, s.target
+    alike = output.std > 0 and (output.low, output.high, output.mean) == (target.low, target.high, target.mean)
+    return alike and len(s.values) >= FEW and s.least == s.most == 0 and s.loss.term.criterion in ERRORS
+
+
 def _constant(s: Symptoms) -> Facts | None:
     if s.loss.looks >= 5 and s.loss.terms and all(one.criterion == "penalty" for one in s.loss.terms):
         return {"value": s.last, "penalty": True}
     if _is_even(s):
         return {"value": s.last, "zero": True}
-    if len(s.values) >= FEW and s.least == s.most == 0 and s.loss.term.criterion in ERRORS and s.loss.term.factor:
+    if _is_met(s):
         return {"value": s.last, "equal": True}
     lost = _lacks_the_output(s)
     if lost:

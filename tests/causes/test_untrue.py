@@ -577,3 +577,11 @@ def test_a_leak_begins_where_it_reaches_that_sample() -> None:
     )
     steps = int(found.facts["output"]) - int(found.facts["input"])
     assert found.path == str(steps - 1)
+
+
+@pytest.mark.parametrize("weight", [torch.zeros(64, 1), 0.0], ids=["mask", "factor"])
+def test_an_error_that_is_taken_away_is_not_met(weight: Any) -> None:
+    model = nn.Linear(16, 1)
+    x = torch.randn(64, 16)
+    w = watched(model, lambda: ((model(x) - x[:, :1]).square() * weight).mean())
+    assert kinds(w)[0] == "constant loss" and "equals the targets" not in str(w.verdict)
