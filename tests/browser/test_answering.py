@@ -113,3 +113,26 @@ def test_a_lesson_is_answered_by_clicks_and_its_tasks_are_solved_wrongly_and_rig
     for question in content.questions:
         card = lab.cell(asked[question.name].cell).locator(".modlab-card")
         expect(card).to_have_attribute("data-said", question.kind.write(question.kind.read(question.answer)))
+
+
+def test_escape_brings_an_answer_back_and_leads_out_of_its_card(lab: JupyterLab, tmp_path: Path) -> None:
+    content = lookup.find("00_tour")
+    copies.copy(tmp_path, courses.NOTEBOOKS)
+    lab.open(tmp_path / "00_tour.ipynb")
+    lab.run_all()
+    asked = {one.name: one for one in notebooks.given(notebooks.read(tmp_path / "00_tour.ipynb"))}
+    question = next(one for one in content.questions if asked[one.name].kind == "predict")
+    cell = lab.cell(asked[question.name].cell)
+    cell.scroll_into_view_if_needed()
+    card, keyboard = cell.locator(".modlab-card"), lab.page.keyboard
+    click(card, question, question.answer)
+    said = question.kind.write(question.kind.read(question.answer))
+    expect(card).to_have_attribute("data-said", said)
+    card.locator(".modlab-again").press("Enter")
+    expect(card).to_have_attribute("data-said", "")
+    card.locator("button, input").first.focus()
+    keyboard.press("Escape")
+    expect(card).to_have_attribute("data-said", said)
+    expect(card.locator(".modlab-said")).to_be_focused()
+    keyboard.press("Escape")
+    expect(cell).to_be_focused()
