@@ -120,6 +120,7 @@ describe("a lesson's page", () => {
     const free = open(cell(card("shape")));
     const input = document.querySelector("input");
     press(input, "Enter");
+    expect(document.querySelector("[role=alert]")?.textContent).toBe("Write an answer first.");
     if (input) input.value = " (2, 3) ";
     press(input, "Enter");
     expect(free.clicks()).toEqual([["which", "(2, 3)"]]);

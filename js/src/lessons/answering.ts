@@ -123,7 +123,9 @@ function field(card: HTMLElement, answer: (given: Given) => void): HTMLElement {
   const numeric = card.dataset.kind === "number";
   const input = element("input", { type: "text", inputmode: numeric ? "decimal" : null, autocomplete: "off", spellcheck: "false", "aria-label": `your answer: ${card.dataset.question ?? ""}`, ...OURS });
   const go = (): void => {
-    if (input.value.trim()) answer(input.value.trim());
+    const given = input.value.trim();
+    if (given) answer(given);
+    else say(card, "Write an answer first.");
   };
   input.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") event.stopPropagation();
