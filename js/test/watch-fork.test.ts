@@ -126,6 +126,7 @@ describe("what can be asked", () => {
     write(RATE, "0.5");
     find(RATE).dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));    // of a field it is no answer to "Cancel"
     expect(asked.map(([action]) => action)).toEqual(["fork"]);
+    expect(find("[role=alert]").textContent).toBe("A fork runs already.");
     find(".go").click();
     await settle();
     expect(asked.map(([action]) => action)).toEqual(["fork", "cancel"]);

@@ -179,10 +179,11 @@ export class ForkPart implements Part {
     return this.#running || this.#asked;
   }
 
-  /** While one runs, Enter in a field does nothing. */
+  /** From the button, or by Enter in a field. */
   #begin(): void {
     const kept = this.#kept;
-    if (!kept || this.#busy) return;
+    if (!kept) return;
+    if (this.#busy) return this.#say("A fork runs already.");
     const lr = this.#rate.read("The learning rate");
     const setting = this.#value.element.hidden ? "" : this.#setting.value;
     const value = setting ? this.#value.read(setting) : null;
