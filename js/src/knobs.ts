@@ -1,11 +1,17 @@
 /** The sliders of a watch's knobs, which are ipywidgets' own: they do not say what they are of, and of a logarithmic one they say the exponent. */
+import { element } from "./elements";
+
+/** ipywidgets hides where the focus is. */
+const FOCUS = ".modlab-steered .noUi-handle:focus-visible{outline:2px solid var(--jp-brand-color1,#2a63ab)!important;outline-offset:2px}";
 
 /** Those that say the value that stands beside them. */
 const spoken = new WeakSet<Element>();
 
-/** Names each slider beside a view as its label does. */
+/** Names each slider beside a view as its label does, and shows when it has the focus. */
 export function nameKnobs(view: HTMLElement): void {
-  const all = view.closest(".modlab-steered")?.querySelectorAll(".widget-slider") ?? [];
+  const steered = view.closest(".modlab-steered");
+  const all = steered?.querySelectorAll(".widget-slider") ?? [];
+  if (all.length && !steered?.querySelector(":scope > style")) steered?.prepend(element("style", {}, FOCUS));
   for (const one of all) {
     const name = one.querySelector("label")?.textContent;
     const handle = one.querySelector("[role=slider]");

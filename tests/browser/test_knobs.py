@@ -71,6 +71,7 @@ def test_a_knob_is_turned_in_mid_cell_and_the_run_is_repeated(lab: JupyterLab) -
     for _ in range(10):
         lab.page.keyboard.press("ArrowRight")
     until(lambda: readout(lab, 1) > 0)
+    expect(handle(lab, 1)).to_have_css("outline-style", "solid")
     assert not view(lab, 1).get_by_text("Inf from step").count()
 
     lab.cell(1).locator(".widget-text input").fill("0.75")  # and by a control that is linked with it
