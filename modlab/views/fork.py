@@ -78,7 +78,8 @@ def picture(record: ForkRecord, width: int = 560, height: int = 170) -> str:
     drawn = [pictures.fewer(curve.astype(np.float64), _POINTS) for curve in curves]
     marks = [(record.at, forks.mark(record))] if record.change else []
     lines = list(zip(names, drawn, (_ORIGINAL, _FORK), strict=True))
-    return pictures.curves(lines, (record.began, record.began + len(record.fork) - 1), marks, f"loss at last: {said}", width, height)
+    span = (record.began, record.began + len(record.fork) - 1)
+    return pictures.curves(lines, span, marks, "loss", f"loss at last: {said}", width, height)
 
 
 def figure(record: ForkRecord, *, ax: Axes | None = None) -> Figure:

@@ -623,9 +623,15 @@ def test_a_figure_takes_axes_and_knows_its_names():
 
 
 def test_the_name_of_a_mark_stands_above_the_curves():
-    drawn = unquote(pictures.curves([("fork", np.arange(5.0), "red")], (0, 4), [(2, "with lr = 0.1")], "alt"))
+    drawn = unquote(pictures.curves([("fork", np.arange(5.0), "red")], (0, 4), [(2, "with lr = 0.1")], "loss", "alt"))
     (at,) = re.findall(r"y='(\d+)'[^>]*>with lr = 0.1<", drawn)
     assert int(at) < 26
+
+
+@pytest.mark.parametrize(("values", "said"), [(np.arange(5.0), "loss"), (10.0 ** np.arange(5), "loss, log")])
+def test_an_axis_says_what_it_has_and_whether_its_scale_is_logarithmic(values, said):
+    drawn = unquote(pictures.curves([("fork", values, "red")], (0, 4), [], "loss", "alt"))
+    assert re.findall(r">(loss[^<]*)<", drawn) == [said]
 
 
 def test_a_figure_touches_no_global_state():

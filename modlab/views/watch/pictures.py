@@ -177,6 +177,7 @@ def curves(
     lines: Sequence[tuple[str, Array, str]],
     span: tuple[int, int],
     marks: Sequence[tuple[int, str]],
+    what: str,
     alt: str,
     width: int = 560,
     height: int = 170,
@@ -187,6 +188,7 @@ def curves(
         lines: of each the name, the values (evenly spread over the span) and the colour; later ones are drawn above.
         span: the first and the last step.
         marks: steps with a dotted line, and what is written there.
+        what: the curves are of, in a word.
         alt: what is read instead.
         width: of the picture.
         height: of it.
@@ -214,6 +216,8 @@ def curves(
         parts.append(f"<path d='M{_short(place)} 13h18' stroke='{colour}' stroke-width='{wide}'/>")
         parts.append(f"<text x='{_short(place + 23)}' y='17' {_FONT} fill='{INK}'>{escape(name)}</text>")
         place += _entry(name)
+    said = f"{what}, log" if scale.log else what
+    parts.append(f"<text x='{left - 6}' y='17' text-anchor='end' {_FONT} fill='{INK}'>{said}</text>")
     middle = math.sqrt(scale.low * scale.high) if scale.log else (scale.low + scale.high) / 2
     for value, at in ((scale.high, top + 4), (middle, top + up / 2 + 4), (scale.low, top + up + 2)):
         parts.append(f"<text x='{left - 6}' y='{at:.0f}' text-anchor='end' {_FONT} fill='{INK}'>{words.number(value)}</text>")
