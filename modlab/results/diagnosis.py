@@ -107,7 +107,8 @@ def diagnosed(
         apart = [one for one in found if _is_left_alone(one, run.experiments) or (one.kind == "hidden" and one.path in run.idle)]
         spared = _spared(training)
         experiments = tuple(_afterwards(one, spared, watched=watch is not None) for one in run.experiments)
-        found, notes = [*why, *run.findings, *(one for one in found if one not in apart)], [*run.notes, *notes, *map(_noted, apart)]
+        found = [one for one in found if one not in apart and not _is_told(one, why)]
+        found, notes = [*why, *run.findings, *found], [*run.notes, *notes, *map(_noted, apart)]
     explained = any(one.severity == "broken" for one in found) or any(one.outcome == "failed" for one in experiments)
     told = () if explained else tuple(map(_told, unheld))  # else they are what came of it
     found = [*told, *found]
@@ -171,6 +172,13 @@ def _is_left_alone(found: Finding, experiments: Sequence[ExperimentRecord]) -> b
     """Whether what no optimizer holds is what runs without autograd, as an encoder of which only the features are taken."""
     shut = {str(place) for one in experiments if one.kind == "without grad" for place in one.facts.get("places", ())}  # type: ignore[union-attr]
     return found.kind == "in no optimizer" and bool(shut) and shut == {*found.facts.get("places", ())}  # type: ignore[misc]
+
+
+def _is_told(found: Finding, causes: Sequence[Finding]) -> bool:
+    """Whether a cause has told already that no optimizer holds these parameters."""
+    told = [str(place) for one in causes if one.kind == "not in the optimizer" for place in one.facts["places"]]  # type: ignore[union-attr]
+    own = [str(place) for place in found.facts.get("places", ())] or [found.path]  # type: ignore[union-attr]
+    return found.kind == "in no optimizer" and all(any(f"{place}.".startswith(f"{one}.") for place in told) for one in own)
 
 
 def _is_moved(found: Finding, training: Symptoms | None) -> bool:

@@ -1297,7 +1297,7 @@ def test_the_fix_of_a_watch_s_finding_is_tried() -> None:
 
 
 DIAGNOSES: dict[str, Callable[[nn.Sequential], Any]] = {
-    "in no optimizer": lambda model: torch.optim.SGD(model[0].parameters(), lr=0.05),
+    "not in the optimizer": lambda model: torch.optim.SGD(model[0].parameters(), lr=0.05),
     "learning rate 0": lambda model: torch.optim.SGD(model.parameters(), lr=0.0),
 }
 
@@ -1463,7 +1463,7 @@ def test_why_a_fix_cannot_be_tried_is_said() -> None:
         found.try_fix(0)
     x = torch.randn(8, 4)
     given = modlab.diagnose(model, optimizer, batch=(x, x[:, :1]), loss=nn.MSELoss()).findings
-    found = next(one for one in given if one.kind == "in no optimizer")
+    found = next(one for one in given if one.kind == "not in the optimizer")
     with torch.no_grad():
         model[1].weight.fill_(float("inf"))
     with pytest.raises(modlab_errors.ForkError, match="good weights were not kept"):
