@@ -260,13 +260,17 @@ def _replaced(of: tuple[type, ...], by: Callable[[Module], Module], *, last: boo
     return change
 
 
+OWN_CHANGE = '  Try a change of your own, of a watch with keep="good": w.fork(step, lambda model, optimizer: …)'
+"""What to do where a fix is not tried: of a diagnosis, too."""
+
+
 class NothingToChangeError(ForkError):
     """The model has nothing that this fix is about."""
 
     def __init__(self) -> None:
         super().__init__(
             "The fix finds nothing to change in this training: what is done by hand, or called as a function, stays as it is.\n"
-            "  Try a change of your own: w.fork(step, lambda model, optimizer: …)"
+            + OWN_CHANGE
         )
 
 

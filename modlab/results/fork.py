@@ -19,7 +19,7 @@ from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import ForkError, QuestionError, names_near
 from modlab.forking.batch_player import BatchGround
-from modlab.forking.fixes import DOSES, FURTHER, TRIAL, applied, fix_of, is_rate
+from modlab.forking.fixes import DOSES, FURTHER, OWN_CHANGE, TRIAL, applied, fix_of, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings, is_finite
@@ -520,10 +520,7 @@ def require_surest(finding: Finding, found: Iterable[Finding]) -> None:
         surer += [one for one in before if not is_rate(one)]
     if surer:
         surest = min(surer, key=lambda one: int(str(one.facts["tier"])))
-        raise ForkError(
-            f"A surer cause was found, so this fix is not tried: {wording.said(surest)}.\n"
-            "  Mend that first, or try a change of your own: w.fork(step, lambda model, optimizer: …)"
-        )
+        raise ForkError(f"A surer cause was found, so this fix is not tried: {wording.said(surest)}.\n  Mend that first.\n{OWN_CHANGE}")
 
 
 def require_fix(finding: Finding) -> tuple[str, str]:
@@ -534,11 +531,13 @@ def require_fix(finding: Finding) -> tuple[str, str]:
     """
     found = fix_of(finding)
     if found is None and (finding.severity == "note" or (isinstance(finding, Check) and finding.state == "passed")):
-        raise ForkError("There is nothing to fix: this only says what is so.\n  What is wrong: w.verdict.findings")
+        raise ForkError(
+            "There is nothing to fix: this only says what is so.\n  What is wrong stands in .findings of the verdict or the diagnosis."
+        )
     if found is None:
         advice = wording.fix(finding)
         said = f"Its fix cannot be applied to a copy by itself: {advice}" if advice else "It has no fix that could be applied to a copy."
-        raise ForkError(f"{said}\n  Try a change of your own: w.fork(step, lambda model, optimizer: …)")
+        raise ForkError(f"{said}\n{OWN_CHANGE}")
     return found
 
 
