@@ -19,7 +19,7 @@ const STATIC = join(HERE, "..", "modlab", "views", "static");
 const ENTRIES = [
   { source: "src/still.ts", target: "still.js", format: "iife", gzipBudget: 30_000 },
   { source: "src/sheet/entry.ts", target: "sheet.js", format: "iife", gzipBudget: 30_000 },
-  { source: "src/watch/entry.ts", target: "watch.js", format: "iife", gzipBudget: 45_000 },
+  { source: "src/watch/entry.ts", target: "watch.js", format: "iife", gzipBudget: 46_000 },
   { source: "src/lessons/entry.ts", target: "settings.js", format: "iife", gzipBudget: 3_000 },
   { source: "src/lessons/tour-entry.ts", target: "../../../scripts/tour.js", format: "iife", gzipBudget: 4_000 },
   { source: "src/clinic/entry.ts", target: "../../../scripts/clinic/clinic.js", format: "iife", gzipBudget: 8_000 },

@@ -299,6 +299,20 @@ describe("the picture", () => {
     expect(() => shown(data)).not.toThrow();
   });
 
+  it("is drawn in the scale of its time, before a blow-up too", () => {
+    const all = told();
+    const part = new Neurons(all.context, all.hooks);
+    const data = made({ layers: [{ path: "a", weights: [[[2]], [[1]], [[5000]]], activations: [[1], [1], [1]] }] });
+    const at = (step: number): string => {
+      part.draw({ ...momentOf(data), step });
+      return part.element.querySelector(".net-legend")?.textContent ?? "";
+    };
+    const { step } = momentOf(data);
+    expect(at(step)).toContain("weight ±5,000");
+    expect(at(0)).toContain("weight ±2");
+    expect(at(step)).toContain("weight ±5,000");
+  });
+
   it("does not rescale when what is largest has gone", () => {
     const all = told();
     const part = new Neurons(all.context, all.hooks);

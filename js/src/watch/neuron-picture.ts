@@ -7,7 +7,7 @@ import { layerName, type Pair, type Trouble } from "./neuron-facts";
 import { yOf, type Column, type Layout, type Spot } from "./neuron-layout";
 import { codeFont, fitted, type Drawing } from "./pen";
 
-/** The largest magnitudes seen so far: they never fall, so that the picture does not rescale. */
+/** The largest magnitudes up to a moment: they never fall, so that the picture does not rescale when what was large has gone. */
 export interface Limits {
   weight: number;
   activation: number;

@@ -22,7 +22,8 @@ export class Neurons implements Part {
   readonly #firing: Firing;
   readonly #context: WatchContext;
   readonly #hooks: Hooks;
-  readonly #limits: Limits = { weight: 0, activation: 0, gradient: 0 };
+  /** Of each slot those of all up to it, so that a blow-up hides nothing of what was before. */
+  readonly #limits: Limits[] = [];
   #measured = 0;
   #revision = -1;
   #moment: Moment | null = null;
@@ -70,16 +71,22 @@ export class Neurons implements Part {
     this.#revision = data.revision;
     this.#drawn = "";
     this.#paired = "";
-    const from = Math.max(0, Math.min(this.#measured, data.neuronSlots) - 1);
+    const from = data.neuronSlots < this.#measured ? 0 : Math.max(0, this.#measured - 1);    // slots were merged
     this.#measured = data.neuronSlots;
-    (data.payload.neurons?.layers ?? []).forEach((_, layer) => {
-      const neurons = data.neurons(layer);
-      for (let slot = from; slot < data.neuronSlots; slot += 1) {
-        this.#limits.weight = largest(neurons.weights(slot), this.#limits.weight);
-        this.#limits.activation = largest(neurons.activations(slot), this.#limits.activation);
-        this.#limits.gradient = largest(neurons.gradients(slot), this.#limits.gradient);
+    const layers = layersOf(data);
+    for (let slot = from; slot < data.neuronSlots; slot += 1) {
+      let { weight, activation, gradient } = this.#largest(slot - 1);
+      for (const layer of layers) {
+        weight = largest(layer.weights(slot), weight);
+        activation = largest(layer.activations(slot), activation);
+        gradient = largest(layer.gradients(slot), gradient);
       }
-    });
+      this.#limits[slot] = { weight, activation, gradient };
+    }
+  }
+
+  #largest(slot: number): Limits {
+    return this.#limits[slot] ?? { weight: 0, activation: 0, gradient: 0 };
   }
 
   #judge(data: WatchData, step: number): void {
@@ -91,11 +98,12 @@ export class Neurons implements Part {
 
   #describe(data: WatchData, step: number): void {
     const facts = factsOf(data, step, this.#troubles, this.#pairs);
-    const said = JSON.stringify([facts, this.#limits, this.#slot]);
+    const limits = this.#largest(this.#slot);
+    const said = JSON.stringify([facts, limits, this.#slot]);
     if (said !== this.#said) {
       this.#said = said;
       refill(this.#facts, facts.map((fact) => this.#fact(fact)));
-      this.#legend.replaceChildren(...legend(data, this.#slot, this.#limits));
+      this.#legend.replaceChildren(...legend(data, this.#slot, limits));
     }
     this.#canvas.setAttribute("aria-label", netWords(data, step, facts));
     this.#read();
@@ -133,7 +141,7 @@ export class Neurons implements Part {
     if (!drawing) return;
     this.#drawn = key;
     drawNet(drawing, {
-      data, slot: this.#slot, layout: this.#layout, limits: this.#limits, troubles: this.#troubles, pairs: this.#pairs,
+      data, slot: this.#slot, layout: this.#layout, limits: this.#largest(this.#slot), troubles: this.#troubles, pairs: this.#pairs,
       spot: this.#spot, pinned: this.#pinned, focused: this.#focused,
     });
   }
@@ -222,6 +230,10 @@ export class Neurons implements Part {
   }
 }
 
+function layersOf(data: WatchData): ReturnType<WatchData["neurons"]>[] {
+  return (data.payload.neurons?.layers ?? []).map((_, layer) => data.neurons(layer));
+}
+
 function largest(values: ArrayLike<number>, least: number): number {
   let most = least;
   for (let index = 0; index < values.length; index += 1) {
@@ -234,8 +246,9 @@ function largest(values: ArrayLike<number>, least: number): number {
 function legend(data: WatchData, slot: number, limits: Limits): HTMLElement[] {
   const [weight, activation, gradient] = limitWords(limits);
   const sign = (name: string): HTMLElement => element("i", { class: name, "aria-hidden": "true" });
-  const cut = Math.max(0, ...(data.payload.neurons?.layers ?? []).map((_, layer) => leastDrawn(data.neurons(layer).weights(slot), limits.weight)));
-  const unknown = (data.payload.neurons?.layers ?? []).some((_, layer) => data.neurons(layer).weights(slot).some((weight) => !Number.isFinite(weight)));
+  const weights = layersOf(data).map((layer) => layer.weights(slot));
+  const cut = Math.max(0, ...weights.map((some) => leastDrawn(some, limits.weight)));
+  const unknown = weights.some((some) => some.some((one) => !Number.isFinite(one)));
   return [
     element("span", {}, sign("line-negative"), "− ", sign("line-positive"), `+ ${weight}`),
     element("span", {}, sign("disc"), activation),
