@@ -102,8 +102,7 @@ def diagnosed(
         why = seen or (series.causes_of(subject, given, *pair, loss) if not (run.findings or learns) else ())
         failed = {one.kind for one in run.experiments if one.outcome == "failed"}
         why = [one for one in why if not _is_spoken_against(one, failed, seen, training)]
-        if THROUGH in failed:  # the trace has seen the function
-            why = [_through(one) if one.kind == "detached" else one for one in why]
+        why = [_traced(one, run.experiments) if one.kind == "detached" else one for one in why]
         apart = [one for one in found if _is_left_alone(one, run.experiments) or (one.kind == "hidden" and one.path in run.idle)]
         spared = _spared(training)
         experiments = tuple(_afterwards(one, spared, watched=watch is not None) for one in run.experiments)
@@ -162,10 +161,13 @@ def _afterwards(one: ExperimentRecord, spared: Sequence[str], *, watched: bool) 
     return replace(one, outcome="unclear") if one.kind in spared else one
 
 
-def _through(cut: Finding) -> Finding:
-    """The finding of a cut in the graph, of which is known that a function without a gradient makes it."""
+def _traced(cut: Finding, experiments: Sequence[ExperimentRecord]) -> Finding:
+    """The finding of a cut in the graph, where a trace of the model has seen that something else keeps the gradient away."""
+    failed = {one.kind: {*one.facts.get("places", ())} for one in experiments if one.outcome == "failed"}  # type: ignore[misc]
+    unused = failed.get(UNUSED, set())
+    kind = THROUGH if THROUGH in failed else UNUSED if unused and unused.issuperset(cut.facts.get("places", ())) else ""  # type: ignore[arg-type]
     facts = {name: value for name, value in cut.facts.items() if name not in ("rival", "settle", "before")}
-    return replace(cut, kind=THROUGH, facts=facts, fixes=(Remedy(THROUGH),))
+    return replace(cut, kind=kind, facts=facts, fixes=(Remedy(kind),)) if kind else cut
 
 
 def _is_left_alone(found: Finding, experiments: Sequence[ExperimentRecord]) -> bool:
@@ -200,7 +202,8 @@ UNHELD = ("replaced since", "in no optimizer")
 AS_BUILT = ("frozen", "no nonlinearity")
 """Causes in what the model is, and that a whole training shows better than a few steps of what it has become."""
 
-THROUGH = "no gradient through"
+THROUGH, UNUSED = "no gradient through", "unused layers"
+"""What a trace can see where a watch sees that gradients do not arrive."""
 
 LEFT = 2
 """Tier of causes that are named where nothing else shows one."""
