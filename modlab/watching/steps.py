@@ -90,8 +90,8 @@ class Steps:
         return True
 
     def _lead(self, optimizer: Any) -> None:
-        """Its steps are the steps from now on."""
-        self._replaced.update(one for one in self.optimizers if id(one) == self._main)
+        """Its steps are the steps from now on. One that holds other parameters is still theirs."""
+        self._replaced.update(one for one in self.optimizers if id(one) == self._main and not _held(one).isdisjoint(_held(optimizer)))
         self._replaced.discard(optimizer)
         self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
         self._optimizers = [ref(optimizer), *(ref(one) for one in self.optimizers if one is not optimizer)]
