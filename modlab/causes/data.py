@@ -212,7 +212,10 @@ def _same_batch(s: Symptoms) -> Facts | None:
         return None
     if one.distinct > (4 * FEW if math.prod(one.shape[1:]) >= SEVERAL and s.progress > 0.9 else FEW):
         return None
-    return {"samples": one.distinct}
+    time_first = any(
+        not rnn.facts["batch_first"] and tuple(rnn.facts["shape"][:2]) == tuple(one.shape[:2]) for rnn in s.modules("recurrent")
+    )
+    return {"samples": one.shape[1] if time_first else one.distinct}  # of which a row holds one step of each
 
 
 def _is_all_there_is(s: Symptoms, one: InputClues) -> bool:

@@ -90,31 +90,31 @@ def _size(tensor: Tensor, samples: int) -> Size | None:
 
 def _told(passages: list[Passage], inner: list[Passage]) -> ExperimentRecord:
     """The first step at which samples stop to differ, or the many on which the difference fades."""
-    at, kind = _lost(passages, inner)
+    at, kind, within = _lost(passages, inner)
     if kind == "a layer of zeros":
         return record("collapse", "unclear", kind, site=None if at is None else at.site)
-    facts: dict[str, Any] = {"module": "" if at is None else at.site.label or "(root)", "why": kind}
+    facts: dict[str, Any] = {"module": "" if at is None else at.site.label or "(root)", "within": within, "why": kind}
     if at is not None:
         facts |= {"took": at.took.size, "gave": at.gave.size}
     outcome: Outcome = "unclear" if kind == "collapse" else "failed"  # a graph or a set may be meant to have one answer
     return record("collapse", outcome, kind, Remedy(kind), site=None if at is None else at.site, **facts)
 
 
-def _lost(passages: list[Passage], inner: list[Passage]) -> tuple[Passage | None, str]:
-    """Where, and why: in a layer, in what is done between two layers, or bit by bit."""
+def _lost(passages: list[Passage], inner: list[Passage]) -> tuple[Passage | None, str, bool]:
+    """Where, why, and whether within a layer: else in what is done between two layers, or bit by bit."""
     before: Passage | None = None
     for one in inner:
         if one.took.share <= GONE and before is not None and before.gave.share > THERE:
-            return before, _between(before, one)
+            return before, _between(before, one), False
         if (one.took.share > THERE and one.gave.share <= GONE) or (one.took.size > THERE and one.gave.size < GONE * one.took.size):
-            return one, _of_layer(one.site.module, one.gave)
+            return one, _of_layer(one.site.module, one.gave), True
         before = one
     if sum(issubclass(type(one.site.module), _SATURATING) for one in inner) >= DEEP:
-        return None, "vanishing gradient"
+        return None, "vanishing gradient", False
     if any(_scale(one.site.module) < TINY for one in inner):
-        return None, "weights begin too small"
+        return None, "weights begin too small", False
     outer = next((one for one in passages if one.took.share > THERE and one.gave.share <= GONE), None)
-    return outer, "collapse"
+    return outer, "collapse", True
 
 
 def _between(before: Passage, after: Passage) -> str:

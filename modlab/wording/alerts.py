@@ -171,7 +171,7 @@ def _rounding(alert: Alert) -> Halves:
 
 
 def _not_zeroed(alert: Alert) -> Halves:
-    return "gradients are never zeroed", "each backward pass adds to the gradients of all earlier steps"
+    return "gradients are not zeroed", "each backward pass adds to those of the steps before"
 
 
 def _begins_with_place(facts: Facts) -> bool:
@@ -187,7 +187,7 @@ ALERTS: dict[str, AlertKind] = {
     "exploding": AlertKind("has an exploding gradient", "had an exploding gradient", _along_depth("explodes")),
     "vanishing": AlertKind("has a vanishing gradient", "had a vanishing gradient", _along_depth("vanishes")),
     "rounding": AlertKind("loses its steps to rounding", "lost its steps to rounding", _rounding),
-    "not zeroed": AlertKind("has a gradient that is never zeroed", "had a gradient that was not zeroed", _not_zeroed),
+    "not zeroed": AlertKind("has a gradient that is not zeroed", "had a gradient that was not zeroed", _not_zeroed),
     "saturated": AlertKind("is saturated", "was saturated", _saturated),
     "starving": AlertKind("is starving", "was starving", _starving),
 }

@@ -34,8 +34,17 @@ def _sees(facts: Facts) -> str:
 
 
 def _same(facts: Facts) -> str:
-    where = f"they still differ in the output of {facts['module']}" if facts["module"] else "what they differ in fades from layer to layer"
-    return f"all samples of the batch get the same output: {where}"
+    return f"all samples of the batch get the same output: {_last_difference(facts)}"
+
+
+def _last_difference(facts: Facts) -> str:
+    if not facts["module"]:
+        return "what they differ in fades from layer to layer"
+    return (
+        f"they differ in what {facts['module']} gets, not in what it gives"
+        if facts["within"]
+        else f"they still differ in the output of {facts['module']}"
+    )
 
 
 def _why_same(facts: Facts) -> str:
@@ -398,7 +407,11 @@ FIXES: dict[str, Words] = {
     "constant loss": "Look at what lies between the output and the loss: a clamp, a product with zero, another variable.",
     "too much dropout": "A p between 0.1 and 0.5 is usual.",
     "batch norm of one": "Larger batches, or nn.GroupNorm or nn.LayerNorm, which need no batch.",
-    "batch norm statistics": "Let it see batches in training mode: momentum=0.1, or None for the mean of all.",
+    "batch norm statistics": lambda facts: (
+        "Let it see batches in training mode: momentum=0.1, or None for the mean of all."
+        if facts["momentum"] < 0.1
+        else "Let it see more batches in training mode, or average them all: momentum=None."
+    ),
     "dead units": "Restart the layer before it, with biases of 0; nn.LeakyReLU keeps units alive.",
     "overwritten activation": "modlab.trace(model) shows each step in it.",
     "vanishing gradient": "Use ReLU or GELU, residual connections or a normalization.",

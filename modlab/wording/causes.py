@@ -73,7 +73,7 @@ def _lost(facts: Facts) -> str:
         places = all_named(facts["places"])
         return f"{{place}} gets numbers without a graph; of the part of the loss that knows the targets no gradient comes to {places}"
     if "backwards" in facts:
-        return f"in {facts['backwards']} calls, backward() began with a tensor that has no graph back to a parameter of the model"
+        return f"in {facts['backwards']} calls seen, backward() began with a tensor that has no graph back to a parameter of the model"
     places = facts.get("places", ())
     return f"no gradient reached {all_named(places)}" if places else "no gradient comes through"
 
@@ -165,6 +165,11 @@ def _order(facts: Facts) -> str:
     )
 
 
+def _scaled(facts: Facts) -> str:
+    median = " (the median of these)" if len(facts["places"]) > 1 else ""
+    return f"those of {all_named(facts['places'])} were {rough(facts['times'])} times what keeps the size of a signal{median}"
+
+
 def _clipped(facts: Facts) -> str:
     if "bound" in facts:
         return f"their norm is about {rough(facts['norm'])} and is cut to {rough(facts['bound'])} in nearly every step"
@@ -226,7 +231,7 @@ def _scaler(facts: Facts) -> str:
         return f"at the step, gradients are {rough(facts['left'])} of what backward() brought, a power of two, as scalers divide by"
     if facts["steps"]:
         return f"{format.plural(facts['steps'], 'step')} seen used gradients that were still multiplied by the scaler"
-    return f"gradients were clipped {facts['clips']:,} times while they were still multiplied by the scaler"
+    return f"gradients were seen to be clipped {facts['clips']:,} times while they were still multiplied by the scaler"
 
 
 def _decays(facts: Facts) -> str:
@@ -328,7 +333,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "zeroed before step": CauseWords(
         "gradients are zeroed before the step uses them",
-        lambda f: f"gradients flow through the modules, and all {f['parameters']:,} parameters have a gradient of zero at the step",
+        lambda f: f"gradients flow through the modules, but at the step none is left in any of the {f['parameters']:,} parameters",
         "zero_grad() stands between backward() and step().",
         "call optimizer.zero_grad() before backward(), not after it",
     ),
@@ -378,7 +383,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "accumulated too loud": CauseWords(
         "accumulated gradients are not divided",
-        lambda f: f"each step adds up {rough(round(f['passes'], 1))} backward passes, and the loss is not divided by that",
+        lambda f: f"each step adds up about {round(f['passes'])} backward passes, and the loss is not divided by that",
         "A sum of k losses takes steps k times as large.",
         "divide the loss by the number of accumulated batches",
     ),
@@ -397,7 +402,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "not finite by the rate": CauseWords(
         lambda f: (
-            f"the steps are so large that the loss is not finite from step {f['step']:,} on"
+            f"the steps are so large that the loss is not finite at step {f['step']:,}"
             if f["step"] >= 0
             else "the steps are so large that the weights are not finite"
         ),
@@ -644,7 +649,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "leak": CauseWords(
         "an input tells the target by itself",
-        lambda f: f"feature {f['feature']} of {f['features']:,} tells {_share(f['told'])} of it",
+        lambda f: f"the feature at index {f['feature']} (of {f['features']:,}) tells {_share(f['told'])} of it",
         "If it is not there later, the model will know nothing.",
         "leave that feature out, and see whether the model still learns",
     ),
@@ -770,14 +775,14 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"the loss began at {rough(f['start'])}, from inputs of usual size; a constant answer has {rough(f['baseline'])}"
             if "start" in f
-            else f"those of {all_named(f['places'])} were {rough(f['times'])} times what keeps the size of a signal"
+            else _scaled(f)
         ),
         "Activations saturate or explode from the first step on.",
         "nn.init.kaiming_normal_ or PyTorch's own initialization",
     ),
     "weights begin too small": CauseWords(
         "the weights began far too small",
-        lambda f: f"those of {all_named(f['places'])} were {rough(f['times'])} times what keeps the size of a signal",
+        _scaled,
         "Signal and gradient vanish from layer to layer.",
         "nn.init.kaiming_normal_ or PyTorch's own initialization",
     ),

@@ -12,10 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab import wording
 from modlab.records import watch as records
+from modlab.records.finding import Finding
 from modlab.results.verdict import Verdict
 from modlab.results.watch import Watch
 from modlab.watching.gradient_clues import _points_somewhere
+from modlab.wording.batch_causes import FIXES
 
 
 def watched(model: nn.Module, loss: Callable[[], Tensor], steps: int = 60, optimizer: Any = None, **options: Any) -> Watch:
@@ -585,3 +588,64 @@ def test_an_error_that_is_taken_away_is_not_met(weight: Any) -> None:
     x = torch.randn(64, 16)
     w = watched(model, lambda: ((model(x) - x[:, :1]).square() * weight).mean())
     assert kinds(w)[0] == "constant loss" and "equals the targets" not in str(w.verdict)
+
+
+class Times(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor + 1
+
+
+def test_where_samples_become_the_same_is_where_they_are_still_different() -> None:
+    torch.manual_seed(0)
+    batch = (torch.randn(8, 3), torch.randn(8, 3))
+    within = modlab.diagnose(nn.Sequential(nn.Linear(3, 3), Times(0.0)), batch=batch, loss=F.mse_loss)
+    assert "they differ in what 1 (Times) gets, not in what it gives" in str(within)
+    dead = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    nn.init.constant_(dead[0].bias, -100.0)  # type: ignore[arg-type]
+    assert "they differ in what 1 (ReLU) gets, not in what it gives" in str(modlab.diagnose(dead, batch=batch, loss=F.mse_loss))
+
+
+class Series(nn.Module):
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.rnn, self.head = nn.LSTM(4, 8, batch_first=batch_first), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.rnn(x)[0])
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_samples_of_a_batch_are_counted_where_they_are(batch_first: bool) -> None:
+    torch.manual_seed(0)
+    model, x = Series(batch_first), torch.randn(12, 6, 4)
+    w = watched(model, lambda: F.mse_loss(model(x), x.sum(-1, keepdim=True)))
+    found = next(one for one in w.findings if one.kind == "same batch")
+    assert found.facts["samples"] == (12 if batch_first else 6)
+
+
+@pytest.mark.parametrize(("momentum", "advice"), [(0.01, "momentum=0.1, or None"), (0.1, "more batches in training mode, or average")])
+def test_a_momentum_that_is_there_is_not_advised(momentum: float, advice: str) -> None:
+    given = FIXES["batch norm statistics"]
+    assert advice in (given({"momentum": momentum}) if callable(given) else given)
+
+
+def test_one_number_of_several_weights_is_their_median() -> None:
+    one, two = (Finding("weights begin too small", facts={"places": places, "times": 0.01, "tier": 1}) for places in (("a",), ("a", "b")))
+    assert "median" in wording.said(two) and "median" not in wording.said(one)
+
+
+def test_an_optimizer_that_never_steps_still_holds_its_parameters() -> None:
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"maker": nn.Linear(3, 3), "judge": nn.Linear(3, 1)})
+    asleep, awake = (torch.optim.Adam(model[name].parameters(), lr=1e-2) for name in ("maker", "judge"))
+    with modlab.watch(model, [asleep, awake]) as w:
+        for _ in range(300):
+            x = torch.randn(16, 3)
+            awake.zero_grad()
+            F.mse_loss(model["judge"](model["maker"](x).detach()), x[:, :1]).backward()
+            awake.step()
+    assert "in no optimizer" not in [one.kind for one in w.diagnose().findings]
