@@ -7,6 +7,7 @@ and ``optimizer`` alone, which is run on the copies as it is.
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -138,7 +139,14 @@ def _own(player: Player, finding: Finding | None = None) -> None:
     lacking = [one for one in player.things.model.parameters() if one.requires_grad and id(one) not in held]
     if lacking:
         _require_dense(player, lacking)
-        player.things.optimizers[0].add_param_group({"params": lacking})
+        first = player.things.optimizers[0]
+        if isinstance(first, torch.optim.LBFGS):  # it takes one group, and what it remembers is of the parameters that it has
+            (group,) = first.param_groups
+            known = inspect.signature(torch.optim.LBFGS).parameters
+            settings = {name: value for name, value in group.items() if name in known and name != "params"}
+            player.things.optimizers[0] = torch.optim.LBFGS([*group["params"], *lacking], **settings)
+        else:
+            first.add_param_group({"params": lacking})
     _require(finding is None or bool(lacking))
 
 

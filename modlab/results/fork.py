@@ -280,9 +280,31 @@ def _set(player: Player, name: str, value: Any) -> None:
             raise QuestionError(f"{said}\n  Write: w.fork(step, {{{name!r}: False}})")
         modules[path].train(value)
     elif path in modules and attribute and hasattr(modules[path], attribute):
+        _require_like(modules[path], name, value)
         setattr(modules[path], attribute, value)
     else:
         raise QuestionError(_unknown(player, name))
+
+
+SHARES = frozenset(("p", "dropout"))
+"""Numbers on PyTorch's own modules that are a share."""
+
+
+def _require_like(module: Module, name: str, value: Any) -> None:
+    """What is set on a module is of the kind of what is there: a number for a number, and a share for a share."""
+    attribute = name.rpartition(".")[2]
+    held = getattr(module, attribute)
+    is_share = attribute in SHARES and type(module).__module__.startswith("torch.nn") and _is_number(held)
+    takes = ""
+    if isinstance(held, bool) and not isinstance(value, bool):
+        takes = "True or False"
+    elif is_share and not (_is_number(value) and 0 <= float(value) <= 1):
+        takes = "a share between 0 and 1"
+    elif isinstance(held, float) and not _is_number(value):
+        takes = "a number"
+    if takes:
+        said = f"got {format.cut(repr(value), 40)} as {name} of {format.article(type(module).__name__)}, but takes {takes}"
+        raise QuestionError(f"w.fork(change=…) {said}.\n  As it was: w.fork(step, {{{name!r}: {held!r}}})")
 
 
 def _unknown(player: Player, name: str) -> str:

@@ -616,7 +616,10 @@ class Watch(Result):
         fork.require_finding(finding, "w")
         steps = fork.require_steps(steps)
         fork.require_surest(finding, self.record.verdict.findings)
-        model = self._source() if self._source is not None else None
+        if self._source is None:
+            fork.require_fix(finding)
+            raise fork.without_ground()
+        model = self._source()
         kept = self._watcher.clues.kept if self._watcher is not None else self._kept
         if self._keeper is None and kept is not None and model is not None:  # the present state, with the batch that is at hand
             doubt = fork.unjudged(self.record)
