@@ -13,7 +13,7 @@ from modlab.errors import ForkError, ModlabError
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings
 from modlab.forking.originals import LostOriginalError, Originals, ReachedOriginalError, untouched
-from modlab.forking.player import ChangedConstantError, LackingError, OtherBranchError, Player
+from modlab.forking.player import BroughtError, ChangedConstantError, LackingError, OtherBranchError, Player, TakenError
 from modlab.forking.tape import BACKWARD, STEP, TapedStep, throws_away
 from modlab.records.finding import Fact
 from modlab.records.fork import ForkRecord
@@ -137,6 +137,8 @@ class Futures:
     def _begin(self, step: TapedStep) -> None:
         fork, change = self.fork, self._change
         assert fork is not None and change is not None
+        with self._ground.aside(), fork.running():
+            fork.play_behind(step)
         fork.prepare(step)
         try:
             with untouched(self._ground.original()), self._ground.aside(), fork.running():
@@ -185,6 +187,10 @@ class Futures:
             self.ended = "constant"
         except LackingError:
             self.ended = "old"
+        except TakenError:
+            self.ended = "taken"
+        except BroughtError:
+            self.ended = "brought"
         except ReachedOriginalError:
             self.ended = "original"
         except ModlabError as error:  # a question that cannot be answered

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from modlab.compat import inference, set_grad
+from modlab.forking.clipping import ClipCall
 from modlab.forking.kept_states import KeptState, scale_by
 from modlab.forking.module_settings import Group, Setting, settings_of
 from modlab.forking.nests import Nest, tensors_in, with_parts
+from modlab.forking.others import covers, handled, is_idle, trained, unscales
 from modlab.forking.param_groups import plain_step
 from modlab.forking.tape import (
     BACKWARD,
@@ -29,7 +32,10 @@ from modlab.forking.tape import (
     TapedStep,
     TapeEntry,
     alike,
+    flat,
+    is_of_gradient,
     numbers_in,
+    throws_away,
 )
 from modlab.inspection import stores
 from modlab.inspection.tensor_difference import equal_bits
@@ -47,6 +53,14 @@ class OtherBranchError(Exception):
 
 class LackingError(Exception):
     """A call takes a tensor that was made before the state, and is not in it."""
+
+
+class TakenError(Exception):
+    """A call takes what is not there with this change: a parameter, a gradient, an output."""
+
+
+class BroughtError(Exception):
+    """The loop does by itself what it may do to a parameter too, or to its gradient, that the change has brought."""
 
 
 class ChangedConstantError(Exception):
@@ -96,6 +110,13 @@ class Player:
         self._context: ExitStack | None = None
         self._casts: Any = ()
         self._replaced: set[int] = set()  # optimizers in whose place another one stands
+        self._made = 0  # entries of the step that comes, before a change
+        self._is_changed = False
+        self._trained: dict[int, str] = {}  # what was trained before, by number: in which module
+        self._brought: list[tuple[str, Tensor, int]] = []  # what is trained since: in which module, and its number, or 0
+        self._taken: set[int] = set()  # numbers of what is not there with this change
+        self._owners: dict[int, int] = {}  # whose gradient a number is, in the step under way
+        self._clipped: list[ClipCall] = []
         self._joined: list[Tensor] = []  # trained since a change: the zero_grad of the tape met no gradients of theirs
 
     # ---- what is changed
@@ -116,10 +137,12 @@ class Player:
         """Change the copies, and have what follows from that."""
         optimizers = [*self.things.optimizers]
         before = [[settings_of(group) for group in one.param_groups] for one in optimizers]
-        trained = {id(one) for one in self._stepped()}
+        stepped, names = {id(one) for one in self._stepped()}, {id(one): number for number, one in self._numbers.items()}
+        were = [*trained(self.things)]  # held, so that no other gets one of their identities
+        self._trained = {names[id(one)]: path for path, one in were if id(one) in names}
         with torch.enable_grad():
             work()
-        self._joined += [one for one in self._stepped() if id(one) not in trained]
+        self._joined += [one for one in self._stepped() if id(one) not in stepped]
         for number, optimizer in enumerate(self.things.optimizers):
             if optimizer is not optimizers[number]:
                 self._replaced.add(number)
@@ -134,7 +157,23 @@ class Player:
             held = {} if module is None else dict(stores.named_tensors(module))
             if name in held:
                 self._numbers[number] = held[name]
+            elif self._numbers.pop(number, None) is not None:
+                self._taken.add(number)
         self._find_buffers()
+        self._find_brought({id(one) for _, one in were})
+
+    def _find_brought(self, before: set[int]) -> None:
+        self._is_changed = True
+        names = {id(one): number for number, one in self._numbers.items()}
+        now = [(path, one, names.get(id(one), 0)) for path, one in trained(self.things)]
+        self._brought = [one for one in now if one[2] not in self._trained and id(one[1]) not in before]
+
+    def _require_known(self, step: TapedStep) -> None:
+        """Nothing was brought that the loop may handle as it handles all others."""
+        if self._brought:
+            numbers = handled(flat(step.entries))
+            if any(number not in numbers and covers(numbers, self._trained, path) for path, _, number in self._brought):
+                raise BroughtError
 
     def _find_buffers(self) -> None:
         places = [(number, self._modules.get(path), name) for number, (path, name) in self._names.items()]
@@ -182,11 +221,15 @@ class Player:
             OtherBranchError: the loop would have gone another way.
             ChangedConstantError: a batch is not what it was.
             LackingError: it uses what is neither in the state nor on the tape.
+            TakenError: it uses what is not there with the change.
+            BroughtError: the loop may do the same to what the change has brought.
             Exception: what a call raises.
         """
-        self.losses, self._plain = {}, {}
+        self.losses, self._plain, self._owners, self._clipped = {}, {}, {}, []
+        self._require_known(step)
         stale = self._stepped() if self.fresh_gradients else self._joined
-        for entry in step.entries:
+        made, self._made = self._made, 0
+        for entry in step.entries[made:]:
             if entry.kind in (BACKWARD, STEP):
                 for one in stale:
                     one.grad = None
@@ -195,6 +238,14 @@ class Player:
         self._leave_context()
         self._numbers = {number: one for number, one in self._numbers.items() if number in self._kept}
 
+    def play_behind(self, step: TapedStep) -> None:
+        """Make what the loop does behind its last step in the same round, such as an average of the weights."""
+        behind = [*takewhile(lambda one: one.behind, step.entries)]
+        for entry in behind:
+            self._play(entry)
+        self._leave_context()
+        self._made = len(behind)
+
     def _play(self, entry: TapeEntry) -> Any:
         if entry.kind == GIVEN:
             (held,) = entry.args
@@ -202,10 +253,14 @@ class Player:
             return None
         if entry.kind == SET:
             return self._replace(entry)
+        if entry.clip is not None and self._clips_anew(entry.clip):
+            return self._clip(entry)
         if entry.caller and self._is_skipped(entry):
             return None
         if entry.settings is not None and entry.kind == CALL:
             self._set(entry.settings)
+        if self._taken and is_idle(entry) and (lacking := {one for one in numbers_in(entry.args) if self._is_taken(one)}):
+            return self._leave_out(entry, lacking)
         self._enter(entry.context)
         if entry.others is not None:
             entry.others()
@@ -214,7 +269,8 @@ class Player:
                 generator.set_state(state)
         if entry.kind == STEP:
             return self._step(entry)
-        args, kwargs = self._given(entry.args), self._given(entry.kwargs)
+        is_unscaled = self._is_changed and unscales(entry)
+        args, kwargs = self._unscaled(entry.args) if is_unscaled else self._given(entry.args), self._given(entry.kwargs)
         if entry.caller and self.clipping != 1 and getattr(entry.what, "__name__", "") == "__rdiv__":
             args = (args[0], args[1] * self.clipping)
         return self._call(entry, args, kwargs)
@@ -228,6 +284,8 @@ class Player:
         if self.wide and _casts(entry):
             what, args, kwargs = Tensor.float, args[:1], {}
         result = self._run(what, args, kwargs) if type(what) is str else what(*args, **kwargs)
+        if is_of_gradient(entry):
+            self._owners.update(dict.fromkeys(entry.outputs, next(numbers_in(entry.args))))
         if entry.kind == CHECK:
             if bool(result) != entry.value:
                 raise OtherBranchError
@@ -240,8 +298,60 @@ class Player:
                     self._numbers[number] = thing
         if entry.kind == SCALE:
             self._plain[entry.outputs[0]] = args[0]
-        self._numbers.update(zip(entry.outputs, tensors_in(result), strict=False))
+        given = dict(zip(entry.outputs, tensors_in(result), strict=False))
+        self._numbers.update(given)
+        self._taken.update(one for one in entry.outputs if one not in given)
         return result
+
+    # ---- gradients of others than the original's
+
+    def _is_taken(self, number: int) -> bool:
+        return number in self._taken and number not in self._numbers
+
+    def _leave_out(self, entry: TapeEntry, lacking: set[int]) -> None:
+        """What is not there has no gradient that could be thrown away."""
+        self._taken.update(entry.outputs)
+        for one in entry.args[:1]:
+            parts = one if type(one) in (list, tuple) else []
+            there = [self._given(part) for part in parts if lacking.isdisjoint(numbers_in(part))]
+            if there:
+                entry.what(there, *entry.args[1:])
+
+    def _clips_anew(self, call: ClipCall) -> bool:
+        """Whether the whole call is made, and not its parts: others may have gradients now."""
+        return self._is_changed and call.whole and bool(call.asked) and not self.without_clipping and self.clipping == 1
+
+    def _clip(self, entry: TapeEntry) -> None:
+        call = entry.clip
+        if call is None or any(one is call for one in self._clipped):
+            return
+        self._clipped.append(call)
+        self._enter(entry.context)
+        norm = call.again(self._clipped_by(call))
+        if call.norm:
+            self._numbers[call.norm] = norm
+
+    def _clipped_by(self, call: ClipCall) -> list[Tensor]:
+        """Whose gradients are clipped: of those that a change has brought too, where all were that are in one module with them."""
+        asked = [self._numbers[one] for one in call.asked if one in self._numbers]
+        there = {id(one) for one in asked}
+        more = [one for path, one, _ in self._brought if id(one) not in there and covers(call.asked.keys(), self._trained, path)]
+        if not more:
+            return asked
+        new = {id(one) for one in more}
+        order: list[Tensor] = [one for one in self.things.model.parameters() if id(one) in there | new]
+        if len(order) < len(there) + len(new) or [id(one) for one in order if id(one) not in new] != [*map(id, asked)]:
+            raise BroughtError
+        return order
+
+    def _unscaled(self, given: Any) -> Any:
+        """The gradients that a scaler unscales: all of its optimizer's."""
+        owners = {id(self._numbers.get(self._owners.get(one, 0))) for one in numbers_in(given[:1])}
+        for optimizer in self.things.optimizers:
+            held = [one for group in optimizer.param_groups for one in group["params"]]
+            if any(id(one) in owners for one in held):
+                return [one.grad for one in held if one.grad is not None], *self._given(given[1:])
+        return self._given(given)
 
     def _run(self, path: str, args: Any, kwargs: Any) -> Any:
         """Call a module without the forward hooks that it had: they come behind the call that is taped, and what they call is taped too."""
@@ -279,7 +389,7 @@ class Player:
         cls = type(thing)
         if cls is Place:
             if thing.number not in self._numbers:
-                raise LackingError
+                raise TakenError if self._is_taken(thing.number) else LackingError
             return self._numbers[thing.number]
         if cls is Constant:
             if thing.changed:
@@ -317,7 +427,10 @@ class Player:
             nonlocal times
             part = entry.closures[min(times, len(entry.closures) - 1)]
             times += 1
-            result = None
+            result, self._clipped = None, []
+            if any(map(throws_away, part)):  # as in `play`: what joined is not among what the tape zeroes
+                for joined in self._joined:
+                    joined.grad = None
             for one in part:
                 result = self._play(one)
             self._enter(entry.context)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from threading import enumerate as threads
 from threading import get_ident
+from types import FrameType
 from typing import Any, Protocol
 from weakref import ReferenceType, WeakSet, ref
 
@@ -23,9 +24,11 @@ from torch.nn import Module
 from modlab import compat
 from modlab.compat import FunctionMode, pop_function_mode, push_function_mode, top_function_mode
 from modlab.forking import taped_functions as functions
+from modlab.forking.clipping import CLIP_FILE, ClipCall, ClipCalls
 from modlab.forking.kept_states import scaled_by
 from modlab.forking.module_settings import GroupSettings, ModuleSettings, TensorAttributes
 from modlab.forking.nests import tensors_in
+from modlab.forking.rounds import Round
 from modlab.forking.tape import (
     BACKWARD,
     CALL,
@@ -42,6 +45,8 @@ from modlab.forking.tape import (
     TapedStep,
     TapeEntry,
     alike,
+    constants_in,
+    numbers_in,
 )
 from modlab.inspection import stores
 from modlab.running import guarded as guarding
@@ -62,7 +67,6 @@ LEARNT = 20
 """Calls after which it is known whether these are used."""
 
 _SCALER, _SCALES = "grad_scaler.py", ("scale", "apply_scale")
-_CLIP = "clip_grad.py"
 _FUNCTION = os.path.join("autograd", "function.py")
 _HOOK = os.path.join("utils", "hooks.py")
 
@@ -121,9 +125,12 @@ class Recording:
         self._closures: list[tuple[TapeEntry, list[TapeEntry]]] = []  # steps with a closure, and the entries before them
         self.private: list[Any] = []
         self._private: list[tuple[Private, Any]] = []  # as they were before the call under way
+        self._clips = ClipCalls()
+        self._round: Round | None = None  # the one under way, behind an optimizer's step
         self.settings, self.attributes = ModuleSettings(), TensorAttributes()
         self.groups = GroupSettings()
         self._strange: dict[int, tuple[ReferenceType[Module], bool]] = {}  # modules outside: whether a tensor depends on the weights
+        self._is_transformed = False  # whether the model was called under torch.func in this step: what that gives is not taped
         self._learnt = 0
         self._wide, self._widely = True, False  # whether Python's and numpy's generators are asked as well, and were drawn from
 
@@ -232,13 +239,21 @@ class Recording:
             return function(*args, **kwargs)
         entry = self._function_begins(function, kind, args, kwargs)
         if entry is None:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            if self.tape.sees_inside:
+                self._pass_on((args, kwargs), result)
+            return result
         if kind != functions.ENGINE:
             result = function(*args, **kwargs)
         else:
             result = self._run_engine(function, args, kwargs)
         self._function_ended(entry, args, result)
         return result
+
+    @guarded
+    def _pass_on(self, things: Any, result: Any) -> None:
+        if self.on and not self._depth:
+            self.tape.pass_on(things, result)
 
     def _run_engine(self, function: Any, args: Any, kwargs: Any) -> Any:
         self._depth += 1
@@ -249,7 +264,7 @@ class Recording:
 
     def _is_scaler_asking(self, function: Any, args: Any) -> bool:
         """Whether a `GradScaler` decides whether to skip a step."""
-        return getattr(function, "__name__", "") == "item" and _caller()[1].endswith(_SCALER) and self._places.touch(args)
+        return getattr(function, "__name__", "") == "item" and _caller().f_code.co_filename.endswith(_SCALER) and self._places.touch(args)
 
     @guarded
     def _function_begins(self, function: Any, kind: int, args: Any, kwargs: Any) -> TapeEntry | None:
@@ -266,6 +281,9 @@ class Recording:
             return None
         if compat.graph_task() != -1 or compat.is_simulated() or torch.compiler.is_compiling():
             return None
+        if self._round is not None and not self._round.goes_on(sys._getframe(1)):
+            self._round = None
+        self.tape.behind = self._round is not None
         changed = args[0] if kind == functions.WRITES and args else kwargs.get("out")
         if kind == functions.WRITES and str(getattr(function, "__name__", "")).startswith("_amp"):
             changed = args  # they write into several
@@ -278,11 +296,17 @@ class Recording:
         given = args[:1] if kind == functions.COPIES else args
         encoded = self.tape.encoded
         entry = TapeEntry(FUNCTION, what, encoded(given), encoded(kwargs) if kwargs else None, functions.running_context())
-        name, file = _caller()
-        entry.caller = name if file.endswith((_CLIP, _HOOK)) else ""
+        frame = _caller()
+        name, file = frame.f_code.co_name, frame.f_code.co_filename
+        entry.caller = name if file.endswith((CLIP_FILE, _HOOK)) else ""
+        entry.clip = self._clips.of(frame)
+        entry.behind = self.tape.behind
+        if entry.clip is not None:
+            self._note_clip(entry.clip, entry)
         if changed is not None:
             some = changed if type(changed) in (list, tuple) else (changed,)
             entry.writes = tuple(place.number for place in _flat(encoded(list(some))) if type(place) is Place)
+        self.tape.lacks = self.tape.lacks or LACKING * self._comes_past(function, entry)
         if functions.draws(function) or kind == functions.ENGINE:  # hooks on gradients may draw
             self._draw(entry)
         if name in _SCALES and file.endswith(_SCALER) and "mul" in getattr(function, "__name__", "") and _is_loss(args[0]):
@@ -294,6 +318,19 @@ class Recording:
         elif kind == functions.DECIDES or kind == functions.QUIET:
             entry.kind = CHECK
         return entry
+
+    @staticmethod
+    def _note_clip(call: ClipCall, entry: TapeEntry) -> None:
+        if functions.gives_gradient(entry.what):
+            call.asked.update(dict.fromkeys(numbers_in(entry.args)))
+        elif any(True for _ in constants_in((entry.args, entry.kwargs))):
+            call.whole = False  # gradients of strangers
+
+    def _comes_past(self, function: Any, entry: TapeEntry) -> bool:
+        """Whether it writes what was computed past the tape: a gradient of no history, or what torch.func may have given."""
+        if not entry.writes or not (functions.sets_gradient(function) or self._is_transformed):
+            return False
+        return any(one.tensor.is_floating_point() and bool(one.tensor.any()) for one in constants_in((entry.args, entry.kwargs)))
 
     def _backward(self, entry: TapeEntry, args: Any, kwargs: Any) -> None:
         entry.kind, entry.line = BACKWARD, _line()
@@ -324,6 +361,8 @@ class Recording:
             entry.value = bool(result)
         elif entry.kind != BACKWARD:
             self.tape.end(entry, result)
+        if entry.clip is not None and "norm" in getattr(entry.what, "__name__", ""):
+            entry.clip.norm = entry.outputs[0]
         if entry.writes and functions.moves(entry.what):
             self._places.move(given[0])
         self._drew(entry)
@@ -355,6 +394,7 @@ class Recording:
     def _call_begins(self, module: Module, args: Any) -> None:
         self._entry = None
         if compat.graph_task() != -1 or compat.is_simulated():
+            self._is_transformed = self._is_transformed or id(module) in self.members
             return
         self._watch.step_taped()
         if not self.on:
@@ -363,6 +403,7 @@ class Recording:
             self._depth = 0
             return
         self._take_off()
+        self._round, self.tape.behind = None, False
         if id(module) not in self.members and not self._is_stranger(module, args):
             return
         name = self.members.get(id(module))
@@ -425,12 +466,21 @@ class Recording:
             return
         self._depth -= 1
         if self._depth or self._outer[0] != "call":
+            if self._entry is not None and self._outer[0] == "call":
+                self._left_inside(module, args, *rest[1:])
             return
         entry, self._entry = self._entry, None
         if entry is not None and len(rest) > 1:  # after an exception there is one alone
             self._call_ended(entry, *rest)
         if compat.graph_task() == -1 and not compat.is_simulated():
             self._put_on()
+
+    @guarded
+    def _left_inside(self, module: Module, *things: Any) -> None:
+        """A hook of the user's may take out what it sees inside of the model, where nothing is taped."""
+        held = stores.contents(module)
+        if held["_forward_hooks"] or held["_forward_pre_hooks"]:
+            self.tape.inner(one for one in tensors_in(things) if one.grad_fn is not None)
 
     @guarded
     def _call_ended(self, entry: TapeEntry, kwargs: Any, output: Any) -> None:
@@ -463,6 +513,7 @@ class Recording:
         if number < 0:
             return None
         self._take_off()
+        self.tape.behind = False
         self._ask_members()
         entry = TapeEntry(STEP, number, self.tape.encoded(scaled_by(optimizer)), None, functions.running_context())
         entry.settings = self.groups.changes(number, optimizer, self._places)
@@ -542,12 +593,14 @@ class Recording:
         self._drew(entry)
         self.tape.entries.append(entry)
         self.groups.read(entry.what, optimizer)
+        self._round = Round(sys._getframe(1))
         self._watch.step_taped(entry.what)
         self._put_on()
 
     def take(self, step: int, until: int) -> TapedStep:
         """The step that has ended."""
-        self._is_first = False
+        self._is_first = self._is_transformed = False
+        self._clips = ClipCalls()
         made = self.tape.step_ended(step, until)
         made.first = min(self.optimizers, default=0)
         return made
@@ -595,12 +648,12 @@ def _flat(thing: Any) -> list[Any]:
     return [one for part in thing for one in _flat(part)] if type(thing) in (list, tuple) else [thing]
 
 
-def _caller() -> tuple[str, str]:
-    """The function, and its file, that called a function of torch which a mode has seen."""
+def _caller() -> FrameType:
+    """The frame that called a function of torch which a mode has seen."""
     frame = sys._getframe(2)
     while frame.f_back is not None and (frame.f_code.co_filename in _OURS or frame.f_code.co_filename.endswith((_OVERRIDES, _FUNCTION))):
         frame = frame.f_back
-    return frame.f_code.co_name, frame.f_code.co_filename
+    return frame
 
 
 def _line() -> int:

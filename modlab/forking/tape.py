@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from modlab.compat import without_autograd
+from modlab.compat import WeakStorage, without_autograd
+from modlab.forking.clipping import ClipCall
 from modlab.forking.memories import Memories, is_whole, memory_of, part_in, part_of, whole_of
 from modlab.forking.nests import DEPTH, Nest, is_container, parts_of, tensors_in
 from modlab.forking.taped_functions import copies, running_context
@@ -95,11 +96,15 @@ class TapeEntry:
         settings: before it, what the user set on modules, or in an optimizer's groups; None if nothing.
         closures: of a step with a closure, the entries of each time it was called.
         left: of a call, the numbers of tensors that stand in attributes behind it, each with the names of its module and its own.
+        behind: whether it comes behind the optimizer's step, but before the loop's next round.
+        clip: the call of clipping that it is a part of.
     """
 
     __slots__ = (
         "args",
+        "behind",
         "caller",
+        "clip",
         "closures",
         "context",
         "kind",
@@ -126,6 +131,8 @@ class TapeEntry:
         self.settings: Any = None
         self.closures: list[list[TapeEntry]] = []
         self.left: tuple[tuple[int, str, str], ...] = ()
+        self.clip: ClipCall | None = None
+        self.behind = False
 
     @property
     def lasts(self) -> bool:
@@ -173,16 +180,16 @@ class TapedStep:
 
     def constants(self) -> Iterator[Constant]:
         """The tensors that it holds."""
-        for entry in _flat(self.entries):
+        for entry in flat(self.entries):
             yield from constants_in((entry.args, entry.kwargs))
 
     def states(self) -> int:
         """Bytes of its generators' states."""
-        return sum(state.nbytes for entry in _flat(self.entries) for state in entry.random or ())
+        return sum(state.nbytes for entry in flat(self.entries) for state in entry.random or ())
 
     def losses(self) -> list[TapeEntry]:
         """Its backward passes."""
-        return [entry for entry in _flat(self.entries) if entry.kind == BACKWARD]
+        return [entry for entry in flat(self.entries) if entry.kind == BACKWARD]
 
     def loss(self, line: int | None) -> list[TapeEntry]:
         """The backward passes at a line that make up the loss of the step, for the gradient is that of their sum.
@@ -199,7 +206,7 @@ class TapedStep:
                 found, stepped = [], set()  # of another optimizer
             if found and entry.kind == STEP:
                 stepped.add(entry.what)
-            inside = [entry] if not entry.closures else [] if found else [*_flat(entry.closures[0])]
+            inside = [entry] if not entry.closures else [] if found else [*flat(entry.closures[0])]
             found += [one for one in inside if one.kind == BACKWARD and line in (None, one.line)]
         return found
 
@@ -214,20 +221,21 @@ def throws_away(entry: TapeEntry) -> bool:
     """Whether it takes gradients away, or makes them 0."""
     name = getattr(entry.what, "__name__", "")
     if name == "__set__":
-        return _is_of_gradient(entry) and entry.args[1] is None
+        return is_of_gradient(entry) and entry.args[1] is None
     return entry.kind == FUNCTION and name in ("zero_", "_foreach_zero_")
 
 
-def _is_of_gradient(entry: TapeEntry) -> bool:
+def is_of_gradient(entry: TapeEntry) -> bool:
     """Whether it gets or sets the gradient of a tensor."""
     return getattr(getattr(entry.what, "__self__", None), "__name__", "") == "grad"
 
 
-def _flat(entries: Iterable[TapeEntry]) -> Iterator[TapeEntry]:
+def flat(entries: Iterable[TapeEntry]) -> Iterator[TapeEntry]:
+    """All entries, those of closures behind their step."""
     for entry in entries:
         yield entry
         for part in entry.closures:
-            yield from _flat(part)
+            yield from flat(part)
 
 
 class PlaceNumbers:
@@ -408,6 +416,7 @@ class Tape:
     Attributes:
         fresh: bytes of the constants that came since they were counted.
         lacks: what this step did that is not on the tape, as a fork's end: "lacking", "changed", "edited" or "joined"; "" if nothing.
+        behind: whether what comes now belongs to the round whose step has ended.
         torn: the least number of a tensor that was made before this step and through which a gradient flowed in it; 0 if there is none.
     """
 
@@ -416,10 +425,12 @@ class Tape:
         self.torn, self._reaches_back = 0, False
         self.entries: list[TapeEntry] = []
         self.fresh, self.lacks = 0, ""
+        self.behind = False
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
         self._lying: dict[int, list[Constant]] = {}  # the constants in a memory, which they keep
         self._lies: dict[int, int] = {}  # number → what it lies in
         self._reached: dict[int, ref[Tensor]] = {}  # leaves behind constants, by identity
+        self._inner: dict[int, WeakStorage] = {}  # what lies inside of the model, where a hook saw it
         self._gradients: set[int] = set()  # what gradients that were asked for lie in
         self._bare: set[int] = set()  # numbers of what was made without autograd, in the step under way
 
@@ -451,6 +462,8 @@ class Tape:
             return Place(number)
         if tensor.grad_fn is not None and self.reaches_weights((tensor,)):  # made where the tape did not see it
             self.lacks = self.lacks or LACKING
+        if self._inner and memory_of(tensor) in self._inner:  # detached by a hook
+            self.lacks = self.lacks or LACKING
         if tensor.grad_fn is not None:
             leaves = (getattr(node, "variable", None) for node in _nodes((tensor,)))
             self._reached.update((id(one), ref(one)) for one in leaves if type(one) is Tensor)
@@ -479,7 +492,7 @@ class Tape:
         self._lie(tensor, whole)
         entry = TapeEntry(FUNCTION, part_in, (Place(whole), part), None, running_context())
         entry.outputs = (number,)
-        self.entries.append(entry)
+        self._add(entry)
         return number
 
     def adopt(self, tensor: Tensor) -> None:
@@ -493,7 +506,11 @@ class Tape:
             entry.outputs = (number,)
             self.fresh += nbytes(whole)
             self._lie(whole, number)
-            self.entries.append(entry)
+            self._add(entry)
+
+    def _add(self, entry: TapeEntry) -> None:
+        entry.behind = self.behind
+        self.entries.append(entry)
 
     def own(self, tensor: Tensor) -> None:
         """A tensor of a module that trains along from now on; what the loop made of it before is put into it."""
@@ -503,7 +520,23 @@ class Tape:
             entry = TapeEntry(FUNCTION, _put, (Place(number), known), None, running_context())
             entry.writes = (number,)
             self._lie(tensor, number)
-            self.entries.append(entry)
+            self._add(entry)
+
+    def inner(self, tensors: Iterable[Tensor]) -> None:
+        """A hook sees these inside of the model: what it takes out depends on the weights, by whichever name."""
+        for one in tensors:
+            if memory := memory_of(one):
+                self._inner[memory] = WeakStorage(one.untyped_storage())
+
+    @property
+    def sees_inside(self) -> bool:
+        """Whether something is known that a hook may have taken out."""
+        return bool(self._inner)
+
+    def pass_on(self, things: Any, result: Any) -> None:
+        """So does what is computed with that."""
+        if any(memory_of(one) in self._inner for one in tensors_in(things)):
+            self.inner(tensors_in(result))
 
     def reaches_weights(self, things: Any) -> bool:
         """Whether gradients of what the tape has not seen reach the weights: it was computed in compiled code, or as a subclass."""
@@ -530,7 +563,7 @@ class Tape:
             self.places.memories.adopt(tensor, number)
         entry.outputs = (number,)
         self._lie(tensor, number)
-        self.entries.append(entry)
+        self._add(entry)
         return number
 
     def as_it_is(self, buffer: Tensor | None) -> Place | Constant | None:
@@ -570,7 +603,7 @@ class Tape:
         entry.outputs = tuple(map(self._meet, tensors_in(result)))
         if copies(entry.what) and result.grad_fn is None and memory_of(result) and is_whole(result):
             self.places.memories.adopt(result, entry.outputs[0])  # a parameter may be its only name: `copy.deepcopy(model)` makes such
-        if entry.kind == FUNCTION and _is_of_gradient(entry):
+        if entry.kind == FUNCTION and is_of_gradient(entry):
             self._gradients.update(self._lies[one] for one in entry.outputs)
 
     def _meet(self, tensor: Tensor) -> int:
@@ -582,7 +615,7 @@ class Tape:
 
     def has_passes(self) -> bool:
         """Whether there were backward passes in the step under way."""
-        return any(entry.kind == BACKWARD for entry in _flat(self.entries))
+        return any(entry.kind == BACKWARD for entry in flat(self.entries))
 
     def step_ended(self, number: int, until: int) -> TapedStep:
         """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
@@ -593,6 +626,7 @@ class Tape:
         self.torn, self._reaches_back = 0, False
         self.places.step_ended()
         self._reached = {key: one for key, one in self._reached.items() if one() is not None}
+        self._inner = {memory: one for memory, one in self._inner.items() if not one.expired()}
         return step
 
     def _useful(self, entries: list[TapeEntry], needed: set[int]) -> list[TapeEntry]:

@@ -160,6 +160,11 @@ def gives_gradient(function: Function) -> bool:
     return getattr(function, "__name__", "") == "__get__" and getattr(getattr(function, "__self__", None), "__name__", "") == "grad"
 
 
+def sets_gradient(function: Function) -> bool:
+    """Whether it is ``tensor.grad = …``."""
+    return getattr(function, "__name__", "") == "__set__" and getattr(getattr(function, "__self__", None), "__name__", "") == "grad"
+
+
 def is_backward(function: Function) -> bool:
     """Whether gradients are accumulated: ``backward``, and not ``torch.autograd.grad``."""
     return getattr(function, "__name__", "") == "backward"

@@ -77,7 +77,8 @@ class ForkRecord:
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
         ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
             gone another way), "error", "constant" (a tensor that it was given was changed in place later), "lacking" (the next step
-            is not whole on the tape), "old" (it uses what is not in the state: older, or a part of a shared memory), "changed" (the loop
+            is not whole on the tape), "old" (it uses what is not in the state: older, or a part of a shared memory), "taken" (what is not
+            there with the change), "brought" (the loop may handle a parameter that the change has brought), "changed" (the loop
             changed the model's members), "edited" (or an optimizer's state), "joined" (somebody trains along whom the state lacks),
             "original" (the model's code reached the original) or "cancelled"; "running" until then.
         error: of that, in one line.
@@ -116,8 +117,8 @@ class ForkRecord:
 
     @property
     def exact(self) -> bool:
-        """Whether steps were made, and the unchanged fork was the original bit for bit in each."""
-        return self.steps > 0 and self.differs < 0
+        """Whether steps were made, and the unchanged fork was the original bit for bit in each, as far as a loss tells."""
+        return self.steps > 0 and self.differs < 0 and not self.is_lossless
 
     def last(self, which: str = "fork") -> float:
         """The mean of the last tenth of a curve behind the change, "original", "twin" or "fork"; NaN if something there is not finite."""

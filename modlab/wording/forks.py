@@ -42,6 +42,10 @@ _ENDED = {
     "a leaf of the loop's own): the fork ends there.",
     "old": "Step {step} uses a tensor that the kept state lacks (from before it, or one that shares the memory of others): "
     "the fork ends there.",
+    "taken": "Step {step} uses something that is not there with this change (a parameter, its gradient, what a module gave): "
+    "the fork ends there.",
+    "brought": "In step {step} the loop itself computes with the parameters or with their gradients, and a fork does not know whether it "
+    "would with those that the change has brought: the fork ends there.",
     "changed": "In step {step} the loop put a module, a parameter or a buffer into the model, took one out, or called it with others "
     "(functional_call): the fork ends there.",
     "edited": "Before step {step} the loop itself changed what is in the optimizer's state: the fork ends there.",
@@ -91,10 +95,10 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
     if not record.steps:
         return "No step could be run again:", _why_none(record)
     steps = format.plural(record.steps, "step")
+    if record.is_lossless:
+        return "There is no loss to compare:", f"in {steps} none was seen, or all were NaN ({mark(record) or 'unchanged'}{_since(record)})."
     if not record.change:
         return _unchanged(record, steps)
-    if record.is_lossless:
-        return "There is no loss to compare:", f"in {steps} none was seen, or all were NaN ({mark(record)}{_since(record)})."
     if _is_early(record):
         return "It is too early to tell:", f"what changes a step shows in the loss of the next one, and {steps} was made ({mark(record)})."
     after, before = record.last("fork"), record.last(record.beside)
@@ -210,6 +214,8 @@ def _trials(record: ForkRecord) -> Iterator[str]:
 def _exactness(record: ForkRecord) -> str:
     if record.exact:
         return "the unchanged fork equals the original bit for bit." if record.change else "random generators included."
+    if record.differs < 0:
+        return "no loss tells whether the unchanged fork equals the original."
     why = "something acts on this training that a fork cannot repeat (see docs/fork.md)"
     compared = " So the two forks are compared." if record.change else ""
     return f"but from step {record.differs:,} on the unchanged fork is not the original: {why}.{compared}"

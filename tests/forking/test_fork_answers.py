@@ -1,0 +1,157 @@
+"""What is said where a change cannot be made, where no loss tells anything, and where a fix has no training at hand."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import modlab
+from modlab import errors as modlab_errors
+from modlab.forking.futures import KeptGround
+from modlab.records.finding import Finding
+from modlab.results.fork import of_finding
+from tests.forking.test_forks import plain_run, small, trained, watched
+from tests.watching.test_identity import Run
+
+
+def dropping() -> Run:
+    model = small(nn.Dropout(0.1), nn.LeakyReLU())
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "more than all": ({"2.p": 2}, "got 2 as 2.p of a Dropout, but takes a share between 0 and 1"),
+    "less than nothing": ({"2.p": -0.1}, "takes a share between 0 and 1"),
+    "no number": ({"2.p": float("nan")}, "takes a share between 0 and 1"),
+    "a word": ({"2.p": "half"}, "got 'half' as 2.p of a Dropout"),
+    "a slope that is none": ({"3.negative_slope": None}, "got None as 3.negative_slope of a LeakyReLU, but takes a number"),
+    "a number for a flag": ({"2.inplace": 3}, "takes True or False"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_setting_that_a_module_cannot_have_is_refused(name: str) -> None:
+    w, *_ = watched(dropping)
+    change, said = REFUSED[name]
+    with pytest.raises(modlab_errors.QuestionError, match=said):
+        w.fork(5, change)
+    assert w.fork(5, {"2.p": 1}).exact and w.fork(5, {"3.negative_slope": 0.3}).exact
+
+
+def by_grad() -> Run:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(_: int) -> Tensor:
+        loss: Tensor = model(torch.randn(8, 4)).square().mean()
+        for one, gradient in zip(model.parameters(), torch.autograd.grad(loss, [*model.parameters()]), strict=True):
+            one.grad = gradient
+        optimizer.step()
+        return loss
+
+    return model, [optimizer], step
+
+
+def test_where_no_loss_was_seen_nothing_is_said_to_be_equal() -> None:
+    w, *_ = watched(by_grad)
+    fork = w.fork(5)
+    assert not fork.exact and fork.headline.startswith("There is no loss to compare") and "no loss tells whether" in str(fork)
+
+
+def by_torch_func(spread: str) -> Run:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(_: int) -> Tensor:
+        x, held = torch.randn(8, 4), dict(model.named_parameters())
+        found = torch.func.grad_and_value(lambda some: torch.func.functional_call(model, some, (x,)).square().mean())
+        gradients, loss = found({name: one.detach() for name, one in held.items()})
+        for name, one in held.items():
+            if spread == "set":
+                one.grad = gradients[name]
+            elif spread == "copied":
+                one.grad = torch.zeros_like(one)
+                one.grad.copy_(gradients[name])
+            else:
+                one.data.sub_(gradients[name], alpha=0.1)
+        optimizer.step()
+        return loss  # type: ignore[no-any-return]
+
+    return model, [optimizer], step
+
+
+@pytest.mark.parametrize("spread", ["set", "copied", "onto the weights"])
+def test_gradients_that_torch_func_gives_are_no_constants(spread: str) -> None:
+    w, *_ = watched(lambda: by_torch_func(spread))
+    fork = w.fork(5, {"lr": 0.2})
+    assert not fork.exact and not fork.record.steps and fork.record.ended == "lacking"
+
+
+def by_lbfgs(whole: bool) -> Run:
+    model = small()
+    optimizer = torch.optim.LBFGS((model if whole else model[0]).parameters(), lr=0.1, max_iter=3)
+
+    def step(_: int) -> Tensor:
+        x = torch.randn(8, 4)
+        losses: list[Tensor] = []
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            losses.append((model(x) - 1).square().mean())
+            losses[-1].backward()
+            return losses[-1]
+
+        optimizer.step(closure)
+        return losses[0]
+
+    return model, [optimizer], step
+
+
+def test_lbfgs_is_made_anew_for_more_parameters() -> None:
+    w, *_ = watched(lambda: by_lbfgs(False))
+    fork = of_finding(Finding("not held"), KeptGround(w._keeper, 0), "Net", 0, 10)  # type: ignore[arg-type]
+    *_, losses = watched(lambda: by_lbfgs(True))
+    assert fork.losses == losses[:10]
+
+
+def test_a_finding_of_a_copied_watch_says_that_its_training_is_elsewhere() -> None:
+    w, *_ = watched(plain_run)
+    with pytest.raises(modlab_errors.ForkError, match="comes from a file, or was copied"):
+        pickle.loads(pickle.dumps(w)).try_fix(Finding("rate too low"))
+
+
+def test_so_it_is_without_kept_copies() -> None:
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(3):
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+    with pytest.raises(modlab_errors.ForkError, match="comes from a file, or was copied"):
+        pickle.loads(pickle.dumps(w)).try_fix(Finding("rate too low"))
+
+
+def with_a_hook(take: str, use: str) -> Run:
+    model = small(nn.Identity())
+    seen: dict[str, Tensor] = {}
+    model[2].register_forward_hook(lambda _, args, output: seen.update(one=(output if take == "output" else args[0]).detach()))
+
+    def loss() -> Tensor:
+        given = model(torch.randn(8, 4)).square().mean()
+        level = seen["one"].abs().mean()
+        return given * (1 + level) if use == "loss" else given + 0 * level.item()  # type: ignore[no-any-return]
+
+    return trained(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@pytest.mark.parametrize("take", ["output", "input"])
+def test_what_a_hook_detaches_is_no_constant(take: str) -> None:
+    w, *_ = watched(lambda: with_a_hook(take, "the loss"))
+    assert w.fork(5, {"lr": 0.2}).exact
+    w, *_ = watched(lambda: with_a_hook(take, "loss"))
+    fork = w.fork(5, {"lr": 0.2})
+    assert fork.record.ended == "lacking" and not fork.exact and "a hook that collects" in fork.headline
