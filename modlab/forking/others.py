@@ -1,7 +1,7 @@
 """Other parameters than the original's: a change may bring some, or take some away, while a tape knows only those that were there.
 
 What modules and optimizers do is right with any. What the loop does with all parameters by itself (a penalty, an average, gradients
-that are scaled) is on the tape for each parameter, and nobody knows whether it would be done to another one.
+that are scaled) is on the tape for each parameter; whether it would be done to another one is not known.
 """
 
 from __future__ import annotations
