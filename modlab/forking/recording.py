@@ -593,7 +593,7 @@ class Recording:
         self._drew(entry)
         self.tape.entries.append(entry)
         self.groups.read(entry.what, optimizer)
-        self._round = Round(sys._getframe(1))
+        self._round = Round(sys._getframe(1), _BETWEEN)
         self._watch.step_taped(entry.what)
         self._put_on()
 

@@ -10,9 +10,11 @@ class Round:
 
     Args:
         frame: the one that is running.
+        between: folders of files that are not the user's: what runs there on and on is the step itself, and hooks behind it.
     """
 
-    def __init__(self, frame: FrameType | None) -> None:
+    def __init__(self, frame: FrameType | None, between: tuple[str, ...]) -> None:
+        self._between = between
         self._places: dict[tuple[int, CodeType], int] = {}  # by identity: to hold a frame is to hold what is in it
         while frame is not None:
             self._places[id(frame), frame.f_code] = frame.f_lasti
@@ -23,6 +25,6 @@ class Round:
         while frame is not None:
             place = self._places.get((id(frame), frame.f_code))
             if place is not None:
-                return frame.f_lasti > place
+                return frame.f_lasti > place or frame.f_code.co_filename.startswith(self._between)
             frame = frame.f_back
         return False
