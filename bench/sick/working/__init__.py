@@ -47,6 +47,7 @@ from bench.sick.working import (  # noqa: F401
     seventh_nets,
     seventh_sequences,
     seventh_threads,
+    sixteenth_checks,
     sixth_data,
     sixth_models,
     stale_weights,
