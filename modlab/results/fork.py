@@ -8,7 +8,7 @@ import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -286,20 +286,16 @@ def _set(player: Player, name: str, value: Any) -> None:
         raise QuestionError(_unknown(player, name))
 
 
-SHARES = frozenset(("p", "dropout"))
-"""Numbers on PyTorch's own modules that are a share."""
-
-
 def _require_like(module: Module, name: str, value: Any) -> None:
-    """What is set on a module is of the kind of what is there: a number for a number, and a share for a share."""
+    """What is set on a module is of the kind of what is there: a number for a number, and a probability for that of a dropout."""
     attribute = name.rpartition(".")[2]
     held = getattr(module, attribute)
-    is_share = attribute in SHARES and type(module).__module__.startswith("torch.nn") and _is_number(held)
+    is_dropout = isinstance(module, nn.modules.dropout._DropoutNd) or attribute == "dropout"
     takes = ""
     if isinstance(held, bool) and not isinstance(value, bool):
         takes = "True or False"
-    elif is_share and not (_is_number(value) and 0 <= float(value) <= 1):
-        takes = "a share between 0 and 1"
+    elif is_dropout and _is_number(held) and not (_is_number(value) and 0 <= float(value) <= 1):
+        takes = "a probability between 0 and 1"
     elif isinstance(held, float) and not _is_number(value):
         takes = "a number"
     if takes:

@@ -105,7 +105,7 @@ def test_a_learner_drags_the_time_back_and_sees_both(lab: JupyterLab) -> None:
     forks(lab).get_by_role("combobox", name="setting").select_option("2.p")
     forks(lab).get_by_role("textbox", name="its value").fill("1.5")
     ask(lab)
-    expect(forks(lab).get_by_role("alert")).to_contain_text("takes a share between 0 and 1", timeout=PATIENCE * 1000)
+    expect(forks(lab).get_by_role("alert")).to_contain_text("takes a probability between 0 and 1", timeout=PATIENCE * 1000)
     forks(lab).get_by_role("textbox", name="its value").fill("0.6")
     before = steps(lab, 1)
     ask(lab)

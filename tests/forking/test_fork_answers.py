@@ -24,9 +24,9 @@ def dropping() -> Run:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "more than all": ({"2.p": 2}, "got 2 as 2.p of a Dropout, but takes a share between 0 and 1"),
-    "less than nothing": ({"2.p": -0.1}, "takes a share between 0 and 1"),
-    "no number": ({"2.p": float("nan")}, "takes a share between 0 and 1"),
+    "more than all": ({"2.p": 2}, "got 2 as 2.p of a Dropout, but takes a probability between 0 and 1"),
+    "less than nothing": ({"2.p": -0.1}, "takes a probability between 0 and 1"),
+    "no number": ({"2.p": float("nan")}, "takes a probability between 0 and 1"),
     "a word": ({"2.p": "half"}, "got 'half' as 2.p of a Dropout"),
     "a slope that is none": ({"3.negative_slope": None}, "got None as 3.negative_slope of a LeakyReLU, but takes a number"),
     "a number for a flag": ({"2.inplace": 3}, "takes True or False"),
@@ -40,6 +40,17 @@ def test_a_setting_that_a_module_cannot_have_is_refused(name: str) -> None:
     with pytest.raises(modlab_errors.QuestionError, match=said):
         w.fork(5, change)
     assert w.fork(5, {"2.p": 1}).exact and w.fork(5, {"3.negative_slope": 0.3}).exact
+
+
+def distant() -> Run:
+    model, loss = small(), nn.TripletMarginLoss(p=2.0)
+    whole = nn.ModuleList([model, loss])
+    return trained(whole, lambda: loss(*model(torch.randn(3, 8, 4))), torch.optim.SGD(whole.parameters(), lr=0.1))
+
+
+def test_the_p_of_a_norm_is_no_probability() -> None:
+    w, *_ = watched(distant)
+    assert w.fork(5, {"1.p": 3.0}).exact
 
 
 def by_grad() -> Run:

@@ -131,7 +131,7 @@ def with_dropout() -> Run:
 
 def test_what_a_model_refuses_is_said_and_is_no_fork() -> None:
     w, _ = watched(with_dropout, {"action": "fork", "at": 0, "setting": "2.p", "value": 1.5})
-    assert w.forks == () and "takes a share between 0 and 1" in w.record.refused
+    assert w.forks == () and "takes a probability between 0 and 1" in w.record.refused
     w.ask_fork({"action": "fork", "at": 0, "setting": "2.p", "value": 0.5})
     assert len(w.forks) == 1 and not w.record.refused
     assert w.forks[0].record.facts == {"settings": "2.p = 0.5"}
