@@ -19,6 +19,9 @@ GROWN = 1.5
 EVEN = 0.35, 0.65
 """Share of the triples of which the pair that is pulled is nearer, if nothing tells it from the other one."""
 
+SAME_NOISE = 0.2
+"""Deviation of how noisy samples are, as a part of its mean, below which all have the same level, so that none is hidden."""
+
 MANY = 10
 """Levels of which one alone is no choice."""
 
@@ -205,8 +208,8 @@ def _level(s: Symptoms) -> Facts | None:
     if one is None or not s.loss.term.criterion.endswith("error") or s.progress > 0.8 or s.pairs.restored > 0.99:
         return None
     low, high = one.scales
-    if s.loss.term.compared != one.shape or not high > 3 * low:
-        return None
+    if s.loss.term.compared != one.shape or not high > 3 * low or s.pairs.uneven < SAME_NOISE:
+        return None  # where the noise is as large in each sample, it is the clean ones that differ
     return {"low": low, "high": high}
 
 

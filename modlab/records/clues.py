@@ -242,6 +242,8 @@ class PairClues:
         further: the share of targets that are the input two places on.
         through: whether nothing stands between an input and the output in the same place that is narrower, or knows no places.
         fed: whether the model looks up, of tokens from the second one on, what is asked for in the same place.
+        uneven: of inputs and targets of one shape, the deviation of how far they are apart in a sample, or of how far that is of the
+            target, as a part of its mean and less what chance does: about 0 where all samples have the same noise.
     """
 
     equal: float = 0.0
@@ -261,6 +263,7 @@ class PairClues:
     down: float = 0.0
     further: float = 0.0
     fed: bool = False
+    uneven: float = UNKNOWN
 
 
 @frozen

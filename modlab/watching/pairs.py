@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -162,9 +163,12 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
     if target.numel() == inputs.numel() and inputs.is_floating_point():  # as of an autoencoder: each number tells itself
         series = inputs.dim() == 3 and inputs.shape[1] > 1
         there = target.reshape(inputs.shape).to(inputs.dtype)
+        apart = max(_uneven(inputs, there), known.uneven, key=lambda one: (not math.isnan(one), one))
         if series:
-            return PairClues(_alike(inputs, there), max(_alike(inputs[:, 1:], there[:, :-1]), _alike(inputs[..., 1:], there[..., :-1])))
-        return replace(known, restored=_alike(inputs, there), moved=_alike(inputs[..., 1:], there[..., :-1]) if inputs.dim() == 3 else 0.0)
+            moved = max(_alike(inputs[:, 1:], there[:, :-1]), _alike(inputs[..., 1:], there[..., :-1]))
+            return PairClues(_alike(inputs, there), moved, uneven=apart)
+        moved = _alike(inputs[..., 1:], there[..., :-1]) if inputs.dim() == 3 else 0.0
+        return replace(known, restored=_alike(inputs, there), moved=moved, uneven=apart)
     same = [one for one in batch[1:] if one.shape == target.shape and one.dtype == target.dtype and one.dim() > 1]
     if any(bool((one == target).all()) and not _is_moved_inside(one, looked_up) for one in same):
         return PairClues(equal=1.0, beside=True)
@@ -235,6 +239,17 @@ def _alike(one: Tensor, other: Tensor) -> float:
     """The share of the same numbers."""
     same = one.isclose(other, rtol=1e-4, atol=1e-5) if one.is_floating_point() else one == other
     return float(same.double().mean())
+
+
+def _uneven(inputs: Tensor, target: Tensor) -> float:
+    """By how much samples differ in how far the two are apart, or in how far that is of the target: whichever is less."""
+    x, y = inputs.double().flatten(1), target.double().flatten(1)
+    apart, size = (x - y).norm(dim=1), y.norm(dim=1)
+    if len(x) < EACH or not bool((apart > 0).all()) or not bool((size > 0).all()):
+        return math.nan
+    chance = 1 / (2 * x.shape[1])
+    spread = min(float(one.var() / one.mean().square()) for one in (apart, apart / size))
+    return math.sqrt(max(spread - chance, 0.0))
 
 
 def _padded(inputs: Tensor, target: Tensor) -> float:

@@ -144,3 +144,17 @@ def test_an_autoencoder_is_no_denoiser():
         return (x,), x
 
     assert "noise level hidden" not in kinds(trained(net, batch, F.mse_loss))
+
+
+@pytest.mark.parametrize("levels", ["one", "of the clean ones", "its own"])
+def test_levels_are_hidden_where_they_differ(levels):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[tuple[Any], Tensor]:
+        size, level = torch.rand(2, 64, 1)
+        clean = torch.randn(64, 16) * (1 if levels == "its own" else 0.1 + 2 * size)
+        noise = {"one": 0.3, "of the clean ones": 0.3 * clean.std(1, keepdim=True), "its own": 5 * level}[levels]
+        return (clean + noise * torch.randn(64, 16),), clean
+
+    net = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 16))
+    assert ("noise level hidden" in kinds(trained(net, batch, F.mse_loss))) is (levels == "its own")
