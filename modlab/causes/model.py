@@ -36,6 +36,9 @@ deviation, that needs none."""
 OFF_ZERO = 3.0
 """Deviations of their mean from zero beyond which numbers are no weights that multiply a signal, but logarithms of scales, say."""
 
+NOTHING = 1e-3
+"""Deviation of tables below which what is multiplied by them is next to nothing; a hundredth is a usual one."""
+
 USUAL = 30.0
 """Size of inputs and targets up to which they do not make a loss start at thousands."""
 
@@ -121,8 +124,10 @@ def begins_too_small(s: Symptoms) -> Facts | None:
     """Most weights are far smaller than their inputs ask for."""
     if s.has_adapters:  # one of two factors begins at zero on purpose
         return None
-    scales = _scales(s)
-    tiny = [path for path, scale in scales.items() if 0 < scale < 0.02]
+    scales, least = _scales(s), 0.02
+    if not scales:  # tables alone, as of factors that are multiplied: each gets its gradient through the others
+        scales, least = {path: scale for path, scale in _tables(s).items() if scale > 0}, NOTHING
+    tiny = [path for path, scale in scales.items() if 0 < scale < least]
     if not tiny or len(tiny) < len(scales) / 2 or s.progress > (0.9 if all(scales[path] < 1e-3 for path in tiny) else 0.6):
         return None
     return {"path": tiny[0], "places": tuple(tiny), "times": float(np.median([scales[path] for path in tiny]))}

@@ -177,11 +177,11 @@ def _too_high(s: Symptoms) -> Facts | None:
         return None  # it is meant to rise
     if s.least < 0 < s.start < ABOUT_ZERO * s.most:
         return None  # it begins at 0 and goes both ways, as advantages do that are compared with their mean
-    leaps = (
-        (s.quickest > FAST or s.pace > FAST / 3) and not s.fallen > FALLEN and begins_too_small(s) is None
-    )  # of so little much is a part
+    small = begins_too_small(s) is not None  # of so little much is a part
+    far = [*s.leaps.values()]
+    leaps = bool(far) and (max(far) > FAST or float(np.median(far)) > FAST / 3) and not s.fallen > FALLEN and not small
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
-    if not (burst or _rose(s) or _leaped_away(s) or (leaps and _gets_nowhere(s))):
+    if not (burst or _rose(s) or (_leaped_away(s) and not small) or (leaps and _gets_nowhere(s))):
         return None
     return {"pace": s.quickest, "rate": s.rate_of_group_at(s.peak), "first": s.start, "most": s.most}
 

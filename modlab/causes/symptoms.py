@@ -358,6 +358,16 @@ class Symptoms:
         return max(self.paces.values(), default=math.nan)
 
     @cached_property
+    def leaps(self) -> dict[str, float]:
+        """The same as a share of what they were at first, too: of weights that have become nothing, any step is a large part."""
+        found = {}
+        for path, pace in self.paces.items():
+            known = self.weights[path]
+            known = known[np.isfinite(known)]
+            found[path] = pace * min(1.0, float(np.median(known) / known[0])) if known[0] > 0 and math.isfinite(pace) else pace
+        return found
+
+    @cached_property
     def last_pace(self) -> float:
         """The greatest part of its norm that a step added to a weight in the last look in which all were numbers."""
         found = []

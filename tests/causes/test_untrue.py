@@ -453,6 +453,45 @@ def test_a_step_is_a_large_part_of_weights_that_are_tiny() -> None:
     assert kinds(w)[0] == "weights begin too small" and "rate too high" not in kinds(w)
 
 
+class Factors(nn.Module):
+    """Stars that users give: of a user, of a thing, and of how they go together."""
+
+    def __init__(self, deviation: float) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.user, self.item, self.likes = nn.Embedding(40, 6), nn.Embedding(30, 6), nn.Embedding(40, 1)
+        for one in (self.user, self.item):
+            nn.init.normal_(one.weight, std=deviation)
+        nn.init.zeros_(self.likes.weight)
+
+    def forward(self, user: Tensor, item: Tensor) -> Tensor:
+        return (self.user(user) * self.item(item)).sum(1) + self.likes(user)[:, 0]
+
+
+def stars(model: nn.Module) -> Callable[[], Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    tastes, styles = torch.randn(40, 3, generator=generator), torch.randn(30, 3, generator=generator)
+
+    def loss() -> Tensor:
+        user, item = torch.randint(0, 40, (256,), generator=generator), torch.randint(0, 30, (256,), generator=generator)
+        return F.mse_loss(model(user, item), (tastes[user] * styles[item]).sum(1))
+
+    return loss
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_factors_that_begin_at_next_to_nothing(small: bool) -> None:
+    model = Factors(1e-6 if small else 0.3)
+    w = watched(model, stars(model), 100, torch.optim.SGD(model.parameters(), 0.5, momentum=0.9))
+    assert [one for one in kinds(w) if one != "steps between looks"] == ["weights begin too small"] * small
+
+
+def test_weights_that_decay_has_made_nothing_do_not_leap() -> None:
+    model = Factors(0.3)
+    w = watched(model, stars(model), 250, torch.optim.Adam(model.parameters(), 0.02, weight_decay=0.1))
+    assert kinds(w)[0] == "too much decay" and "rate too high" not in kinds(w)
+
+
 def test_decay_moves_weights_whose_gradients_were_zeroed() -> None:
     model = mlp()
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
