@@ -14,6 +14,9 @@ FAR, NEAR = 15.0, 1e-2
 FEW = 16
 """Samples up to which a whole data set is small enough to ask about: of toys in tutorials there are often some dozens."""
 
+AGAIN = 2
+"""Times that each was seen of those that are all there are: of many others some would be seen once, still."""
+
 SEVERAL = 4
 """Numbers of a sample with which some dozens of them are no curve, and are learned by heart."""
 
@@ -241,7 +244,7 @@ def _asks_each_place(s: Symptoms, one: InputClues) -> bool:
 
 def _few(s: Symptoms) -> Facts | None:
     one = _batch(s)
-    if one is None or len(one.shape) < 2 or one.repeated > 0.5 or one.same > 0.5 or one.common > 0.8 or one.rows < 3 * one.distinct:
+    if one is None or len(one.shape) < 2 or one.repeated > 0.5 or one.same > 0.5 or one.common > 0.8 or one.rows < AGAIN * one.distinct:
         return None
     if math.prod(one.shape[1:]) < 2 or _is_all_there_is(s, one) or one.one_hot:  # points of a curve, say; rooms, or letters
         return None

@@ -158,7 +158,7 @@ class InputPool:
         if not some.is_floating_point():
             self.tokens.update(some.flatten()[:TOKENS].tolist())
             self.filling.update(_ends_of_rows(some).tolist())
-        total = float(sums.sum())
+        total = float((sums * torch.arange(1, len(sums) + 1)).sum())  # in their order: shuffled ones are a batch of their own
         if self._last is not None and self._last[0] == step - 1:
             self.compared += 1
             self.repeated += self._last[1] == total

@@ -453,6 +453,40 @@ def test_a_step_is_a_large_part_of_weights_that_are_tiny() -> None:
     assert kinds(w)[0] == "weights begin too small" and "rate too high" not in kinds(w)
 
 
+@pytest.mark.parametrize(("rows", "size"), [(10, 10), (12, 12), (32, 8)])
+def test_a_few_rows_that_are_shuffled(rows: int, size: int) -> None:
+    model, (x, y) = mlp(), blobs(rows)
+
+    def loss() -> Tensor:
+        some = torch.randperm(rows)[:size]
+        return F.cross_entropy(model(x[some]), y[some])
+
+    assert "few samples" in kinds(watched(model, loss, 200))
+
+
+class Customers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.plan, self.net = nn.Embedding(4, 3), nn.Sequential(nn.Linear(19, 16), nn.ReLU(), nn.Linear(16, 5))
+
+    def forward(self, x: Tensor, plan: Tensor) -> Tensor:
+        found: Tensor = self.net(torch.cat([x, self.plan(plan)], 1))
+        return found
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_what_is_all_the_same_is_no_tokenizers_doing(zeros: bool) -> None:
+    model = Customers()
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        x = x * (not zeros)
+        return F.cross_entropy(model(x, torch.zeros(len(x), dtype=torch.long)), y[torch.randperm(len(y))])
+
+    assert kinds(watched(model, loss))[0] == ("constant inputs" if zeros else "tokens unknown")
+
+
 class Factors(nn.Module):
     """Stars that users give: of a user, of a thing, and of how they go together."""
 
