@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -299,7 +299,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         tuple(read.output.shape) if read.output is not None and name != "Add" else shape_of(read.start if read.output is None else node),
         made.get(at),
         any(map(_is_square, path)),
-        against_outputs or (not read.criterion and pair_losses.is_distance(node, made)),
+        against_outputs or (not read.criterion and (_is_likeness(node, made) or pair_losses.is_distance(node, made))),
         _across(node, [*path, *ends], summand.passed) if read.criterion in ("cross-entropy", "likelihood") else -1,
         pair_losses.pushes(node, read.factor, made),
         pair_losses.is_of_positives(node, read.factor),
@@ -382,6 +382,14 @@ def _are_alike(product: Any) -> bool:
     return one.shape == other.mT.shape and torch.equal(one.detach(), other.detach().mT)
 
 
+def _is_likeness(node: Any, made: Mapping[Any, str]) -> bool:
+    """Whether it multiplies two outputs, or two parts of one, number by number: what is added up then is how alike they are."""
+    if name_of(node) != "Mul":
+        return False
+    sources = [_source(child, place, made) for child, place in node.next_functions]
+    return len(sources) == 2 and all(one.node in made for one in sources) and sources[0] != sources[1]
+
+
 class _Source(NamedTuple):
     """What was laid out anew, which of its results that is, and which parts were taken of it."""
 
@@ -390,9 +398,9 @@ class _Source(NamedTuple):
     parts: tuple[Any, ...]
 
 
-def _source(node: Any, place: int) -> _Source:
+def _source(node: Any, place: int, made: Collection[Any] = ()) -> _Source:
     parts: list[Any] = []
-    while node is not None and name_of(node) in LAYOUT and children(node):
+    while node is not None and node not in made and name_of(node) in LAYOUT and children(node):
         if name_of(node) not in MOVES:
             parts.append(_part(node, place))
         node, place = next((child, number) for child, number in node.next_functions if child is not None)

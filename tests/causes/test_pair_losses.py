@@ -120,11 +120,13 @@ def test_a_column_that_is_the_target_and_one_that_is_a_multiple_of_it():
     assert again.told < 0.5 and not again.itself
 
 
-def causes(net: nn.Module, batch: Callable[[], tuple[Tensor, Tensor]], criterion: Callable[[Tensor, Tensor], Tensor]) -> list[str]:
+def causes(
+    net: nn.Module, batch: Callable[[], tuple[Tensor, Tensor]], criterion: Callable[[Tensor, Tensor], Tensor], steps: int = 40
+) -> list[str]:
     torch.manual_seed(0)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     with modlab.watch(net, optimizer) as w:
-        for _ in range(40):
+        for _ in range(steps):
             x, y = batch()
             optimizer.zero_grad()
             criterion(net(x), y).backward()
@@ -167,3 +169,38 @@ def test_rare_ones_that_count_even_less():
     net, small = nn.Linear(4, 1), (lambda: ((x := torch.randn(64, 4)), (x[:, :1] > 1.2).float()))
     assert "weights of classes" in causes(net, small, nn.BCEWithLogitsLoss(pos_weight=weight))
     assert "weights of classes" not in causes(nn.Linear(4, 1), small, nn.BCEWithLogitsLoss(pos_weight=1 / weight))
+
+
+class Sphere(nn.Module):
+    """Two views of each sample, on a sphere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+
+    def forward(self, views: Tensor) -> Tensor:
+        return F.normalize(self.net(views.flatten(0, 1)), dim=1).view(2, -1, 8)
+
+
+def pulled(z: Tensor, _: Tensor) -> Tensor:
+    return (1 - (z[0] * z[1]).sum(1)).mean()
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_likenesses_of_outputs_that_are_pulled_alone(apart):
+    def batch() -> tuple[Tensor, Tensor]:
+        x = torch.randn(64, 16)
+        return x + 2 * torch.randn(2, 64, 16), torch.zeros(64)
+
+    def loss(z: Tensor, target: Tensor) -> Tensor:
+        spread = torch.pdist(z[0]).square().mul(-2).exp().mean().log()
+        return pulled(z, target) + spread if apart else pulled(z, target)
+
+    assert ("collapse" in causes(Sphere(), batch, loss, 100)) is not apart
+
+
+def test_a_length_is_no_likeness_of_two():
+    z = torch.randn(2, 8, 4, requires_grad=True) * 1
+    made = {z.grad_fn: ""}
+    assert loss_graph.read(pulled(z, z), made)[0].term.paired
+    assert not loss_graph.read((z[0] * z[0]).sum(1).mean(), made)[0].term.paired
