@@ -159,6 +159,15 @@ class Symptoms:
         return self.loss.baseline > (1e-12 * abs(self.start) if known else self._rounded)
 
     @property
+    def chance(self) -> float:
+        """The loss of a guess among all classes alike, of a cross-entropy and nothing beside it; NaN of another loss."""
+        alone = bool(self.loss.terms) and len(self.clues.losses) == 1 and self.loss.classes > 1
+        if not alone or any(one.criterion != "cross-entropy" or one.reduction != "mean" or one.factor <= 0 for one in self.loss.terms):
+            return math.nan
+        chance = math.log(self.loss.classes) * sum(one.factor for one in self.loss.terms)
+        return chance if self.loss.floor < chance / 2 else math.nan  # shares that are nearly even ask for no more than that
+
+    @property
     def _rounded(self) -> float:
         return OF_CHANCES if "entropy" in self.loss.term.criterion else ROUNDED
 

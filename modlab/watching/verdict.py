@@ -46,6 +46,9 @@ FALLS = 2
 ORDERED = 3
 """Or standard errors by which more pairs of its values fall than rise (Mann and Kendall): it needs no noise, and few values."""
 
+NO_BETTER = 0.99
+"""Part of the loss of a guess among all classes alike that is no better than it."""
+
 EARLY, PAIRED = 20, 128
 """Values of a loss from which on one that shows no trend has none; values of which all pairs are compared."""
 
@@ -74,7 +77,7 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     untold = unseen_loss(record, found or record.scalars)
-    falls = _falls(loss, untold, record, climbs=symptoms.gains)
+    falls = _falls(loss, untold, symptoms)
     checks = (
         _data(record),
         _sensible(record, loss, untold),
@@ -343,7 +346,7 @@ def _moves(record: WatchRecord, falls: Check) -> Check:
         return _check(name, "not seen", UNGRADED if known.stepped else UNMEASURED)
     rate = known.rate
     still = [weight for weight in owned if _is_still(weight, rate)]
-    if len(still) == len(owned) and falls.state == "passed":
+    if len(still) == len(owned) and (falls.state == "passed" or falls.kind == "falls to chance"):
         return _check(name, "not seen", "moves between looks")
     if still and record.samples < SAMPLES:
         return _check(name, "not seen", "not moved yet", {"paths": tuple(weight.path for weight in still), "looks": record.samples})
@@ -388,8 +391,8 @@ def _enough(record: WatchRecord) -> Check:
     return _check(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
 
 
-def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], record: WatchRecord, *, climbs: bool) -> Check:
-    name, watched = "the loss falls", record.watched
+def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptoms) -> Check:
+    name, record, watched = "the loss falls", symptoms.record, symptoms.watched
     if loss is None or not loss.count:
         return _check(name, "not seen", "loss not told", untold)
     mean = loss.mean[np.isfinite(loss.mean)].astype(np.float64)
@@ -400,11 +403,15 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], record: WatchReco
     ends = [one if math.isfinite(one) else beyond for one in (first, last)]
     facts: dict[str, Fact] = {"first": ends[0], "last": ends[1], "averaged": loss.averaged}
     facts |= {"values": loss.count} if loss.averaged and loss.count < record.steps else {}
-    if climbs:
+    if symptoms.gains:
         return _check(name, "not seen", "climbed", facts)
     part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
+    ask = Remedy("ask the batch" if watched.batch_kept else "ask a batch")
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and last < first - FALLS * noise)):
+        if loss.count >= EARLY and last > NO_BETTER * symptoms.chance:
+            chance: dict[str, Fact] = {"chance": symptoms.chance, "classes": symptoms.loss.classes}
+            return _check(name, "careful", "falls to chance", facts | chance, ask)
         return _check(name, "passed", "falls", facts)
     if loss.count < EARLY:
         return _check(name, "not seen", "too early", {"count": loss.count})
@@ -415,7 +422,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], record: WatchReco
         uniform = math.log(classes) if classes > 1 and loss.passes <= 1 else math.inf
         burst = last > min(BURSTS * first, TWICE * max(first, uniform))
         return _check(name, "broken" if burst else "careful", "rises", facts, Remedy("smaller steps"))
-    return _check(name, "careful", "no trend", facts, Remedy("ask the batch" if watched.batch_kept else "ask a batch"))
+    return _check(name, "careful", "no trend", facts, ask)
 
 
 def _order(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:

@@ -121,6 +121,9 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "finite values": _finite,
     "last value not finite": lambda facts: f"its last value is {format.number(facts['last'])}",
     "falls": arrow,
+    "falls to chance": lambda facts: (
+        f"{arrow(facts)}: it has not come below {format.rough(facts['chance'])}, which a guess among {facts['classes']:,} gives"
+    ),
     "no trend": lambda facts: f"{arrow(facts)}: no trend beyond its noise",
     "rises": lambda facts: f"{arrow(facts)}: it rises",
     "negative values": lambda facts: f"{arrow(facts)}: not judged, because it has negative values, like the loss of a policy gradient",

@@ -509,6 +509,23 @@ def test_no_fix_is_offered_that_cannot_help(make: Callable[[], Watch]) -> None:
     assert not w.verdict.ok and "keep the weights in float32" not in str(w) and "rounding alone" not in str(w)
 
 
+@pytest.mark.parametrize("paired", [True, False])
+def test_to_fall_to_what_a_guess_gives_is_not_to_learn(paired: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(16, 8)
+    optimizer = adam(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(60):
+            x = torch.randn(64, 16)
+            one, other = F.normalize(model(torch.stack([x, x + 0.3 * torch.randn_like(x)])), dim=-1)
+            optimizer.zero_grad()
+            F.cross_entropy(one @ other.T / 0.2, torch.arange(64) // (1 if paired else 2)).backward()
+            optimizer.step()
+    falls = w.verdict.checks[-1]
+    assert (falls.state, falls.kind) == (("passed", "falls") if paired else ("careful", "falls to chance"))
+    assert paired or ("which a guess among 64 gives" in str(w.verdict) and "falls, but not below" in w.headline)
+
+
 @pytest.mark.parametrize(
     ("values", "state", "says"),
     [

@@ -15,6 +15,7 @@ from modlab.views.watch import words
 FALLS = "the loss falls"
 WELL = 1 / 3
 """Share of its first value to which the loss of a net has fallen that learns well."""
+_GOES = {"rises": "rises", "falls to chance": "falls, but not below what a guess gives"}
 _OF_UNITS = ("dead", "starving")
 _NAN = ("nan", "inf")
 _NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"))
@@ -66,7 +67,7 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     title = words.said(record.title, words.LONG_NAME)
     if careful and careful.name == FALLS:
         return (
-            f"The loss {'rises' if careful.kind == 'rises' else 'shows no trend beyond its noise'}:",
+            f"The loss {_GOES.get(careful.kind, 'shows no trend beyond its noise')}:",
             [words.sentence(wording.arrow(careful.facts))],
             True,
         )
