@@ -39,6 +39,9 @@ OFF_ZERO = 3.0
 NOTHING = 1e-3
 """Deviation of tables below which what is multiplied by them is next to nothing; a hundredth is a usual one."""
 
+HUGE = 30.0
+"""Times what keeps the size of a signal that one matrix alone does not make good again."""
+
 USUAL = 30.0
 """Size of inputs and targets up to which they do not make a loss start at thousands."""
 
@@ -112,12 +115,20 @@ def _explodes(s: Symptoms) -> bool:
 def _too_large(s: Symptoms) -> Facts | None:
     scales = _scales(s) | _tables(s)
     wild = [path for path, scale in scales.items() if scale > 8]
-    huge = any(scale > 30 for scale in scales.values())
+    huge = any(scale > HUGE for scale in scales.values())
     if not wild and _explodes(s):
         return {"path": s.first_module, "start": s.start, "baseline": s.loss.baseline}
-    if not wild or (len(wild) < len(scales) / 2 and not huge) or s.progress > (0.3 if len(wild) < len(scales) / 2 else 0.8):
+    if not wild or (len(wild) < len(scales) / 2 and not huge):
         return None
-    return {"path": wild[0], "places": tuple(wild), "times": float(np.median([scales[path] for path in wild]))}
+    times, few = float(np.median([scales[path] for path in wild])), len(wild) < len(scales) / 2
+    if s.progress > (0.3 if few else NEARLY_ALL_THE_WAY if times > HUGE and _is_saturated(s) else 0.8):
+        return None
+    return {"path": wild[0], "places": tuple(wild), "times": times}
+
+
+def _is_saturated(s: Symptoms) -> bool:
+    """Whether an activation gives hardly anything but its limits, up to the end."""
+    return any(one.kind == "saturated" and not one.over for one in s.record.alerts)
 
 
 def begins_too_small(s: Symptoms) -> Facts | None:
@@ -229,10 +240,19 @@ def _bottleneck(s: Symptoms) -> Facts | None:
         if given == 1 and taken >= 8 and following.facts.get("taken", 0) == given and following is not one and s.progress < 0.9:
             return {"path": one.path, "in": taken, "out": given}
     for one in s.modules("recurrent"):
-        single = one.facts["out"] == 1 and any(two.facts["taken"] == 1 < two.facts["given"] for two in s.modules("linear"))
+        single = one.facts["out"] == 1 and any(
+            two.facts["taken"] == 1 < two.facts["given"] or (two.facts["in"] == 1 and _comes_after(s, two.path, one.path))
+            for two in s.modules("linear")
+        )
         if ((one.facts["out"] <= 2 and one.facts["in"] >= 8) or single) and s.progress < 0.9:
             return {"path": one.path, "in": one.facts["in"], "out": one.facts["out"]}
     return None
+
+
+def _comes_after(s: Symptoms, path: str, other: str) -> bool:
+    """Whether a module is called after another one."""
+    order = {one.path: one.order for one in s.watched.modules if one.called}
+    return order.get(path, -1) > order.get(other, math.inf)
 
 
 def _dropout(s: Symptoms) -> Facts | None:

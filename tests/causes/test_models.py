@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import modlab
+from modlab.causes.symptoms import Symptoms
 from modlab.running.attention_graph import attentions
 from modlab.running.autograd_nodes import walk
 from tests.causes.test_sequences import kinds, trained
@@ -158,3 +159,38 @@ def test_levels_are_hidden_where_they_differ(levels):
 
     net = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 16))
     assert ("noise level hidden" in kinds(trained(net, batch, F.mse_loss))) is (levels == "its own")
+
+
+@pytest.mark.parametrize("hidden", [1, 8])
+def test_a_state_of_one_number(hidden):
+    class Forecaster(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.last = nn.LSTM(1, hidden, batch_first=True), nn.Linear(hidden, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.lstm(x)[0][:, -1])
+
+    def batch() -> tuple[tuple[Tensor], Tensor]:
+        wave = torch.sin(torch.arange(13.0) * 0.7 + 6 * torch.rand(32, 1))[..., None]
+        return (wave[:, :-1],), wave[:, -1]
+
+    assert ("bottleneck" in kinds(trained(Forecaster(), batch, F.mse_loss))) is (hidden == 1)
+
+
+@pytest.mark.parametrize("deviation", [12.0, 0.3])
+def test_weights_that_began_too_large_are_told_though_the_last_layer_learns(deviation):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1))
+    for one in (net[0], net[2]):
+        nn.init.normal_(one.weight, std=deviation)
+        nn.init.normal_(one.bias, std=deviation)
+    t = torch.linspace(0, 4, 100)[:, None]
+    optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(300):
+            optimizer.zero_grad()
+            F.mse_loss(net(t), (3 * t).cos()).backward()
+            optimizer.step()
+    assert deviation < 1 or Symptoms(w.record).progress > 0.8
+    assert ("weights begin too large" in kinds(w)) is (deviation == 12)
