@@ -483,7 +483,9 @@ class Symptoms:
         return float(curve.mean[max(int(np.searchsorted(curve.first, step, "right")) - 1, 0)])
 
     def rate_of_group_at(self, step: int) -> float:
-        """The same of the largest group: where groups have their own, its last one."""
+        """The same of the largest group: where groups have their own, its last one; NaN where several optimizers move the same weights."""
+        if self.loop.shared:
+            return math.nan  # whose steps they were is not known
         return self.rate_at(step) if len(self.rates) == 1 else self.group.rate
 
     @property

@@ -520,6 +520,20 @@ def test_factors_that_begin_at_next_to_nothing(small: bool) -> None:
     assert [one for one in kinds(w) if one != "steps between looks"] == ["weights begin too small"] * small
 
 
+def test_of_two_optimizers_it_is_not_said_whose_rate_it_is() -> None:
+    model = Factors(0.3)
+    loss = stars(model)
+    first, second = torch.optim.Adam(model.parameters(), 0.02), torch.optim.SGD(model.parameters(), 30.0)
+    with modlab.watch(model, [first, second]) as w:
+        for _ in range(60):
+            first.zero_grad()
+            loss().backward()
+            first.step()
+            second.step()
+    assert {"two optimizers", "not finite by the rate"} <= {*kinds(w)}
+    assert "at 0.02" not in str(w.verdict) and "at 30" not in str(w.verdict)
+
+
 def test_weights_that_decay_has_made_nothing_do_not_leap() -> None:
     model = Factors(0.3)
     w = watched(model, stars(model), 250, torch.optim.Adam(model.parameters(), 0.02, weight_decay=0.1))
