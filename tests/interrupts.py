@@ -8,9 +8,11 @@ import pickle
 import signal
 import sys
 import threading
+import time
 import traceback
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -33,6 +35,7 @@ See = Callable[[FrameType, str], None]
 After = Callable[["BaseException | None", bool], list[str]]
 C = "c_return"  # after a call into C Python looks for an interrupt
 THOROUGH = 4  # of so many copies one is asked all
+LONG, SOON = 3600.0, 0.02  # seconds: after which one thread takes the interpreter from another; in which those that wait for it have had it
 
 
 def places(run: Run, into_c: bool) -> list[int]:
@@ -150,7 +153,8 @@ def everywhere(run: Run, turns: Collection[int], after: After, again: Callable[[
             sys.setprofile(None if again is None else second(name(frame, event)))
             raise KeyboardInterrupt(name(frame, event))
 
-    error = _traced(run, see, into_c=again is None)
+    with _alone():
+        error = _traced(run, see, into_c=again is None)
     sys.setprofile(None)
     if told < 0:
         return wrong if error is None else [*wrong, f"without an interrupt: {error!r}"]
@@ -162,6 +166,18 @@ def everywhere(run: Run, turns: Collection[int], after: After, again: Callable[[
     with os.fdopen(told, "wb") as out:
         pickle.dump(wrong, out)
     os._exit(0)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """No other thread asks for the interpreter while this one runs: a copy that was made at that moment would wait for it for ever."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(LONG)
+    time.sleep(SOON)  # who waits already has asked, and now waits as long
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 _FORK = ctypes.PyDLL(None).fork if hasattr(os, "fork") else None  # not `os.fork`, after which a watch in the copy knows that it is one
