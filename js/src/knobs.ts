@@ -11,7 +11,7 @@ const spoken = new WeakSet<Element>();
 export function nameKnobs(view: HTMLElement): void {
   const steered = view.closest(".modlab-steered");
   const all = steered?.querySelectorAll(".widget-slider") ?? [];
-  if (all.length && !steered?.querySelector(":scope > style")) steered?.prepend(element("style", {}, FOCUS));
+  if (all.length && !steered?.querySelector(":scope > style")) steered?.append(element("style", {}, FOCUS));
   for (const one of all) {
     const name = one.querySelector("label")?.textContent;
     const handle = one.querySelector("[role=slider]");
