@@ -49,6 +49,9 @@ ORDERED = 3
 NO_BETTER = 0.99
 """Part of the loss of a guess among all classes alike that is no better than it."""
 
+NO_WORSE = 1.05
+"""The same at which a loss begins that has been there all the time: one from far above is on its way."""
+
 EARLY, PAIRED = 20, 128
 """Values of a loss from which on one that shows no trend has none; values of which all pairs are compared."""
 
@@ -409,7 +412,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     ask = Remedy("ask the batch" if watched.batch_kept else "ask a batch")
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and last < first - FALLS * noise)):
-        if loss.count >= EARLY and last > NO_BETTER * symptoms.chance:
+        if loss.count >= EARLY and last > NO_BETTER * symptoms.chance and first < NO_WORSE * symptoms.chance:
             chance: dict[str, Fact] = {"chance": symptoms.chance, "classes": symptoms.loss.classes}
             return _check(name, "careful", "falls to chance", facts | chance, ask)
         return _check(name, "passed", "falls", facts)
