@@ -164,8 +164,8 @@ def _afterwards(one: ExperimentRecord, spared: Sequence[str], *, watched: bool) 
 def _traced(cut: Finding, experiments: Sequence[ExperimentRecord]) -> Finding:
     """The finding of a cut in the graph, where a trace of the model has seen that something else keeps the gradient away."""
     failed = {one.kind: {*one.facts.get("places", ())} for one in experiments if one.outcome == "failed"}  # type: ignore[misc]
-    unused = failed.get(UNUSED, set())
-    kind = THROUGH if THROUGH in failed else UNUSED if unused and unused.issuperset(cut.facts.get("places", ())) else ""  # type: ignore[arg-type]
+    cut_off = {*cut.facts.get("places", ())}  # type: ignore[misc]
+    kind = THROUGH if THROUGH in failed else UNUSED if cut_off and cut_off <= failed.get(UNUSED, set()) else ""
     facts = {name: value for name, value in cut.facts.items() if name not in ("rival", "settle", "before")}
     return replace(cut, kind=kind, facts=facts, fixes=(Remedy(kind),)) if kind else cut
 
