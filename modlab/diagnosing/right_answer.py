@@ -14,6 +14,7 @@ from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.records.finding import ExperimentRecord, Outcome, Remedy
+from modlab.running import pair_losses
 from modlab.running.values import mapped
 from modlab.statistics.memory import is_gone
 
@@ -171,6 +172,8 @@ def _of_two(bench: Bench, output: Tensor) -> Answers | None:
     target = bench.target
     if not issubclass(type(target), Tensor) or target.shape != output.shape or not bool(((target == 0) | (target == 1)).all()):
         return None
+    if pair_losses.gives_distances(output.grad_fn):
+        return None  # whether near means yes or no is up to the loss
     right = (2 * target.to(output.dtype) - 1) * SURE
     with torch.no_grad():
         values = [float(bench.value(one)) for one in (right, -right, right * 2, -right * 2)]

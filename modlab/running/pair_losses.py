@@ -258,6 +258,11 @@ def _below(node: Any, names: tuple[str, ...]) -> Any:
     return None
 
 
+def gives_distances(node: Any) -> bool:
+    """Whether a function gives how far two things are from each other, which is no score: what is alike has the smaller one."""
+    return _below(node, (*LENGTHS, "Sqrt")) is not None or _distances(node) is not None
+
+
 def _distances(node: Any) -> Tensor | None:
     node = _below(node, ("Norm", "LinalgVectorNorm", "Sqrt", "Sum", "Mean"))
     if node is None:

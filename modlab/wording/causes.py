@@ -62,7 +62,7 @@ def _too_high(facts: Facts) -> str:
     if most > 1.5 * first:
         said.append(f"the loss went from {rough(first)} up to {rough(most)}")
     if math.isnan(facts["rate"]):
-        return ", and ".join(said)
+        return ", and ".join(said) or "several optimizers move the same weights, each at a rate of its own"
     return f"at {rough(facts['rate'])}, {', and '.join(said)}" if said else f"the learning rate is {rough(facts['rate'])}"
 
 
@@ -500,7 +500,7 @@ CAUSES: dict[str, CauseWords] = {
         "use them in forward, or remove them",
     ),
     "frozen": CauseWords(
-        "most of the model is frozen",
+        lambda f: f"{'most' if f['share'] > 0.5 else 'a large part'} of the model is frozen",
         lambda f: f"{_share(f['share'])} of its numbers have requires_grad=False{_held(f)}",
         "What is frozen stays as it was initialized or loaded.",
         code="model.requires_grad_(True)",

@@ -931,6 +931,33 @@ def test_one_target_for_all_asks_for_one_answer():
     assert outcomes(found)["overfit"] == "passed"
 
 
+@pytest.mark.parametrize(
+    "distance",
+    [
+        lambda a, b: F.pairwise_distance(a, b),
+        lambda a, b: (a - b).norm(dim=1),
+        lambda a, b: (a - b).square().sum(1),
+        lambda a, b: (a - b).square().sum(1, keepdim=True).sqrt().squeeze(1),
+    ],
+    ids=["pairwise_distance", "norm", "sum of squares", "root of it"],
+)
+def test_how_far_two_are_apart_is_no_score(distance):
+    """Whether near means yes is up to the loss; the same loss of a score is upside down."""
+
+    def far(self, x):
+        return distance(self.fc(x), self.fc(x.flip(0)))
+
+    def score(self, x):
+        return self.fc(x).sum(1)
+
+    target = torch.tensor([0.0, 1, 0, 1, 1, 0])
+    found, other = (
+        diagnosed(making(forward), target=target, loss=lambda y, t: F.binary_cross_entropy_with_logits(3 - y, t))
+        for forward in (far, score)
+    )
+    assert "aim" not in outcomes(found) and outcomes(other)["aim"] == "failed"
+
+
 def test_a_model_that_samples_may_mean_it():
     """A variational autoencoder: nothing certain is wrong, and the round trip cannot be told."""
 
