@@ -60,6 +60,10 @@ def _ignored(s: Symptoms) -> Facts | None:
     return {"away": s.loss.away}
 
 
+FIERCE, FAR_ABOVE = 1000.0, 10.0
+"""Scores times more than the first are no temperature that anybody means, where the loss begins so many times above a guess's."""
+
+
 def _temperature(s: Symptoms) -> Facts | None:
     loss = s.loss
     sharp = [one for one in s.modules("weights") if one.facts.get("begin", 0.0) > 0.99]
@@ -85,6 +89,8 @@ def _temperature(s: Symptoms) -> Facts | None:
     scale = math.prod(scales)
     if _binds(loss, scale):
         return {"temperature": 1 / scale}
+    if scale > FIERCE and s.start > FAR_ABOVE * loss.baseline > 0:
+        return {"temperature": 1 / scale}  # whatever is learned through it
     return {"temperature": 1 / scale} if (scale < 0.05 or scale > 300) and not loss.value < 0.5 * loss.baseline else None
 
 

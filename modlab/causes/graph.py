@@ -7,6 +7,7 @@ import math
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import SEVERAL
 from modlab.causes.symptoms import Symptoms
+from modlab.records.clues import ModuleClues
 
 STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
 """Functions whose gradient is zero."""
@@ -63,6 +64,8 @@ def _through(s: Symptoms) -> Facts | None:
         return {"path": s.loss.term.source or "", "places": tuple(s.flat), "function": last}
     if step is not None and (lost or s.flat):
         return {"path": step.path, "places": tuple(lost or s.flat), "function": step.facts["function"]}
+    if step is not None and (stopped := _stopped_before(s, step)):
+        return {"path": step.path, "places": stopped, "function": step.facts["function"], "beside": True}
     felt = [path for path, row in s.gradients.items() if (row > 0).any()]
     own = next((one for one in s.modules("own function") if any(_inside(path, one.path) for path in felt)), None)
     return {"path": own.path, "places": tuple(s.flat), "own": own.facts["function"]} if own is not None and s.flat and not lost else None
@@ -89,14 +92,20 @@ def _rootless(s: Symptoms) -> Facts | None:
 
 
 def _cut_before_the_targets(s: Symptoms) -> Facts | None:
-    """Layers that only a divergence, or another part of the loss without targets, reaches: what they give is cut off before the rest."""
+    """What such layers give is cut off before the rest."""
+    for cut in s.modules("cut"):
+        if stopped := _stopped_before(s, cut):
+            return {"path": cut.path, "places": stopped, "beside": True}
+    return None
+
+
+def _stopped_before(s: Symptoms, cut: ModuleClues) -> tuple[str, ...]:
+    """Layers before it that only a divergence, or another part of the loss without targets, reaches."""
     order = {one.path: one.order for one in s.watched.modules if one.called}
     owners = {one.path: one.module for one in s.matrices}
-    cut = next((one for one in (*s.modules("cut"), *s.modules("steplike")) if one.path in order), None)
-    beside = [one.path for one in s.modules("beside") if cut is not None and order.get(owners.get(one.path) or "", 1e9) < order[cut.path]]
-    if cut is None or not beside or len(s.loop.optimizers) != 1 or not s.has_baseline or not s.progress < 0.5:
-        return None
-    return {"path": cut.path, "places": tuple(beside), "beside": True}
+    if cut.path not in order or len(s.loop.optimizers) != 1 or not s.has_baseline or not s.progress < 0.5:
+        return ()
+    return tuple(one.path for one in s.modules("beside") if order.get(owners.get(one.path) or "", 1e9) < order[cut.path])
 
 
 def _state_cut(s: Symptoms) -> Facts | None:

@@ -18,8 +18,17 @@ SLOW, FAST = 1e-4, 0.3
 """Parts of a weight's norm that a step adds: below the first nothing is learnt in the steps of a usual training, beyond the second a step
 is a leap."""
 
+STUCK_SLOW = 3e-4
+"""The same where a loss begins at what a guess gives and stays there."""
+
 GROWN = 10.0
 """Times their norm at first to which steps that are too long take all weights, where the loss rises with them."""
+
+HIGH = 5.0
+"""Times where a loss began at which it stays in its second half, where it rose."""
+
+MOVES = 0.01
+"""Part of a weight's norm that a step adds at least where steps make a loss rise."""
 
 LITTLE = 0.3
 """Progress that is little for weights that leap."""
@@ -32,6 +41,12 @@ FALLEN = 0.3
 
 NO_RATE = 1e-6
 """Part of the greatest rate with which no step of the second half changes anything, however far the first one has come."""
+
+AT_CHANCE = 0.1
+"""Part of what a guess gives by which a first loss differs from it."""
+
+LEVEL = 1.1
+"""Times that a rate may change and be the same."""
 
 APART = 3000.0
 """Times that the rate of a new head may be that of what was trained before."""
@@ -148,13 +163,25 @@ def _pull(s: Symptoms, path: str) -> float:
 
 
 def _too_low(s: Symptoms) -> Facts | None:
-    if s.group.initial > 0 and s.group.rate < s.group.initial / 2:  # a schedule has it, and may raise it
+    if s.group.initial > 0 and s.group.rate < s.group.initial / 2 and not _is_level(s):  # a schedule has it, and may raise it
         return None
-    if s.learns or not s.pace < SLOW or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
+    slow = STUCK_SLOW if _stays_at_chance(s) else SLOW
+    if s.learns or not s.pace < slow or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
         return None
     if not s.pace and (s.quickest > 0 or not _has_something_to_move(s)):  # most of them stand for another reason
         return None
     return {"pace": s.pace, "rate": s.group.rate}
+
+
+def _stays_at_chance(s: Symptoms) -> bool:
+    """Whether the scores of classes begin as a guess does, and end as one: nothing was learned before."""
+    return s.is_stuck and abs(s.start - s.chance) < AT_CHANCE * s.chance
+
+
+def _is_level(s: Symptoms) -> bool:
+    """Whether the rate was the same in all looks, so that no warm-up is on its way."""
+    rate = s.rate[np.isfinite(s.rate)]
+    return len(rate) > SEVERAL and bool(rate.max() <= LEVEL * rate.min())
 
 
 def _has_something_to_move(s: Symptoms) -> bool:
@@ -202,7 +229,10 @@ def _rose(s: Symptoms) -> bool:
     """Whether the loss has been many times its first value, and more often than by a hard batch, and is still high."""
     if s.loss.targets.std > MOVED * s.loss.first_targets.std > 0:
         return False  # they come from the model itself, as values of what follows do, and a loss grows with them
-    return s.leap > 10 and s.progress < 0.5 and (s.has_leapt or s.hope < LITTLE)
+    if not s.leap > 10 or not s.progress < 0.5:
+        return False
+    high = float(np.median(s.values[len(s.values) // 2 :])) > HIGH * max(s.start, s.baseline)  # else batches differ so much
+    return s.has_leapt or (s.hope < LITTLE and high and not s.quickest < MOVES)
 
 
 HELD = (

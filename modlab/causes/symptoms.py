@@ -25,6 +25,9 @@ WILD = 1e4
 ROUNDED, OF_CHANCES = 1e-9, 1e-6
 """What a constant answer leaves of targets that are all the same; and in a cross-entropy, where a chance is a little less than 1."""
 
+OF_LOGARITHMS = 1e-3
+"""How far from 1 the probabilities of a likelihood may add up, as a logarithm."""
+
 OF_OUTLIERS = 0.8
 """Part of the loss of a constant answer that a few outliers make, beyond which no progress is seen: nothing tells these."""
 
@@ -162,7 +165,8 @@ class Symptoms:
     def chance(self) -> float:
         """The loss of a guess among all classes alike, of a cross-entropy and nothing beside it; NaN of another loss."""
         alone = bool(self.loss.terms) and len(self.clues.losses) == 1 and self.loss.classes > 1
-        if not alone or any(one.criterion != "cross-entropy" or one.reduction != "mean" or one.factor <= 0 for one in self.loss.terms):
+        known = "cross-entropy", *(["likelihood"] if self.loss.unnormalized < OF_LOGARITHMS else [])
+        if not alone or any(one.criterion not in known or one.reduction != "mean" or one.factor <= 0 for one in self.loss.terms):
             return math.nan
         chance = math.log(self.loss.classes) * sum(one.factor for one in self.loss.terms)
         return chance if self.loss.floor < chance / 2 else math.nan  # shares that are nearly even ask for no more than that

@@ -50,7 +50,8 @@ def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Findi
     if begin.has_baseline and begin.start < LEARNT * begin.baseline:
         return ()  # it is trained: what shows in first steps cannot be seen any more
     knows = begin.has_baseline and begin.start < KNOWS * begin.baseline
-    return tuple(one for one in causes(begin) if not (knows and one.kind == "rate too low"))
+    planned = 0 < begin.group.rate < begin.group.initial / 2  # by a schedule, which steps in the loop alone
+    return tuple(one for one in causes(begin) if not ((knows or planned) and one.kind == "rate too low"))
 
 
 def _trained(bench: Bench, optimizers: Sequence[Optimizer]) -> WatchRecord | None:

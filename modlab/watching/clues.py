@@ -24,7 +24,7 @@ from modlab.inspection.entries import PLAIN
 from modlab.records.clues import MOVES, SHAPES, Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
 from modlab.running import attention_graph, composed_criteria, criterion, dropout_graph, lengths, loss_graph, view_graph, written_criteria
 from modlab.running.autograd_nodes import children, name_of, saved, walk
-from modlab.running.guarded import note
+from modlab.running.guarded import line_of, note
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
 from modlab.watching import attention_clues, module_clues
@@ -57,6 +57,9 @@ TENSORS, PLACES, PASSES = 4, 8, 64
 
 STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside", "Normal"))
 """Functions whose gradient is zero."""
+
+SCALES, FEW_STEPS = MOVES | {"Mul", "Div", "Add", "Sub", "Rsub", "Neg"}, 4
+"""Functions that only scale, shift or lay out anew, and so many of them that are passed by."""
 
 RECTIFIED = frozenset(("Relu", "Threshold", "Hardtanh", "Clamp", "ClampMin"))
 """Functions that give zero for all that is below it: of dead units, or of what is too far off."""
@@ -99,15 +102,17 @@ class HeldParameters(NamedTuple):
 
 
 def _aside(method: Callable[..., None]) -> Callable[..., None]:
-    """An error of the clues costs the clues from there on, and not the watch."""
+    """An error of the clues costs the clues from there on, and not the watch; it is said once."""
 
     @wraps(method)
     def guarded(collector: ClueCollector, *args: Any, **kwargs: Any) -> None:
         try:
             method(collector, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever it is
-            collector.active = False
             note(error)
+            if collector.active:
+                collector.active = False
+                collector.say(f"the search for causes ended at step {collector.steps.made:,}: {line_of(error)}")
 
     return guarded
 
@@ -118,10 +123,11 @@ class ClueCollector:
     Args:
         index: the modules and parameters.
         steps: whose optimizers are asked.
+        say: tells the user something once.
     """
 
-    def __init__(self, index: WatchIndex, steps: Steps) -> None:
-        self._index, self._steps = index, steps
+    def __init__(self, index: WatchIndex, steps: Steps, say: Callable[[str], None]) -> None:
+        self._index, self.steps, self.say = index, steps, say
         self.active = not index.distribution.communicates
         self.looks = self._next_loss = 0
         self.reads, self._read_at = True, 0
@@ -276,8 +282,8 @@ class ClueCollector:
             self._bent.add(path)
             del self._through[path]
         node: Any = taken.grad_fn
-        if name_of(node) in STEPLIKE:
-            self._note(path, "steplike", function=name_of(node))
+        if (step := name_of(_scaled(node))) in STEPLIKE:
+            self._note(path, "steplike", function=step)
         elif isinstance(node, BackwardCFunction) and not type(node).__name__.startswith(OF_HOOKS):
             self._note(path, "own function", function=name_of(node))
         for one in self.batch if taken.grad_fn is None and self.reads else ():
@@ -417,7 +423,7 @@ class ClueCollector:
                 self._note(path, "dropped", p=p)
         for torn in view_graph.torn(met, *self._sizes()):
             self._note(torn.path, "torn", taken=torn.taken, given=torn.given, what=torn.what)
-        held = {id(one) for optimizer in self._steps.optimizers for group in optimizer.param_groups for one in group["params"]}
+        held = {id(one) for optimizer in self.steps.optimizers for group in optimizer.param_groups for one in group["params"]}
         known = {id(tensor): weight.path for _, weight, tensor in self._index.present()}
         for path, cast in self._stale.met(nodes, known):
             self._note(path, "stale", cast=cast)
@@ -573,7 +579,7 @@ class ClueCollector:
     def step_ended(self) -> None:
         """It has made it."""
         if self.active and self.reads:
-            self._gradients.step_ended(hooked=any(getattr(one, "_optimizer_step_post_hooks", None) for one in self._steps.optimizers))
+            self._gradients.step_ended(hooked=any(getattr(one, "_optimizer_step_post_hooks", None) for one in self.steps.optimizers))
 
     # ---- what there is
 
@@ -620,7 +626,7 @@ class ClueCollector:
             float(np.median(gradients.ratios)) if gradients.ratios else math.nan,
             *scaled,
             held.shared,
-            tuple(type(one).__name__ for one in self._steps.optimizers),
+            tuple(type(one).__name__ for one in self.steps.optimizers),
             self._in_eval,
             held.twice,
             held.uncounted,
@@ -634,7 +640,7 @@ class ClueCollector:
             rootless,
             gradients.replaced,
             gradients.brought,
-            self._steps.asleep(),
+            self.steps.asleep(),
             held.sharing,
             gradients.against,
         )
@@ -654,7 +660,7 @@ class ClueCollector:
     def _take_down(self, *, closed: bool) -> HeldParameters:
         """What is known of parameters and optimizers: at the first looks, and in the end."""
         weights = [(weight, tensor) for _, weight, tensor in self._index.present() if not is_lazy(tensor)]
-        held = [({id(tensor) for group in one.param_groups for tensor in group["params"]}, type(one)) for one in self._steps.optimizers]
+        held = [({id(tensor) for group in one.param_groups for tensor in group["params"]}, type(one)) for one in self.steps.optimizers]
         many = Counter(number for some, _ in held for number in some)
         shared = {id(tensor): weight.path for weight, tensor in weights if many[id(tensor)] > 1}
         frozen = [tensor for _, tensor in weights if not tensor.requires_grad]
@@ -693,7 +699,7 @@ class ClueCollector:
         return next((tuple(some[:8]) for some in paths.values() if len(some) > 1), ())
 
     def _groups(self, paths: dict[int, str]) -> Iterator[GroupClues]:
-        for optimizer in self._steps.optimizers:
+        for optimizer in self.steps.optimizers:
             for group in optimizer.param_groups:
                 mine = [paths[id(tensor)] for tensor in group["params"] if id(tensor) in paths]
                 yield GroupClues(
@@ -758,6 +764,15 @@ def _is_narrow(taken: Tensor, batch: Tensor) -> bool:
     samples, places, width = batch.shape
     last = taken.shape[0] == samples and taken.shape[2] >= places and taken.shape[1] >= width
     return not last and (taken.shape[:2] != batch.shape[:2] or taken.shape[-1] < width)
+
+
+def _scaled(node: Any) -> Any:
+    """What gave a number, without what was then multiplied with it or added to it, as in ``floor(4 * x) / 4``."""
+    for _ in range(FEW_STEPS):
+        if name_of(node) not in SCALES or len(children(node)) != 1:
+            break
+        node = children(node)[0]
+    return node
 
 
 def _is_fresh(tensor: Tensor) -> bool:

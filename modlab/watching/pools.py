@@ -32,8 +32,8 @@ EARLY = 3
 LARGE = 8
 """Samples of a batch from which on it says something that its targets are alike."""
 
-WIDE = 8
-"""Numbers of a sample from which on its size is one."""
+SEVERAL, WIDE = 4, 8
+"""Numbers of a sample from which on it tells how noisy it is, and from which on its size is one."""
 
 TOKENS = 4096
 """Tokens of a batch that are counted."""
@@ -41,8 +41,12 @@ TOKENS = 4096
 ROWS = 256
 """Samples of a batch that are told from each other."""
 
-GROUPS, KNOWN, CHANCE = 8, 384, 40
-"""By a level, samples are put into so many groups; so many samples say something; and chance tells less than that over their number."""
+GROUPS, KNOWN, CHANCE, EVEN_CHANCE = 8, 384, 40, 12
+"""By a level, samples are put into so many groups; so many samples say something; and chance tells less than that over their number.
+
+How noisy a few numbers are is itself a matter of chance: then a level that is right may tell little more, and what tells nothing has to
+tell less than chance mostly does.
+"""
 
 COLOURS, BROAD = (3, 4), 64
 """Channels of images that have colours, and pixels from which on they have a texture."""
@@ -126,6 +130,7 @@ class InputPool:
         self.state = False  # that the model has given in the call before
         self.asked = False  # by the loss
         self.noisy: list[Tensor] = []  # by sample: what it says, and how an input and the target differ
+        self._wide = True  # those, so that their size says how noisy they are
 
     def add(self, tensor: Tensor, step: int) -> None:
         """Take a batch in."""
@@ -175,6 +180,7 @@ class InputPool:
             return
         if len(self.noisy) >= DENSE or not bool((level != level[0]).any()) or bool((inputs == target).all()):
             return
+        self._wide &= inputs[0].numel() >= SEVERAL
         level, x, y = level[:ROWS], inputs[:ROWS].double().flatten(1), target[:ROWS].double().flatten(1)
         share = (x * y).sum(1) / y.square().sum(1).clamp_min(1e-12)
         self.noisy.append(torch.cat([torch.stack([level.double(), (x - y).norm(dim=1), share], 1), (x - y)[:, :4], y[:, :4]], 1))
@@ -184,9 +190,10 @@ class InputPool:
         if sum(map(len, self.noisy)) < KNOWN or len({one.shape[1] for one in self.noisy}) > 1:
             return math.nan
         rows = torch.cat(self.noisy)
+        chance = CHANCE if self._wide else EVEN_CHANCE
         rows = rows[rows[:, 0].argsort(), 1:]
         groups = torch.stack([one.mean(0) for one in rows.tensor_split(GROUPS)])
-        return float((groups.var(0) / rows.var(0).clamp_min(1e-30)).max()) - CHANCE / len(rows)
+        return float((groups.var(0) / rows.var(0).clamp_min(1e-30)).max()) - chance / len(rows)
 
     def clues(self) -> InputClues:
         """What they are."""

@@ -135,7 +135,7 @@ class Watcher:
         self.steps = Steps(self.index, optimizers)
         self.knobs = Knobs(self, lambda: self.steps.optimizers, self.say, lambda: not self.index.distribution.communicates)
         self.elsewhere = MovedElsewhere(self.index, self.steps)
-        self.clues = ClueCollector(self.index, self.steps)
+        self.clues = ClueCollector(self.index, self.steps, self.say)
         self.alerts = Alerts(self.index, self.steps, self.elsewhere, self.units)
         self.losses = Losses(self, self.index, self.steps, self.schedule)
         self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.index.opaque))

@@ -70,8 +70,8 @@ def _lost(facts: Facts) -> str:
     if "calls" in facts:
         return f"{{place}} is called {facts['calls']} times in a pass, and the state that it gets has no graph"
     if "beside" in facts:
-        places = all_named(facts["places"])
-        return f"{{place}} gets numbers without a graph; of the part of the loss that knows the targets no gradient comes to {places}"
+        begins = "" if "function" in facts else "{place} gets numbers without a graph; "
+        return f"{begins}of the part of the loss that knows the targets no gradient comes to {all_named(facts['places'])}"
     if "backwards" in facts:
         return f"in {facts['backwards']} calls seen, backward() began with a tensor that has no graph back to a parameter of the model"
     places = facts.get("places", ())

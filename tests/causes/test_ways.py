@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import modlab
 from modlab.running import loss_graph
+from modlab.watching.pools import InputPool
 from tests.causes.test_sequences import kinds, trained
 
 
@@ -176,3 +177,114 @@ def test_places_that_are_not_added_though_the_loss_falls(adds, rows, found):
             F.cross_entropy(net(*inputs).flatten(0, 1), target.flatten()).backward()
             optimizer.step()
     assert ("no positions" in kinds(w)) is found
+
+
+class Stepped(nn.Module):
+    """Codes between two layers; of the loss, a penalty of theirs comes to what is before them in any case."""
+
+    def __init__(self, code: Any) -> None:
+        super().__init__()
+        self.enc, self.dec, self.code = nn.Linear(6, 4), nn.Linear(4, 6), code
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.enc(x)
+        return self.dec(self.code(h)), h
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        (lambda h: torch.floor(4 * h) / 4, True),
+        (lambda h: -(h.sign() * 0.5 + 0.5), True),
+        (lambda h: h.round().flatten(1) + 1, True),
+        (lambda h: h + (h.round() - h).detach(), False),
+        (lambda h: h / 4 + 1, False),
+    ],
+    ids=["floor", "sign", "round", "straight through", "scaled"],
+)
+def test_what_is_rounded_and_then_scaled_lets_no_gradient_through(code, found):
+    fixed = torch.randn(16, 6)
+    w = trained(Stepped(code), lambda: ((fixed,), fixed), lambda out, target: F.mse_loss(out[0], target) + 0.01 * out[1].square().mean())
+    assert ("no gradient through" in kinds(w)) is found
+    if found:
+        cause = next(one for one in w.findings if one.kind == "no gradient through")
+        assert (cause.path, cause.facts["places"]) == ("dec", ("enc.weight",))
+        assert "of the part of the loss that knows the targets no gradient comes to enc.weight" in str(w.verdict)
+
+
+@pytest.mark.parametrize(("factor", "found"), [(1e-3, True), (1.0, False)])
+def test_a_schedule_that_holds_the_rate_low_for_good(factor, found):
+    """A rate was returned where a factor is meant."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 5))
+    optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: factor)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            label = torch.randint(5, (32,))
+            optimizer.zero_grad()
+            F.nll_loss(net(F.one_hot(label, 6).float()).log_softmax(1), label).backward()
+            optimizer.step()
+            schedule.step()
+    assert ("rate too low" in kinds(w)) is found
+
+
+@pytest.mark.parametrize(("temperature", "found"), [(5e-4, True), (0.1, False)])
+def test_a_temperature_that_nobody_means(temperature, found):
+    """Views are learnt through it all the same, to some part."""
+
+    def loss(out: Tensor, target: Tensor) -> Tensor:
+        one, other = (F.normalize(half, dim=1) for half in out.chunk(2))
+        return F.cross_entropy(one @ other.T / temperature, target)
+
+    def batch() -> tuple[Any, Tensor]:
+        x = torch.randn(32, 6)
+        return (torch.cat([x, x + 0.3 * torch.randn(32, 6)]),), torch.arange(32)
+
+    assert ("temperature" in told(nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 8)), batch, loss)) is found
+
+
+@pytest.mark.parametrize(("numbers", "right"), [(2, True), (16, True), (16, False)])
+def test_how_noisy_two_numbers_are_is_a_matter_of_chance(numbers, right):
+    """A level that is right may tell little there."""
+    torch.manual_seed(0)
+    pool = InputPool("level")
+    for _ in range(10):
+        clean, noise, level = torch.randn(128, numbers).sign(), torch.randn(128, numbers), torch.rand(128)
+        pool.beside_noise(level if right else level.flip(0), clean + 0.05 * 10 ** level[:, None] * noise, noise)
+    assert (pool.clues().tells > 0) is right
+
+
+def test_where_all_is_learned_the_loss_still_depends_on_the_output():
+    """Gradients of the weights that add up to nothing over all data."""
+    torch.manual_seed(0)
+    x = torch.randn(100, 3)
+    y = torch.bernoulli((x @ torch.tensor([1.0, -2.0, 0.5])).sigmoid())
+    net = nn.Sequential(nn.Linear(3, 1), nn.Sigmoid(), nn.Flatten(0))
+    exact = torch.optim.LBFGS(net.parameters(), max_iter=200, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        exact.zero_grad()
+        loss = F.binary_cross_entropy(net(x), y)
+        loss.backward()
+        return loss
+
+    exact.step(closure)
+    found = modlab.diagnose(net, torch.optim.SGD(net.parameters(), 0.1), batch=(x, y), loss=nn.BCELoss())
+    assert "constant loss" not in [one.kind for one in found.findings]
+
+
+@pytest.mark.parametrize(("rate", "found"), [(1e-3, False), (30.0, True)])
+def test_targets_of_which_some_are_far_off_are_no_rise(rate, found):
+    """The first batch has none of these."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+    with modlab.watch(net, optimizer) as w:
+        for number in range(40):
+            x, far = torch.randn(32, 3), 40 * torch.randn(32, 1) * (torch.rand(32, 1) < 0.05)
+            error = net(x) - (x.sum(1, keepdim=True).sin() + (far if number else 0))
+            optimizer.zero_grad()
+            (error + F.softplus(-2 * error) - 0.693).mean().backward()
+            optimizer.step()
+    assert ("rate too high" in kinds(w)) is found

@@ -164,3 +164,4 @@ def test_an_error_of_the_clues_costs_the_clues_alone(monkeypatch):
     guarded.swallowed.clear()
     assert w.record.steps == STEPS and w.record.samples > 1 and not w.record.error
     assert len(told) == 1 and "ZeroDivisionError" in told[0]
+    assert [one for one in w.record.remarks if "search for causes" in one] == ["the search for causes ended at step 0: ZeroDivisionError"]
