@@ -41,6 +41,7 @@ from bench.sick.working import (  # noqa: F401
     other_sequences,
     other_strange,
     sequence,
+    seventeenth_spellings,
     seventh_healthy,
     seventh_loops,
     seventh_makers,
