@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
-from modlab.records.clues import InputClues, ModuleClues
+from modlab.records.clues import InputClues
 
 LEARNT = 0.8
 """Way from a constant answer down to 0 that no model goes which takes samples for places."""
@@ -270,7 +272,7 @@ def _orderless(s: Symptoms) -> Facts | None:
     some = s.modules("weights")
     at_one_place = _at_one_place(s) if some or s.modules("attention") else None
     if at_one_place is not None:
-        return {"path": at_one_place.path, "rows": at_one_place.facts["rows"]}
+        return at_one_place
     free = [one for one in some if one.facts["ordered"] is False and one.facts.get("later", 0.0) > SOME]
     told = s.clues.relations
     needed = bool(s.tokens) and told.together > TOLD and told.counted < told.together / 2
@@ -283,7 +285,7 @@ def _orderless(s: Symptoms) -> Facts | None:
     return {"path": free[0].path}
 
 
-def _at_one_place(s: Symptoms) -> ModuleClues | None:
+def _at_one_place(s: Symptoms) -> Facts | None:
     """The table with a row for each position that is asked for one row alone; beside it stands that of the tokens, and no other."""
     tables = s.modules("embedding rows")
     asked = [one for one in tables if one.facts["seen"] > 1]
@@ -291,7 +293,20 @@ def _at_one_place(s: Symptoms) -> ModuleClues | None:
     if len(asked) != 1 or length < 2:
         return None
     alone = (one for one in tables if one.facts["seen"] == 1 and one.facts["total"] == asked[0].facts["total"])
-    return next((one for one in alone if one.facts["rows"] >= length), None)
+    found = next((one for one in alone if one.facts["rows"] >= length), None)
+    if found is not None:
+        return {"path": found.path, "rows": found.facts["rows"]}
+    places = [path for path, shape in s.shapes.items() if len(tables) == 1 and _is_one_row(s, path, shape, length)]
+    return {"path": places[0], "rows": s.shapes[places[0]][-2]} if places else None
+
+
+def _is_one_row(s: Symptoms, path: str, shape: tuple[int, ...], length: int) -> bool:
+    """Whether a parameter of no layer, with a row for each position, has got a gradient in one row alone in each look."""
+    layers = {one.path for kind in ("linear", "embedding rows", "attention", "recurrent", "cell", "norm") for one in s.modules(kind)}
+    if path.rpartition(".")[0] in layers or len(shape) < 2 or shape[-1] != _attended(s)[1] or shape[-2] < length:
+        return False
+    zeros = s.zero_gradients(path)
+    return math.prod(shape[:-2]) == 1 and len(zeros) > 2 and bool((abs(zeros - (1 - 1 / shape[-2])) < 1e-6).all())
 
 
 def _one_for_all(s: Symptoms) -> bool:

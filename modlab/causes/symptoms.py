@@ -445,6 +445,13 @@ class Symptoms:
         some = some[np.isfinite(some) & (some > 0)]
         return float(some[-1]) if len(some) else 0.0
 
+    def zero_gradients(self, path: str) -> Floats:
+        """Which share of a parameter's gradient was zero, by look."""
+        history = self.record.history
+        rows = [row for row, one in enumerate(history.series) if one.role == PARAMETER_GRADIENT and one.path == path]
+        some = history.columns["zeros"][:, rows[0]] if rows else np.zeros(0, np.float32)
+        return some[np.isfinite(some)]
+
     @cached_property
     def flow(self) -> list[tuple[str, float]]:
         """The norms of the matrices' gradients in the order of the modules' calls."""
