@@ -249,7 +249,7 @@ BLIND = {
         "what autograd_nodes.saved gives, which asks",
     ),
     **dict.fromkeys(
-        (f"watching/{name}.py" for name in ("gradient_clues", "module_clues", "rewritten_weights")),
+        (f"watching/{name}.py" for name in ("gradient_clues", "module_clues", "rewritten_weights", "same_answers")),
         "what pools.is_readable lets through, which asks",
     ),
     "comparing/divergence.py": "what a pass gave, as copies that the shelf made",

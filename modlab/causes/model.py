@@ -327,6 +327,14 @@ def _nothing(s: Symptoms) -> Facts | None:
     return {"path": zero[0], "places": tuple(zero)} if zero and not s.learns and not s.has_burst else None
 
 
+def _one_for_all(s: Symptoms) -> Facts | None:
+    """Samples that differ as a module gives them, and are the same where they are taken, up to the answer."""
+    some = [one for one in s.modules("same for all") if one.facts["looks"] >= 3]
+    if not some or not s.is_stuck or not s.is_finite or s.ungraded:  # what gets no gradient is unused
+        return None
+    return {"path": some[0].path, "places": (), "same": True}
+
+
 def _twice(s: Symptoms) -> Facts | None:
     some = s.loop.twice
     alike = next((one for one in s.modules("alike") if one.path in some and one.facts["looks"] >= 3), None)
@@ -338,6 +346,7 @@ def _twice(s: Symptoms) -> Facts | None:
 ROWS = (
     CauseRow("all weights equal", _equal),
     CauseRow("overwritten activation", _nothing),
+    CauseRow("overwritten activation", _one_for_all),
     CauseRow("batch norm of one", _few_values),
     CauseRow("batch norm statistics", _statistics),
     CauseRow("too much dropout", _dropout),

@@ -33,6 +33,7 @@ from modlab.watching.loose_weights import places
 from modlab.watching.pairs import Pairs, pair_clues
 from modlab.watching.pools import DENSE, InputPool, LossPool, is_readable, some_of
 from modlab.watching.readback import is_far
+from modlab.watching.same_answers import SameAnswers
 from modlab.watching.stale_weights import StaleWeights
 from modlab.watching.steps import Steps
 from modlab.watching.watch_index import Member, WatchIndex, Weight
@@ -155,6 +156,7 @@ class ClueCollector:
         self._walked: dict[str, int] = {}  # in which step that was last
         self._reached: set[str] = set()
         self._stale = StaleWeights()
+        self._answers = SameAnswers()
         self._pass = 0
         self._pair = PairClues()
         self._pairs = Pairs()
@@ -251,10 +253,19 @@ class ClueCollector:
         self._met += any(one.requires_grad for one in held)
         if isinstance(module, nn.RNNBase) and isinstance(output, tuple) and isinstance(output[0], Tensor):
             self._sequences.append(output[0].grad_fn)
+        if self.batch:
+            self._follow(member.path, module, args, output)
         for kind, facts in module_clues.told(self, module, args, kwargs, output):
             self._note(member.path, kind, **facts)
         if args and isinstance(args[0], PackedSequence):
             self._shorten(lengths.of_packed(args[0]))
+
+    def _follow(self, path: str, module: Module, args: tuple[Any, ...], output: Any) -> None:
+        """Where samples become the same on their way to the answer."""
+        if path and not stores.contents(module).get("_modules"):
+            self._answers.pass_by(path, args, output)
+        elif not path and (lost := self._answers.end(self.batch[0], output)):
+            self._note(lost, "same for all")
 
     def _shorten(self, ends: Tensor) -> None:
         """Of what was padded is read what lies within these lengths."""

@@ -734,16 +734,30 @@ CAUSES: dict[str, CauseWords] = {
         "leave the initialization to PyTorch, or draw it at random",
     ),
     "overwritten activation": CauseWords(
-        lambda f: "only the sum of a softmax is used, which is 1" if f.get("ones") else "a value is overwritten with zeros",
+        lambda f: (
+            "only the sum of a softmax is used, which is 1"
+            if f.get("ones")
+            else "a value is overwritten by one for all samples"
+            if f.get("same")
+            else "a value is overwritten with zeros"
+        ),
         lambda f: (
             "{place} takes the same for each input"
             if f.get("ones")
+            else "samples differ as {place} gives them, and are all the same where they are taken next"
+            if f.get("same")
             else f"no gradient comes to {all_named(f['places'])} in any look, though the layers behind have theirs"
             if f.get("behind")
             else f"only zeros were seen at {all_named(f['places'])}"
         ),
         "Whatever the layers before compute is thrown away.",
-        lambda f: "weigh something by it" if f.get("ones") else "look for a product with zero, or a mask that hides everything",
+        lambda f: (
+            "weigh something by it"
+            if f.get("ones")
+            else "look for a line behind it that writes into it, or puts one sample for all"
+            if f.get("same")
+            else "look for a product with zero, or a mask that hides everything"
+        ),
     ),
     "batch norm of one": CauseWords(
         "a batch normalization gets too few values",
