@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.sequence import reads_after_filling
 from modlab.causes.symptoms import NEARLY_ALL, SERVED, STUCK, WILD, Symptoms
 from modlab.records.watch import PARAMETER
 
@@ -146,6 +147,8 @@ def begins_too_small(s: Symptoms) -> Facts | None:
 
 def _vanishing(s: Symptoms) -> Facts | None:
     flow = s.flow
+    if reads_after_filling(s) is not None:
+        return None
     if len(flow) < 4 or s.learns or s.has_burst or not s.is_finite or _dead(s) is not None:
         return None
     first, last = flow[0], flow[-1]

@@ -37,6 +37,15 @@ INNER = 0.2
 FILLED = 0.99
 """Share of a token that fills up the ends of rows, and is no word, from which on that is what it is there for."""
 
+MOSTLY, NEARLY = 0.8, 0.95
+"""Share of what fills rows up beside which the rest is next to nothing in a mean; and of one token that is nearly all the rest."""
+
+KINDS, ENOUGH = 5, 48
+"""Rows of a table from which on it is no table of flags, and tokens that are not the same by chance."""
+
+LONG, LIKE = 20, 0.05
+"""Steps at the end of which a state has forgotten what came before them, where the answers differ by less than that part of their size."""
+
 SMOOTH = 0.7
 """How far neighbours in time are apart at most, as a part of how far those in the batch are, squared."""
 
@@ -239,6 +248,9 @@ def _unknown(s: Symptoms) -> Facts | None:
         share = one.common / (1 - _padded(s, one.token))
         if share > 0.8 and not s.learns and len(one.shape) > 1 and not (one.ends > FILLED and (declared or served)):
             return {"path": one.name, "token": one.token, "share": min(share, 1.0)}
+    filled = _but_for_filling(s)
+    if filled is not None:
+        return filled
     tables = [one for one in s.modules("embedding rows") if one.facts["rows"] > 1]
     same = [one for one in tables if one.facts["seen"] == 1 and one.facts["total"] >= 10 * one.facts["rows"]]
     kind = not (s.modules("weights") or s.modules("attention"))  # of a thing, not of a place or a part of a text
@@ -259,13 +271,49 @@ def _unknown(s: Symptoms) -> Facts | None:
     return None
 
 
+def _but_for_filling(s: Symptoms) -> Facts | None:
+    """Nearly all that does not fill rows up is one token, in each table of tokens."""
+    some = [one for one in s.modules("filling") if not one.facts["same"] and one.facts["rows"] >= KINDS]
+    if not some or not s.is_stuck:
+        return None
+    if any(one.facts["rest"] < NEARLY or one.facts["others"] < ENOUGH for one in some):
+        return None
+    return {"path": some[0].path, "token": some[0].facts["most"], "share": some[0].facts["rest"], "filler": some[0].facts["filler"]}
+
+
 def _padded(s: Symptoms, token: int) -> float:
     """The share of tokens that only fill rows up, where these are not that token."""
     return next((one.facts["share"] for one in s.modules("embedding") if one.facts["padding"] != token and one.facts["share"] < 0.9), 0.0)
 
 
 def _padding(s: Symptoms) -> Facts | None:
-    return {"share": s.pairs.padded} if s.pairs.padded > 0.3 and not s.loss.ignored else None
+    if s.pairs.padded > 0.3 and not s.loss.ignored:
+        return {"share": s.pairs.padded}
+    return reads_after_filling(s) or _mean_of_filling(s)
+
+
+def _mean_of_filling(s: Symptoms) -> Facts | None:
+    """A mean over places of which nearly all are filled up with one token."""
+    declared = {one.path: one.facts["padding"] for one in s.modules("embedding")}
+    averaged = {one.path for one in s.modules("read") if one.facts.get("mean")}
+    for one in s.modules("filling") if s.is_stuck else ():
+        facts = one.facts
+        counted = facts["counted"] and declared.get(one.path) != facts["filler"]
+        if (counted or one.path in averaged) and facts["share"] > MOSTLY and not facts["same"]:
+            return {"path": one.path, "share": facts["share"], "token": facts["filler"], "how": "mean"}
+    return None
+
+
+def reads_after_filling(s: Symptoms) -> Facts | None:
+    """The last state is read, after a long run of steps that bring the same: then all samples get the same answer."""
+    last = {one.path for one in s.modules("read") if one.facts.get("last")}
+    for one in s.modules("recurrent") if s.is_stuck and s.loss.spread < LIKE else ():
+        shape, tail = one.facts["shape"], one.facts["tail"]
+        length = shape[1 if one.facts["batch_first"] else 0] if len(shape) == 3 else 0
+        if one.path in last and not one.facts["both"] and tail >= max(LONG, length / 2):
+            told = {"share": tail / length, "steps": int(tail), "length": length, "how": "last"}
+            return {"path": one.path, **told, "rival": "vanishing gradient", "settle": "gradients"}
+    return None
 
 
 def _orderless(s: Symptoms) -> Facts | None:

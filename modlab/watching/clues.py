@@ -22,7 +22,17 @@ from modlab.compat import without_autograd, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.records.clues import MOVES, SHAPES, Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
-from modlab.running import attention_graph, composed_criteria, criterion, dropout_graph, lengths, loss_graph, view_graph, written_criteria
+from modlab.running import (
+    attention_graph,
+    composed_criteria,
+    criterion,
+    dropout_graph,
+    lengths,
+    loss_graph,
+    place_graph,
+    view_graph,
+    written_criteria,
+)
 from modlab.running.autograd_nodes import children, name_of, saved, walk
 from modlab.running.guarded import line_of, note
 from modlab.running.values import leaves
@@ -422,6 +432,7 @@ class ClueCollector:
         met = [*walk(loss.grad_fn, self._made)]
         nodes = {node for node, _ in met}
         self._narrow |= any(one not in nodes for one in self._sequences)  # of which the last state alone is used
+        self._look_at_places(met)
         for one in attention_graph.attentions(met):
             facts = attention_clues.facts(one, self.batch)
             begin = self._modules.get((one.path, "weights"), {}).get("begin", facts.get("sharp", 0.0))
@@ -449,6 +460,20 @@ class ClueCollector:
             self._note(path, "loose", registered=registered)
         if loose and not found and self._is_within(loose):
             self._note("", "loose", registered=False)
+
+    def _look_at_places(self, met: list[tuple[Any, str]]) -> None:
+        """Whether the last state alone is taken of a layer whose series end in what says nothing, or the mean of a table's rows."""
+        filled = {path: facts for (path, kind), facts in self._modules.items() if kind == "filling"}
+        ending = {path: facts for (path, kind), facts in self._modules.items() if kind == "recurrent" and facts["tail"]}
+        takers = place_graph.Takers(met if filled or ending else ())
+        for node in self._sequences if ending else ():
+            path = self._made.get(node, "")
+            if path in ending:
+                length = ending[path]["shape"][1 if ending[path]["batch_first"] else 0]
+                self._note(path, "read", last=takers.take_last(node, length))
+        for node, path in [*self._made.items()] if filled else ():
+            if path in filled:
+                self._note(path, "read", mean=takers.average(node, filled[path]["length"]))
 
     def _look_beside(self, found: list[loss_graph.Found]) -> None:
         """Which parameters only those parts of a loss reach that compare nothing with targets, as a divergence does."""

@@ -20,6 +20,9 @@ from modlab.watching.readback import is_far
 TOKENS = 1000
 """Rows of an embedding up to which those that are looked up are counted."""
 
+ROWS_READ = 1 << 16
+"""Numbers of rows of tokens that are looked at for what fills them up: of more, the first rows."""
+
 BOUNDED = (nn.Hardtanh, nn.Threshold)
 """Activations that pass on, as it is, what lies within bounds."""
 
@@ -96,6 +99,8 @@ def _embedding(look: CurrentPass, module: Any, args: tuple[Any, ...], *_: Any) -
         return
     if module.num_embeddings <= TOKENS:
         yield "embedding rows", {"rows": module.num_embeddings, "ids": ids}
+    if ids.dim() == 2 and min(ids.shape) > 1:
+        yield "filling", {"rows": module.num_embeddings, "counted": getattr(module, "mode", "") == "mean", **filling(ids)}
     if module.padding_idx is None:
         return
     facts: dict[str, Any] = {"padding": int(module.padding_idx), "share": float((ids == module.padding_idx).float().mean()), "inner": 0.0}
@@ -105,6 +110,38 @@ def _embedding(look: CurrentPass, module: Any, args: tuple[Any, ...], *_: Any) -
     elif ids.dim() == 1 and not isinstance(module, nn.EmbeddingBag):
         facts["inner"] = float(facts["share"] > 0)  # single ones: no sequence is filled up
     yield "embedding", facts
+
+
+def filling(ids: Tensor) -> dict[str, Any]:
+    """What fills up the ends of rows, or their beginnings, whichever is more.
+
+    Args:
+        ids: in rows.
+
+    Returns:
+        ``filler``, and the ``share`` of all places that it fills there; of the other places, of which there are ``others``, the share
+        ``rest`` that is one token, ``most``; ``length`` of the rows; and whether all rows are the ``same``, as those of places.
+    """
+    some = ids[: max(2, ROWS_READ // ids.shape[1])].detach()
+    found = some.new_zeros(some.shape, dtype=torch.bool)
+    filler = -1
+    for turned, back in ((some, False), (some.flip(1), True)):
+        token = turned[:, -1].mode().values
+        run = (turned == token).flip(1).cumprod(1).bool()
+        run = run if back else run.flip(1)
+        if filler < 0 or run.sum() > found.sum():
+            found, filler = run, int(token)
+    others = some[~found]
+    most = others.mode().values if others.numel() else some.new_tensor(-1)
+    return {
+        "filler": filler,
+        "share": float(found.double().mean()),
+        "others": others.numel(),
+        "rest": float((others == most).double().mean()) if others.numel() else 0.0,
+        "most": int(most),
+        "length": some.shape[1],
+        "same": bool((some == some[:1]).all()),
+    }
 
 
 def inner(tokens: Tensor, padding: int, read: Tensor) -> float:
@@ -145,10 +182,21 @@ def _attention(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: di
     yield "attention", facts
 
 
-def _recurrent(_: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *__: Any) -> Told:
+def _tail(taken: Tensor, time: int) -> float:
+    """How many steps at the end of a sample bring nothing but what its last one brings: in the middle sample."""
+    rows = taken.detach().movedim(time, 1)
+    if rows.shape[1] < 2 or not bool((rows[:, -1] == rows[:, -2]).all(-1).any()):
+        return 0.0
+    alike = (rows == rows[:, -1:]).all(-1)
+    return float(alike.flip(1).long().cumprod(1).sum(1).median())
+
+
+def _recurrent(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *__: Any) -> Told:
     taken = args[0]
     if isinstance(taken, Tensor):
         state = args[1] if len(args) > 1 else kwargs.get("hx")
+        time = 1 if module.batch_first else 0
+        there = look.reads and taken.dim() == 3 and is_readable(taken) and not is_far(taken)
         yield (
             "recurrent",
             {
@@ -159,6 +207,7 @@ def _recurrent(_: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[
                 "mode": str(module.mode),
                 "in": int(module.input_size),
                 "out": int(module.hidden_size),
+                "tail": _tail(taken, time) if there else 0.0,
             },
         )
 

@@ -922,15 +922,30 @@ CAUSES: dict[str, CauseWords] = {
         "clip_grad_norm_, an LSTM or GRU, or an orthogonal initialization",
     ),
     "padding counts": CauseWords(
-        "padding counts in the loss",
-        lambda f: f"{_share(f['share'])} of the targets are padding, and none is left out",
-        "The model is rewarded for predicting padding.",
-        "nn.CrossEntropyLoss(ignore_index=…)",
+        lambda f: {"mean": "padding counts in the mean", "last": "the state is read after the padding"}.get(
+            str(f.get("how")), "padding counts in the loss"
+        ),
+        lambda f: (
+            f"{_share(f['share'])} of what {{place}} gets is token {f['token']} at the ends of rows, and the mean is taken over all of it"
+            if f.get("how") == "mean"
+            else f"the last {f['steps']:,} of {f['length']:,} steps of {{place}} bring the same, and its state after them is what is read"
+            if f.get("how") == "last"
+            else f"{_share(f['share'])} of the targets are padding, and none is left out"
+        ),
+        lambda f: {
+            "mean": "What tells samples apart is next to nothing in it.",
+            "last": "By then it has forgotten what came before.",
+        }.get(str(f.get("how")), "The model is rewarded for predicting padding."),
+        lambda f: {
+            "mean": "divide the sum of the real tokens by their number, or give it that token as padding_idx of nn.EmbeddingBag",
+            "last": "nn.utils.rnn.pack_padded_sequence, or read the output at the last real step of each sample",
+        }.get(str(f.get("how")), "nn.CrossEntropyLoss(ignore_index=…)"),
     ),
     "tokens unknown": CauseWords(
         "nearly all tokens are the same",
         lambda f: (
             f"token {f['token']} is {_share(f['share'])} of the inputs"
+            + (f" beside {f['filler']}, which fills up the ends of rows" if f.get("filler", f["token"]) != f["token"] else "")
             if f["token"] >= 0
             else f"only {_share(f['share'])} of the rows of {{place}} are ever looked up"
         ),

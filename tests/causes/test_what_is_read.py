@@ -1,0 +1,231 @@
+"""What a model reads of its sequences and samples: padding in a mean, a state after the padding, one sample for all, one place for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab.running import place_graph
+from modlab.running.autograd_nodes import walk
+from modlab.watching.module_clues import filling
+
+Batch = Callable[[], tuple[Any, Tensor]]
+
+
+def told(net: nn.Module, batch: Batch, criterion: Any = F.cross_entropy, steps: int = 60) -> list[str]:
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(steps):
+            inputs, target = batch()
+            optimizer.zero_grad()
+            criterion(net(inputs), target).backward()
+            optimizer.step()
+    return [one.kind for one in w.findings]
+
+
+def topics(places: int, front: bool) -> Batch:
+    """Words of one of four topics, and 60 is nothing."""
+
+    def batch() -> tuple[Tensor, Tensor]:
+        topic = torch.randint(4, (48,))
+        words = topic[:, None] * 15 + torch.randint(15, (48, 8))
+        return F.pad(words, (places, 0) if front else (0, places), value=60), topic
+
+    return batch
+
+
+class Bag(nn.Module):
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(61, 8, padding_idx=60) if how == "declared" else nn.EmbeddingBag(61, 8) if how == "bag" else None
+        self.words, self.head, self.how = nn.Embedding(61, 8), nn.Linear(8, 4), how
+        nn.init.normal_(self.words.weight, std=0.3)
+
+    def forward(self, words: Tensor) -> Tensor:
+        if self.bag is not None:
+            return self.head(self.bag(words))
+        h, real = self.words(words), (words != 60).unsqueeze(2)
+        if self.how == "masked":
+            return self.head((h * real).sum(1) / real.sum(1))
+        return self.head(h.transpose(1, 2).mean(-1) if self.how == "turned" else h.mean(1))
+
+
+@pytest.mark.parametrize("front", [True, False])
+@pytest.mark.parametrize(("how", "counts"), [("bag", True), ("mean", True), ("turned", True), ("declared", False), ("masked", False)])
+def test_a_mean_over_padding(how, front, counts):
+    torch.manual_seed(0)
+    assert ("padding counts" in told(Bag(how), topics(2000, front), steps=40)) is counts
+
+
+def test_a_mean_over_some_padding_by_which_nothing_is_lost():
+    torch.manual_seed(0)
+    assert "padding counts" not in told(Bag("mean"), topics(40, False), steps=200)
+
+
+class Reader(nn.Module):
+    """A layer that reads words, its last state, or what it gave at the last word."""
+
+    def __init__(self, layer: type[nn.Module], how: str) -> None:
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(61, 8), layer(8, 12, batch_first=how != "time first"), nn.Linear(12, 4)
+        self.how = how
+
+    def forward(self, words: Tensor) -> Tensor:
+        h = self.words(words)
+        if self.how == "time first":
+            return self.head(self.rnn(h.transpose(0, 1))[0][-1])
+        series, state = self.rnn(h)
+        if self.how == "state":
+            return self.head((state[0] if isinstance(state, tuple) else state)[-1])
+        last = (words != 60).sum(1) - 1
+        return self.head(series[torch.arange(len(words)), last] if self.how == "word" else series[:, -1])
+
+
+@pytest.mark.parametrize("layer", [nn.GRU, nn.LSTM, nn.RNN])
+@pytest.mark.parametrize("how", ["last", "state", "time first"])
+def test_a_state_that_is_read_after_the_padding(layer, how):
+    torch.manual_seed(0)
+    kinds = told(Reader(layer, how), topics(150, False))
+    assert kinds[:1] == ["padding counts"] and "vanishing gradient" not in kinds
+
+
+@pytest.mark.parametrize(
+    ("how", "places", "front", "shuffled"), [("word", 150, False, True), ("last", 150, True, True), ("last", 4, False, False)]
+)
+def test_a_state_that_is_read_where_the_words_are(how, places, front, shuffled):
+    torch.manual_seed(0)
+    batch = topics(places, front)
+    some = (lambda: (batch()[0], torch.randint(4, (48,)))) if shuffled else batch
+    assert "padding counts" not in told(Reader(nn.GRU, how), some)
+
+
+@pytest.mark.parametrize(
+    ("write", "last", "mean"),
+    [
+        (lambda h: h[:, -1], True, False),
+        (lambda h: h[:, 5, :].relu(), True, False),
+        (lambda h: h[:, 4], False, False),
+        (lambda h: h[:, -1] + h[:, 0], False, False),
+        (lambda h: h.mean(1), False, True),
+        (lambda h: h.mean(2), False, False),
+        (lambda h: h.mT.mean(-1), False, True),
+        (lambda h: h.mean(1) + h[:, -1], False, False),
+    ],
+)
+def test_which_places_are_taken(write, last, mean):
+    h = torch.randn(3, 6, 4, requires_grad=True).tanh()
+    takers = place_graph.Takers(walk(write(h).sum().grad_fn, {}))
+    assert (takers.take_last(h.grad_fn, 6), takers.average(h.grad_fn, 6)) == (last, mean)
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_what_fills_rows_up(back):
+    rows = torch.tensor([[1, 2, 1, 0, 0, 0], [1, 0, 1, 1, 1, 0]])
+    found = filling(rows.flip(1) if back else rows)
+    assert (found["filler"], found["share"], found["others"], found["most"]) == (0, 4 / 12, 8, 1)
+    assert found["rest"] == 6 / 8
+
+
+class Net(nn.Module):
+    def __init__(self, write: Any) -> None:
+        super().__init__()
+        self.first, self.second, self.write = nn.Linear(6, 16), nn.Linear(16, 1), write
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.write(self.first(x)))
+
+
+def numbers() -> tuple[Tensor, Tensor]:
+    x = torch.randn(32, 6)
+    return x, x[:, :1] - x[:, 1:2]
+
+
+def _into(h: Tensor) -> Tensor:
+    h = 2 * h
+    h[:] = h[0].clone()
+    return h
+
+
+@pytest.mark.parametrize(
+    ("write", "same"),
+    [
+        (_into, True),
+        (lambda h: h.mean(0, keepdim=True).expand(len(h), -1), True),
+        (lambda h: h.relu()[torch.zeros(len(h), dtype=torch.long)], True),
+        (lambda h: h.tanh() + h.mean(0), False),
+        (lambda h: (h * 0).exp(), False),
+        (lambda h: h.abs().add(50).sigmoid(), False),
+    ],
+)
+def test_one_sample_for_all(write, same):
+    torch.manual_seed(0)
+    assert ("overwritten activation" in told(Net(write), numbers, F.mse_loss)) is same
+
+
+def test_an_answer_for_all_that_is_asked_for_once():
+    """A set has one answer, which is given to each of its members."""
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        x = torch.randn(32, 6) + torch.randn(1, 6)
+        return x, x.mean(0, keepdim=True)[:, :1].expand(32, 1)
+
+    assert "overwritten activation" not in told(Net(lambda h: h.mean(0, keepdim=True).expand(len(h), -1)), batch, F.mse_loss, 200)
+
+
+class Reviews(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(61, 8, padding_idx=60), nn.GRU(8, 12, batch_first=True), nn.Linear(12, 4)
+
+    def forward(self, words: Tensor) -> Tensor:
+        series, _ = self.rnn(self.words(words))
+        return self.head(series[torch.arange(len(words)), (words != 60).sum(1) - 1])
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_words_that_are_unknown_beside_padding(known):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        words = torch.randint(59, (48, 20)) if known else torch.full((48, 20), 59)
+        return words.masked_fill(torch.arange(20) >= torch.randint(3, 9, (48, 1)), 60), torch.randint(4, (48,))
+
+    assert told(Reviews(), batch)[:1] == (["targets shuffled"] if known else ["tokens unknown"])
+
+
+class Attends(nn.Module):
+    def __init__(self, places: Any) -> None:
+        super().__init__()
+        self.words, self.where, self.places = nn.Embedding(9, 16), nn.Parameter(torch.randn(8, 16) * 0.3), places
+        self.attention, self.head = nn.MultiheadAttention(16, 2, batch_first=True), nn.Linear(16, 2)
+
+    def forward(self, words: Tensor) -> Tensor:
+        h = self.words(words) + self.places(self.where)
+        return self.head(self.attention(h, h, h)[0].mean(1))
+
+
+@pytest.mark.parametrize(
+    ("places", "blind"),
+    [
+        (lambda where: where[:1], True),
+        (lambda where: where[torch.zeros(8, dtype=torch.long)], True),
+        (lambda where: F.embedding(torch.full((8,), 3), where), True),
+        (lambda where: where, False),
+        (lambda where: where[torch.arange(8) // 4], False),
+    ],
+)
+def test_a_table_of_places_that_is_asked_for_one(places, blind):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        words = torch.randint(9, (48, 8))
+        return words, (words[:, 0] > words[:, 1]).long()
+
+    assert ("no positions" in told(Attends(places), batch)) is blind
