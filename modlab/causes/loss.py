@@ -21,7 +21,6 @@ RANGES = {
     "Softmax": (0.0, 1.0),
     "Hardsigmoid": (0.0, 1.0),
     "Tanh": (-1.0, 1.0),
-    "Hardtanh": (-1.0, 1.0),
     "LogSoftmax": (-math.inf, 0.0),
     "LogSigmoid": (-math.inf, 0.0),
 }
@@ -43,6 +42,9 @@ ENDLESS = 30.0
 
 SEEN = 0.05
 """Loss of a constant answer above which none is too small."""
+
+APART, PILED = 0.3, 3
+"""How far scores between 0 and 1 are apart that a sigmoid may have given, and looks in which many of them stand at an end."""
 
 SPENT = 0.9
 """Part of a margin above which it is as if nothing had been learned of triples."""
@@ -125,6 +127,8 @@ def _softmax_twice(s: Symptoms) -> Facts | None:
     squashed = next((name for name in names if name in ("Softmax", "Sigmoid", "Tanh")), None)
     if _twice(names, "Softmax"):
         return {"path": term.source or "", "function": "Softmax"}
+    if criterion == "cross-entropy" and s.loss.chances and squashed != "Softmax":
+        return {"path": term.source or "", "function": ""}
     if criterion != "cross-entropy" or squashed is None or "Log" in names[: names.index(squashed)]:
         return None
     if squashed != "Softmax" and any(name not in LAYOUT for name in names[1 : names.index(squashed)]):
@@ -180,7 +184,19 @@ def _sigmoid_twice(s: Symptoms) -> Facts | None:
     term = s.loss.term
     criterion, names = _criterion(term)
     again = (criterion.endswith("with logits") and "Sigmoid" in names) or _twice(names, "Sigmoid")
-    return {"path": term.source or ""} if again else None
+    if again:
+        return {"path": term.source or ""}
+    return {"path": term.source or "", "seen": True} if criterion.endswith("with logits") and _are_between(s) else None
+
+
+def _are_between(s: Symptoms) -> bool:
+    """Whether scores that began as even chances pile up at 0 or at 1, and never go beyond, as none would that is free to."""
+    loss = s.loss
+    low, high = loss.reach
+    if loss.looks < FEW or not (low >= 0 and high <= 1 and high - low > APART) or loss.pressed < PILED:
+        return False
+    one_sided = next((name for name in _names(loss.term) if name not in LAYOUT), "") in ONE_SIDED
+    return not one_sided and abs(loss.first_outputs.mean - 0.5) < APART
 
 
 def _one_logit(s: Symptoms) -> Facts | None:
@@ -274,22 +290,36 @@ def _summed(s: Symptoms) -> Facts | None:
 
 
 def _cannot_reach(s: Symptoms) -> Facts | None:
-    term, target = s.loss.term, s.target
+    term = s.loss.term
     last = next((one for one in (*term.functions, *term.ending) if one.name in RANGES), None)
     if last is not None and term.criterion == "counts by logarithms":
         return _cannot_reach_counts(s, last.name)
     if term.criterion in CHANCES:
         return _cannot_reach_chances(s)
-    if last is None or term.criterion not in ERRORS or not target.std >= 0:
+    if term.criterion not in ERRORS or not s.target.std >= 0:
         return None
+    return (_cannot_reach_errors(s, last.name) if last is not None else None) or _has_bounds(s)
+
+
+def _cannot_reach_errors(s: Symptoms, last: str) -> Facts | None:
+    """The last function has ends, and targets lie beyond."""
+    term, target = s.loss.term, s.target
     before = [one.name for one in (*term.functions, *term.ending)]
-    if any(name in ("Mul", "Add", "Sub", "Div") for name in before[: before.index(last.name)]):
+    if any(name in ("Mul", "Add", "Sub", "Div") for name in before[: before.index(last)]):
         return None
-    low, high = RANGES[last.name]
+    low, high = RANGES[last]
     slack = 0.3 * target.std
     if target.low >= low - slack and target.high <= high + slack:
         return None
-    return {"path": term.source or "", "function": last.name, "low": target.low, "high": target.high}
+    return {"path": term.source or "", "function": last, "low": target.low, "high": target.high}
+
+
+def _has_bounds(s: Symptoms) -> Facts | None:
+    """Many targets lie beyond a bound of the outputs, whichever function sets it."""
+    bound = next((one for one in s.loss.bounds if not math.isnan(one)), None)
+    if bound is None:
+        return None
+    return {"path": s.loss.term.source or "", "function": "", "bound": bound, "low": s.target.low, "high": s.target.high}
 
 
 def _cannot_reach_chances(s: Symptoms) -> Facts | None:

@@ -14,7 +14,7 @@ from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.records.finding import ExperimentRecord, Outcome, Remedy
-from modlab.running import pair_losses
+from modlab.running import bounds, pair_losses
 from modlab.running.values import mapped
 from modlab.statistics.memory import is_gone
 
@@ -31,7 +31,6 @@ REACH: dict[str, tuple[float, float]] = {
     "Sigmoid": (0.0, 1.0),
     "Tanh": (-1.0, 1.0),
     "Softplus": (0.0, math.inf),
-    "Hardtanh": (-1.0, 1.0),
     "Softmax": (0.0, 1.0),
 }
 """By autograd's name of a function, the least and the largest that it can give."""
@@ -117,10 +116,11 @@ def _out_of_reach(bench: Bench, output: Tensor, target: Any) -> ExperimentRecord
     if not issubclass(type(target), Tensor) or not target.is_floating_point() or target.shape != output.shape or target.numel() < 8:
         return None
     name = "" if output.grad_fn is None else output.grad_fn.name().partition("Backward")[0]
-    low, high = REACH.get(name, (-math.inf, math.inf))
-    slack = 0.05 * (float(target.std()) + 1e-12)
+    low, high = REACH.get(name) or bounds.of(output.grad_fn)
+    told = name not in REACH  # its ends, and perhaps on purpose
+    slack = (bounds.SLACK if told else 0.05) * (float(target.std()) + 1e-12)
     share = float(((target < low - slack) | (target > high + slack)).double().mean())
-    if share > OUTSIDE:
+    if share > (bounds.BEYOND if told else OUTSIDE):
         facts: dict[str, Any] = {"function": name.lower(), "low": low, "high": high, "share": share}
         return record("aim", "failed", "output cannot reach", Remedy("output cannot reach"), **facts)
     sizes: dict[str, Any] = {

@@ -5,6 +5,7 @@ A watch collects them in its samples. `modlab.causes` reads them; everything is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -42,6 +43,10 @@ class Numbers:
     distinct: int = 0
 
 
+FREE = (-math.inf, math.inf)
+"""The ends of what has none."""
+
+
 @frozen
 class Function:
     """One function between the loss and the model's output, as autograd names it without "Backward0".
@@ -50,12 +55,14 @@ class Function:
         dim: of a softmax, along which it normalizes; else -1.
         number: by what a product or a quotient scales; NaN where that is not one number.
         shape: of what it gives.
+        ends: the least and the largest number that a clamp, or another one that is told them, lets through.
     """
 
     name: str
     dim: int = -1
     number: float = UNKNOWN
     shape: tuple[int, ...] = ()
+    ends: tuple[float, float] = FREE
 
 
 @frozen
@@ -128,6 +135,10 @@ class LossClues:
         middle, typical: of an error that forgives outliers, the target in the middle, and how far from it half of them are at most.
         outliers: which part of the loss of a constant answer a few of these targets make, that are far off.
         goes: by how many standard errors outputs go with their targets, of what was seen before each step; 0 where that is not known.
+        bounds: of an error, the least and the largest output that there can be, where many targets lie beyond; NaN where none do.
+        chances: whether the scores that a softmax takes were chances already in each look.
+        reach: the least and the greatest output of all looks; `pressed`: in how many of them many stood near 0 or 1, of scores of yes
+            and no.
     """
 
     name: str = ""
@@ -160,6 +171,10 @@ class LossClues:
     middle: float = UNKNOWN
     typical: float = UNKNOWN
     outliers: float = 0.0
+    bounds: tuple[float, float] = (UNKNOWN, UNKNOWN)
+    chances: bool = False
+    reach: tuple[float, float] = (UNKNOWN, UNKNOWN)
+    pressed: int = 0
 
     @property
     def term(self) -> Term:

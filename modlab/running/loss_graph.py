@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from modlab.records.clues import MOVES, Function, Term
-from modlab.running import composed_criteria, pair_losses, written_criteria
+from modlab.running import bounds, composed_criteria, pair_losses, written_criteria
 from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
 from modlab.running.written_criteria import Compared
 
@@ -479,7 +479,7 @@ def _function(node: Any) -> Function:
     if isinstance(dim, int):
         along = dim % len(shape) if shape else dim
     number = number_of(saved(node, "other")) if name in ("Mul", "Div") else math.nan
-    return Function(name, along, number, shape)
+    return Function(name, along, number, shape, bounds.of(node))
 
 
 # ---- numbers on the way

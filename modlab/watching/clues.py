@@ -27,6 +27,7 @@ from modlab.running import (
     composed_criteria,
     criterion,
     dropout_graph,
+    given_scores,
     lengths,
     loss_graph,
     place_graph,
@@ -409,6 +410,7 @@ class ClueCollector:
             self._tell_targets(found)
             times = self._gradients.scale = 1.0 if scale is None or is_far(scale) else float(scale)
             without_autograd(partial(pool.add, tensor, found, times, numbers=True, whole=whole and self.reads))
+            without_autograd(self._look_at_scores, pool, found[0])
             if whole and self.reads and (self._walks[name] < SOON or (self.looks <= SOON and self._walked.get(name) != step)):
                 self._walks[name] += 1
                 self._walked[name] = step
@@ -420,6 +422,12 @@ class ClueCollector:
                 found[0] = found[0]._replace(target=_one_for_each_place(found))
                 cuts = [saved(one, "start") for one in found[0].way if name_of(one) == "Slice" and saved(one, "dim") == 1]
                 without_autograd(self._pair_up, self.batch[0].detach(), found[0].target.detach(), max(cuts, default=0))
+
+    def _look_at_scores(self, pool: LossPool, found: loss_graph.Found) -> None:
+        """Whether a softmax takes chances."""
+        outputs = [one for _, one, _ in leaves(self._output)[:TENSORS] if isinstance(one, Tensor) and is_readable(one)]
+        known = given_scores.are_chances((found.node, *found.way), outputs)
+        pool.chances |= set() if known is None else {known}
 
     def _tell_targets(self, found: list[loss_graph.Found]) -> None:
         """Inputs after the first one that are the targets of the loss, as a model takes them that gives its loss itself."""

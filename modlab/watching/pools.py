@@ -14,10 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from modlab.inspection.entries import PLAIN
-from modlab.records.clues import InputClues, LossClues, Numbers
+from modlab.records.clues import FREE, MOVES, InputClues, LossClues, Numbers
 from modlab.running import composed_criteria, loss_graph, pair_losses, written_criteria
 from modlab.running.autograd_nodes import saved
 from modlab.statistics.memory import is_there
+from modlab.watching.output_bounds import OutputBound
 from modlab.watching.readback import is_far
 
 DENSE = 10
@@ -64,6 +65,12 @@ FAR_OFF, A_FEW = 10.0, 0.2
 """Times the usual distance from the middle that outliers have, and the share of the targets that they are at most."""
 
 Array = npt.NDArray[np.float64]
+
+UNCHANGED = MOVES | {"Select", "Slice"}
+"""Functions that give numbers as they are."""
+
+NEAR, PILE = 0.02, 0.1
+"""Distance of a score from 0 or 1, and the share of those that are as near, where they pile up there."""
 
 FEATURES = 2048
 """Features of a target that are pooled each by itself."""
@@ -296,6 +303,9 @@ class LossPool:
         self.perfect: list[float] = []  # of counts, by look, what a loss is that says each as it is
         self.farther: list[Tensor] = []  # of triples, in the first looks, by how much the pulled pair is farther apart
         self.goes = Agreement()
+        self.bounds = OutputBound(-1), OutputBound(1)
+        self.chances: set[bool] = set()  # whether scores were some
+        self.reach, self.pressed = (math.inf, -math.inf), 0
 
     def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, *, numbers: bool, whole: bool) -> None:
         """Take in a look at a loss that a scaler has multiplied; a whole one knows which modules gave what."""
@@ -322,6 +332,7 @@ class LossPool:
             self.first_outputs.add(some_of(output))
         self.outputs = Pool()  # of the last look alone: they change
         self.outputs.add(some_of(output))
+        self.reach = min(self.reach[0], self.outputs.low), max(self.reach[1], self.outputs.high)
         if output.dim() and len(output) > 1 and output.is_floating_point():
             some = some_of(output).double()
             self.spread = float(some.std(0).mean() / (some.abs().mean() + 1e-12)) if len(some) > 1 else math.nan
@@ -358,7 +369,13 @@ class LossPool:
         if found.term.criterion == "divergence":
             self._sums_to(float(some_of(output).double().logsumexp(-1).abs().max()))
             return
+        if found.term.criterion.endswith("with logits"):
+            self.pressed += _is_pressed(some_of(output))
         self.targets.add(some_of(target))
+        if output.shape == target.shape and found.term.criterion.endswith("error"):
+            last = next((one for one in (*found.term.functions, *found.term.ending) if one.name not in UNCHANGED), None)
+            for one in self.bounds:
+                one.add(some_of(output), some_of(target), last.ends if last is not None else FREE)
         if self.read <= 2:
             self.first_targets.add(some_of(target))
         if target.dim() and len(target) >= LARGE:
@@ -461,6 +478,10 @@ class LossPool:
             self._floor(),
             self.goes.score,
             *self._typical(),
+            (self.bounds[0].value, self.bounds[1].value),
+            self.chances == {True},
+            self.reach,
+            self.pressed,
         )
 
     def _within(self, shares: Array) -> float:
@@ -532,6 +553,11 @@ class LossPool:
 
 
 # ---- tensors
+
+
+def _is_pressed(scores: Tensor) -> bool:
+    """Whether many scores stand near an end of what a sigmoid gives."""
+    return float(((scores < NEAR) | (scores > 1 - NEAR)).double().mean()) > PILE
 
 
 def _ends(known: tuple[float, float], value: float) -> tuple[float, float]:

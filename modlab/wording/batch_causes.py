@@ -70,7 +70,9 @@ def _percent(share: float) -> str:
 
 
 def _range(low: float, high: float) -> str:
-    return f"nothing below {format.number(low)}" if high == math.inf else f"{format.number(low)} to {format.number(high)}"
+    if high == math.inf:
+        return f"nothing below {format.number(low)}"
+    return f"nothing above {format.number(high)}" if low == -math.inf else f"{format.number(low)} to {format.number(high)}"
 
 
 def _nearly(share: float) -> str:

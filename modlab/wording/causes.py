@@ -114,7 +114,6 @@ def _range(facts: Facts) -> str:
         "Softmax": "0 to 1",
         "Hardsigmoid": "0 to 1",
         "Tanh": "-1 to 1",
-        "Hardtanh": "-1 to 1",
         "LogSoftmax": "0 or less",
         "LogSigmoid": "0 or less",
     }
@@ -125,6 +124,8 @@ def _unreached(facts: Facts) -> str:
     if "turned" in facts:
         side, half = ("above", "at most") if facts["turned"] else ("below", "at least")
         return f"the score comes from {facts['function'].lower()} and is never {side} 0, so each chance is {half} a half"
+    if "bound" in facts:
+        return f"no output lies beyond {rough(facts['bound'])}, and targets go from {rough(facts['low'])} to {rough(facts['high'])}"
     gives = f"{facts['function'].lower()} gives {_range(facts)}"
     if "mean" in facts:
         return f"{gives}, and the loss takes that for the logarithm of a rate; the mean of the counts is {rough(facts['mean'])}"
@@ -520,7 +521,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "softmax before cross entropy": CauseWords(
         "the scores are squashed before the cross-entropy",
-        lambda f: f"they have been through a {f['function'].lower()}, and it applies its own softmax",
+        lambda f: (
+            f"they have been through a {f['function'].lower()}, and it applies its own softmax"
+            if f["function"]
+            else "they are chances already, which add up to 1, and it applies its own softmax"
+        ),
         "Scores between 0 and 1 can never be sure: the loss stays high and its gradients small.",
         "give the cross-entropy the raw scores",
     ),
@@ -552,7 +557,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "sigmoid twice": CauseWords(
         "sigmoid is applied twice",
-        "the scores have been through a sigmoid, and the loss applies one more",
+        lambda f: (
+            "the scores pile up at 0 or 1 and never lie beyond, and the loss applies a sigmoid"
+            if f.get("seen")
+            else "the scores have been through a sigmoid, and the loss applies one more"
+        ),
         "Scores between 0 and 1 stand for chances between 50 and 73 %: the model can never be sure.",
         "give the loss the raw scores",
     ),
