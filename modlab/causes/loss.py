@@ -148,7 +148,8 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
     for one in s.modules("shares") if own else ():
         shape = one.facts["shape"]
         places = len(shape) > 2 == len(loss.term.output)  # of a sample: that it learns even so helps on no other batch
-        if one.facts["dim"] == 0 and shape.count(samples) == 1 and shape[0] == samples and (places or not s.progress > 0.9):
+        alone = places or one.facts["kept"] or not s.progress > 0.9
+        if one.facts["dim"] == 0 and shape.count(samples) == 1 and shape[0] == samples and alone:
             return {"along": 0, "path": one.path, "samples": True}
     if loss.term.across >= 0:
         return {"along": loss.term.across, "path": loss.term.source or ""}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from modlab.running import kept_samples
 from modlab.running.autograd_nodes import DEEP, children, is_here, name_of, number_of, saved, shape_of
 
 LEAST = 3
@@ -49,12 +50,14 @@ class Shares(NamedTuple):
         path: of the module that gave what comes of it.
         result, dim: what it gave, and the dimension along which that adds up to 1.
         summed: whether nothing is done with it but to add it up along that dimension.
+        kept: whether what it gives of a sample, in the first dimension, goes on to the same sample.
     """
 
     path: str
     result: Tensor
     dim: int
     summed: bool = False
+    kept: bool = False
 
 
 def attentions(nodes: Iterable[tuple[Any, str]]) -> list[Attention]:
@@ -77,12 +80,12 @@ def shares(nodes: Iterable[tuple[Any, str]]) -> list[Shares]:
     takers: dict[Any, list[Any]] = {}
     for node, _ in some if softmaxes else ():
         for one in children(node):
-            if one in softmaxes:
-                takers.setdefault(one, []).append(node)
+            takers.setdefault(one, []).append(node)
     for node, path in some:
         result, dim = (saved(node, "result"), saved(node, "dim")) if name_of(node) in SOFTMAX and not _is_attention(node) else (None, None)
         if isinstance(result, Tensor) and isinstance(dim, int) and is_here(result) and result.dim() > 1:
-            found.append(Shares(path, result.detach(), dim % result.dim(), _is_summed(takers.get(node, []), dim, result.dim())))
+            along, summed = dim % result.dim(), _is_summed(takers.get(node, []), dim, result.dim())
+            found.append(Shares(path, result.detach(), along, summed, along == 0 and kept_samples.are_kept(node, takers)))
     return found
 
 

@@ -52,8 +52,8 @@ def facts(attention: Attention, batch: list[Tensor]) -> dict[str, Any]:
 
 
 def shared(one: Shares, batch: list[Tensor]) -> dict[str, Any]:
-    """What another softmax shows: ``shape``, ``dim``, whether it is only ``summed``, and the weight of ``padding`` and ``real`` tokens."""
-    known: dict[str, Any] = {"shape": tuple(one.result.shape), "dim": one.dim, "summed": one.summed}
+    """What another softmax shows: ``shape``, ``dim``, ``summed``, ``kept``, and the weight of ``padding`` and of ``real`` tokens."""
+    known: dict[str, Any] = {"shape": tuple(one.result.shape), "dim": one.dim, "summed": one.summed, "kept": one.kept}
     weights = one.result.movedim(one.dim, -1)
     if one.dim == 0 or weights.numel() > MOST:
         return known
