@@ -31,7 +31,9 @@ def are_chances(way: Iterable[Any], outputs: Iterable[Tensor]) -> bool | None:
     if scores is None or not is_here(scores) or not 0 < scores.numel() <= MANY:
         return None
     dims = [place for place, size in enumerate(scores.shape) if size == classes]
-    return bool((scores >= 0).all()) and any(bool(((scores.sum(one) - 1).abs() < ROUNDED).all()) for one in dims)
+    if not all(bool((some >= 0).all()) for some in (scores[:1], scores)):  # of raw scores the first sample mostly has one below 0
+        return False
+    return any(bool(((scores.sum(one) - 1).abs() < ROUNDED).all()) for one in dims)
 
 
 def _taken(softmax: Any, outputs: Iterable[Tensor]) -> Tensor | None:
