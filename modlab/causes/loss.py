@@ -409,14 +409,15 @@ def _constant(s: Symptoms) -> Facts | None:
     if "half" in s.loss.risks or s.loop.replaced or began_equal(s):
         return None  # it has no gradient for want of digits or of a difference, or had one that something else has taken the place of
     slopes = [some[some == some] for some in s.output_gradients.values()]
-    if any((some > 0).any() for some in slopes):
-        return None  # those of the weights may add up to nothing, as where all is learned
+    slopes_of_outputs = any((some > 0).any() for some in slopes)
+    if slopes_of_outputs and s.inputs and s.inputs[0].repeated > 0.9:
+        return None  # of one batch alone those of the weights may add up to nothing, as where all is learned
     same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
     if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:
         return {"value": s.last}
     if len(s.values) < 5 or s.ungraded or s.record.steps == 0 or s.loop.hooked:
         return None
-    if not any(len(some) for some in slopes):
+    if slopes_of_outputs or not any(len(some) for some in slopes):
         return None
     return {"value": s.last}
 

@@ -156,7 +156,7 @@ class BoundedRatings(Ratings):
 
 
 @HALF.net("embedding")
-def ratings() -> Training:
+def users_and_items() -> Training:
     taste, style, liked = torch.randn(60, 3), torch.randn(50, 3), 0.7 * torch.randn(50)
 
     def data(count: int) -> Batch:
@@ -170,7 +170,7 @@ def ratings() -> Training:
     return Training(Ratings(), partial(torch.optim.Adam, lr=2e-2), lambda _: data(256), nn.MSELoss(), error, 250)
 
 
-@HALF.fault("output cannot reach", ratings)
+@HALF.fault("output cannot reach", users_and_items)
 def ratings_are_kept_between_zero_and_one(training: Training) -> None:
     training.use(BoundedRatings())
 
