@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ def fake_ranks(world: int, rank: int = 0) -> Iterator[None]:
     """A process group of so many ranks, of which this process is one and the others are not there."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
+    gc.collect()  # torch gives a mesh again that is still there, though its groups are gone
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
     renew()
     try:

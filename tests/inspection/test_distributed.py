@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -10,20 +9,19 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import modlab
 from modlab.inspection.distributed import distribution_of
 from modlab.statistics import measure_tensor
 from modlab.statistics.memory import absence, is_there, local
+from tests.sharded import fake_ranks
 
 
 @pytest.fixture
 def ranks():
     """Four ranks of which this process is the third, and the others are not there: nothing here may wait for them."""
-    dist.init_process_group("fake", rank=2, world_size=4, store=FakeStore())
-    yield
-    dist.destroy_process_group()
+    with fake_ranks(4, rank=2):
+        yield
 
 
 def net():
