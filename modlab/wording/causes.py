@@ -125,7 +125,8 @@ def _unreached(facts: Facts) -> str:
         side, half = ("above", "at most") if facts["turned"] else ("below", "at least")
         return f"the score comes from {facts['function'].lower()} and is never {side} 0, so each chance is {half} a half"
     if "bound" in facts:
-        return f"no output lies beyond {rough(facts['bound'])}, and targets go from {rough(facts['low'])} to {rough(facts['high'])}"
+        asked = f"{rough(facts['low'])} to {rough(facts['high'])}"
+        return f"no output that was seen lies beyond {rough(facts['bound'])}, and targets go from {asked}"
     gives = f"{facts['function'].lower()} gives {_range(facts)}"
     if "mean" in facts:
         return f"{gives}, and the loss takes that for the logarithm of a rate; the mean of the counts is {rough(facts['mean'])}"
@@ -558,7 +559,7 @@ CAUSES: dict[str, CauseWords] = {
     "sigmoid twice": CauseWords(
         "sigmoid is applied twice",
         lambda f: (
-            "the scores pile up at 0 or 1 and never lie beyond, and the loss applies a sigmoid"
+            "the scores pile up at 0 or 1, none that was seen lies beyond, and the loss applies a sigmoid"
             if f.get("seen")
             else "the scores have been through a sigmoid, and the loss applies one more"
         ),
@@ -935,7 +936,7 @@ CAUSES: dict[str, CauseWords] = {
             str(f.get("how")), "padding counts in the loss"
         ),
         lambda f: (
-            f"{_share(f['share'])} of what {{place}} gets is token {f['token']} at the ends of rows, and the mean is taken over all of it"
+            f"{_share(f['share'])} of what {{place}} gets is token {f['token']}, which fills rows up, and the mean is taken over all of it"
             if f.get("how") == "mean"
             else f"the last {f['steps']:,} of {f['length']:,} steps of {{place}} bring the same, and its state after them is what is read"
             if f.get("how") == "last"
@@ -954,7 +955,7 @@ CAUSES: dict[str, CauseWords] = {
         "nearly all tokens are the same",
         lambda f: (
             f"token {f['token']} is {_share(f['share'])} of the inputs"
-            + (f" beside {f['filler']}, which fills up the ends of rows" if f.get("filler", f["token"]) != f["token"] else "")
+            + (f" beside {f['filler']}, which fills rows up" if f.get("filler", f["token"]) != f["token"] else "")
             if f["token"] >= 0
             else f"only {_share(f['share'])} of the rows of {{place}} are ever looked up"
         ),
