@@ -92,10 +92,8 @@ def shares(nodes: Iterable[tuple[Any, str]]) -> list[Shares]:
 def _is_summed(takers: list[Any], dim: int, dimensions: int) -> bool:
     """Whether nothing takes a softmax but a sum along its own dimension."""
     dims = saved(takers[0], "dim") if len(takers) == 1 and name_of(takers[0]) == "Sum" else None
-    along = dims[0] if isinstance(dims, (tuple, list)) and len(dims) == 1 else dims
-    if not isinstance(along, int):
-        return False
-    return (along - 2**64 if along >= 2**63 else along) % dimensions == dim % dimensions
+    along = dims[0] if isinstance(dims, tuple) and len(dims) == 1 else dims
+    return isinstance(along, int) and along % dimensions == dim % dimensions
 
 
 def _below(node: Any) -> list[Any]:

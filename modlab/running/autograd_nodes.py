@@ -39,7 +39,12 @@ def saved(node: Any, name: str) -> Any:
         return None
     if isinstance(found, Tensor) and not is_there(found):
         return None
-    return found - 2**64 if isinstance(found, int) and found >= 2**63 else found  # autograd tells negative numbers so
+    return tuple(_signed(one) for one in found) if isinstance(found, (tuple, list)) else _signed(found)
+
+
+def _signed(thing: Any) -> Any:
+    """Autograd tells a negative number as one of 64 bits without a sign."""
+    return thing - 2**64 if isinstance(thing, int) and thing >= 2**63 else thing
 
 
 def shape_of(node: Any) -> tuple[int, ...]:

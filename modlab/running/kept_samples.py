@@ -40,8 +40,8 @@ def are_kept(node: Any, takers: Mapping[Any, Sequence[Any]]) -> bool:
 
 def _outlives_sum(node: Any, dim: int, shape: Sequence[int]) -> bool:
     dims = saved(node, "dim")
-    along = [dims] if isinstance(dims, int) else [*dims] if isinstance(dims, (tuple, list)) else []
-    return bool(along) and dim not in {(one - 2**64 if one >= 2**63 else one) % len(shape) for one in along}
+    along = dims if isinstance(dims, tuple) else (dims,) if isinstance(dims, int) else ()
+    return bool(along) and dim not in {one % len(shape) for one in along}
 
 
 def _outlives(product: Any, factor: Any, dim: int) -> bool:
@@ -61,7 +61,7 @@ def _moved(taker: Any, name: str, dim: int, shape: Sequence[int]) -> int | None:
         one, other = (side % len(shape) if isinstance(side, int) else -1 for side in sides)
         return other if dim == one else one if dim == other else dim
     if name == "Permute":
-        dims = [one % len(shape) if one < 2**63 else (one - 2**64) % len(shape) for one in saved(taker, "dims") or ()]
+        dims = [one % len(shape) for one in saved(taker, "dims") or ()]
         return dims.index(dim) if dim in dims else None
     if name in RESHAPED:
         before, size = math.prod(shape[:dim]), shape[dim]

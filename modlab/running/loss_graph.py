@@ -472,8 +472,7 @@ def _function(node: Any) -> Function:
     dim = saved(node, "dim") if name in ("Softmax", "LogSoftmax") else None
     if dim is None and name == "LogSoftmax":
         dims = next((saved(one, "dim") for one in children(node) if name_of(one) == "Logsumexp"), None)
-        dim = dims[0] if isinstance(dims, (tuple, list)) and len(dims) == 1 else None
-        dim = dim - 2**64 if isinstance(dim, int) and dim >= 2**63 else dim
+        dim = dims[0] if isinstance(dims, tuple) and len(dims) == 1 else None
     shape = shape_of(node)
     along = -1
     if isinstance(dim, int):

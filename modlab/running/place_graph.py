@@ -50,5 +50,5 @@ def _is_last(node: Any, length: int) -> bool:
 def _reduced(node: Any) -> list[int]:
     """The sizes of the dimensions over which it goes."""
     dims, sizes = saved(node, "dim"), saved(node, "self_sym_sizes")
-    some = dims if isinstance(dims, (tuple, list)) else (dims,)
-    return [int(sizes[dim if dim < 2**63 else dim - 2**64]) for dim in some] if sizes and None not in some else []
+    some = dims if isinstance(dims, tuple) else (dims,)
+    return [int(sizes[dim]) for dim in some] if sizes and None not in some else []

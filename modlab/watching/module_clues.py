@@ -20,7 +20,7 @@ from modlab.watching.readback import is_far
 TOKENS = 1000
 """Rows of an embedding up to which those that are looked up are counted."""
 
-ROWS_READ = 1 << 16
+ROWS_READ = 1 << 14
 """Numbers of rows of tokens that are looked at for what fills them up: of more, the first rows."""
 
 BOUNDED = (nn.Hardtanh, nn.Threshold)
