@@ -120,6 +120,8 @@ def _never_warm(s: Symptoms) -> Facts | None:
     rate, group = s.rate[np.isfinite(s.rate)], s.group
     if len(rate) < 3 or s.is_turned_by_hand or s.learns or not rate[-1] > rate[0] or rate[-1] < 0.9 * rate.max():
         return None
+    if group.rate < 0.9 * rate[-1]:  # it came down behind the last look: a cycle
+        return None
     if group.initial > 0 and group.rate <= 0.1 * group.initial:
         return {"rate": group.rate, "aim": group.initial, "steps": s.record.steps}
     climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > 1.2 * s.rate_at(s.record.steps // 2) > 0

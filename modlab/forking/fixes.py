@@ -7,6 +7,7 @@ and ``optimizer`` alone, which is run on the copies as it is.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -40,9 +41,20 @@ def fix_of(finding: Finding) -> tuple[str, str] | None:
             return name, ""
         if code:
             return CODE, code
-    is_zero = finding.kind == "rate too low" and finding.facts.get("rate") == 0
-    own = OF_FINDINGS.get("rate zero" if is_zero else finding.kind)
+    own = OF_FINDINGS.get(_kind(finding))
     return None if own is None else (own, "")
+
+
+def _kind(finding: Finding) -> str:
+    """Its kind, or one of its own where the facts decide what the fix is."""
+    if finding.kind == "rate too low" and finding.facts.get("rate") == 0:
+        return "rate zero"
+    return "climbing" if is_climbing(finding) else finding.kind
+
+
+def is_climbing(finding: Finding) -> bool:
+    """Whether a training is turned around by its optimizer, and not by its loss."""
+    return finding.kind == "wrong sign" and (finding.facts.get("how") == "maximize" or bool(finding.facts.get("climbs")))
 
 
 def is_rate(finding: Finding) -> bool:
@@ -124,6 +136,12 @@ def _set(name: str, value: float) -> Fix:
         _require(before != [(group.get(name), group.get("betas")) for group in groups])
 
     return change
+
+
+def _descend(player: Player, _: Finding) -> None:
+    for group in _groups(player):
+        if group.get("maximize"):
+            group["maximize"] = False
 
 
 def _no_decay(player: Player, finding: Finding) -> None:
@@ -252,14 +270,14 @@ def _standardize(player: Player, _: Finding) -> None:
 
 
 def _replaced(of: tuple[type, ...], by: Callable[[Module], Module], *, last: bool = False) -> Fix:
+    """Others in the place of modules: of those in what a finding is about, or of all, as where that is the layer beside them."""
+
+    def held(roots: Iterable[Module]) -> list[tuple[Module, str]]:
+        inside = (module for one in roots for module in stores.modules(one))
+        return [(module, name) for module in inside for name, child in stores.named_children(module) if isinstance(child, of)]
+
     def change(player: Player, finding: Finding) -> None:
-        places = [
-            (module, name)
-            for one in _places(player, finding)
-            for module in [*stores.modules(one)]
-            for name, child in stores.named_children(module)
-            if isinstance(child, of)
-        ]
+        places = held(_places(player, finding)) or held([player.things.model])
         chosen = places[-1:] if last else places
         _require(bool(chosen))
         for module, name in chosen:
@@ -319,6 +337,31 @@ def _smaller_weights(player: Player, finding: Finding) -> None:
     _require(bool(resets))
     for reset in resets:
         reset()
+
+
+def _new_weights(player: Player, _: Finding) -> None:
+    _smaller_weights(player, Finding(""))
+
+
+_SATURATING = (nn.Sigmoid, nn.Tanh, nn.Hardsigmoid, nn.Hardtanh, nn.Softsign)
+_TO_RELU = _replaced(_SATURATING, lambda _: nn.ReLU())
+
+
+_LAYERS = (nn.Linear, nn.modules.conv._ConvNd)
+
+
+def _weights_for_relu(player: Player, finding: Finding) -> None:
+    """ReLU, and weights behind which numbers and gradients keep their size (He et al., 2015), but for those of the last layer."""
+    with contextlib.suppress(NothingToChangeError):
+        _TO_RELU(player, finding)
+    last = _last_layer(player)
+    modules = player.things.modules().values()
+    layers: list[Any] = [one for one in modules if isinstance(one, _LAYERS) and one is not last]
+    _require(bool(layers) and any(isinstance(one, nn.ReLU) for one in modules))
+    for one in layers:
+        nn.init.kaiming_normal_(one.weight, nonlinearity="relu")
+        if one.bias is not None:
+            nn.init.zeros_(one.bias)
 
 
 def _dropout(p: float) -> Fix:
@@ -405,6 +448,7 @@ CHANGES: dict[str, Fix] = {
     **{f"a learning rate of {rate}": _some_rate(rate) for rate in _SOME},
     "a momentum of 0.9": _set("momentum", 0.9),
     "no weight decay": _no_decay,
+    "maximize=False": _descend,
     "all parameters in the optimizer": _own,
     "nothing frozen": _unfreeze,
     "gradients zeroed in each step": _fresh,
@@ -415,8 +459,10 @@ CHANGES: dict[str, Fix] = {
     "no activation at the end": _no_last_activation,
     "a smaller last layer": _smaller_last,
     "new initial weights": _smaller_weights,
+    "new initial weights in all layers": _new_weights,
     "LeakyReLU for ReLU": _replaced((nn.ReLU,), lambda _: nn.LeakyReLU(0.1)),
-    "ReLU for saturating activations": _replaced((nn.Sigmoid, nn.Tanh), lambda _: nn.ReLU()),
+    "ReLU for saturating activations": _TO_RELU,
+    "ReLU, and weights drawn for it": _weights_for_relu,
     "dropout of 0.1": _dropout(0.1),
     "no dropout": _dropout(0.0),
     "the loss without its factor": _divide_loss,
@@ -429,8 +475,10 @@ DOSES: dict[str, tuple[str, ...]] = {
     "ten times the learning rate": tuple(f"{words} the learning rate" for _, words in _MORE),
     "a learning rate of 0.001": tuple(f"a learning rate of {rate}" for rate in _SOME),
     "dropout of 0.1": ("dropout of 0.1", "no dropout"),
+    "LeakyReLU for ReLU": ("LeakyReLU for ReLU", "new initial weights", "new initial weights in all layers"),
+    "ReLU for saturating activations": ("ReLU for saturating activations", "ReLU, and weights drawn for it"),
 }
-"""Doses of the same change, the smallest first: a short trial of some decides."""
+"""Doses of the same change, or ways to the same end, the smallest first: a short trial of some decides."""
 
 FURTHER: dict[str, tuple[str, ...]] = {
     "a tenth of the learning rate": tuple(f"{words} the learning rate" for _, words in _FAR_LESS),
@@ -480,6 +528,7 @@ OF_FINDINGS: dict[str, str] = {
     "rate too high": "a tenth of the learning rate",
     "rate too low": "ten times the learning rate",
     "rate zero": "a learning rate of 0.001",
+    "climbing": "maximize=False",
     "learning rate 0": "a learning rate of 0.001",
     "too much momentum": "a momentum of 0.9",
     "too much decay": "no weight decay",

@@ -15,7 +15,7 @@ from modlab.forking.clipping import ClipCall
 from modlab.forking.kept_states import KeptState, scale_by
 from modlab.forking.module_settings import Group, Setting, settings_of
 from modlab.forking.nests import Nest, tensors_in, with_parts
-from modlab.forking.others import covers, handled, is_idle, trained, unscales
+from modlab.forking.others import above, covers, handled, is_idle, trained, unscales
 from modlab.forking.param_groups import plain_step
 from modlab.forking.tape import (
     BACKWARD,
@@ -94,7 +94,9 @@ class Player:
         self._kept = {*self._numbers} | crossing
         self._stands = {number: place for place, number in enumerate(self.things.numbers)}  # where an optimizer of the tape stands
         self._names = state.names
-        self._modules = self.things.modules()
+        self._modules = self.things.modules()  # by the names on the tape
+        self._called = self._modules  # what stands where the tape calls one
+        self._joined_modules: dict[str, list[Any]] = {}  # made by a change, by the name of what they stand for or in: its mode is theirs
         self._buffers: list[tuple[int, dict[str, Any], str]] = []
         self._find_buffers()
         self._hooks = {path: {*stores.contents(one)["_forward_hooks"]} for path, one in self._modules.items()}
@@ -113,6 +115,7 @@ class Player:
         self._made = 0  # entries of the step that comes, before a change
         self._is_changed = False
         self._trained: dict[int, str] = {}  # what was trained before, by number: in which module
+        self._listed: list[int] = []  # the model's parameters before, in order
         self._brought: list[tuple[str, Tensor, int]] = []  # what is trained since: in which module, and its number, or 0
         self._taken: set[int] = set()  # numbers of what is not there with this change
         self._owners: dict[int, int] = {}  # whose gradient a number is, in the step under way
@@ -140,6 +143,7 @@ class Player:
         stepped, names = {id(one) for one in self._stepped()}, {id(one): number for number, one in self._numbers.items()}
         were = [*trained(self.things)]  # held, so that no other gets one of their identities
         self._trained = {names[id(one)]: path for path, one in were if id(one) in names}
+        self._listed = [names[id(one)] for one in self.things.model.parameters() if id(one) in names]
         with torch.enable_grad():
             work()
         self._joined += [one for one in self._stepped() if id(one) not in stepped]
@@ -151,16 +155,39 @@ class Player:
                 for name, value in settings_of(group).items():
                     if name in old and not _equal(old[name], value):
                         self._ratios[number, place, name] = old[name], value
-        self._modules = self.things.modules()
-        for number, (path, name) in self._names.items():
-            module = self._modules.get(path)
-            held = {} if module is None else dict(stores.named_tensors(module))
-            if name in held:
-                self._numbers[number] = held[name]
-            elif self._numbers.pop(number, None) is not None:
-                self._taken.add(number)
+        self._find_modules()
+        self._find_tensors()
         self._find_buffers()
         self._find_brought({id(one) for _, one in were})
+
+    def _find_modules(self) -> None:
+        """What a change has moved is still itself; what it has made stands for what was there.
+
+        By itself the loop calls what stands at a place; where that is one that stood elsewhere, it is not known what it would call.
+        """
+        before, now = self._modules, self.things.modules()
+        there, known = {id(one): path for path, one in now.items()}, {id(one) for one in before.values()}
+        made = {path: one for path, one in now.items() if id(one) not in known}
+        kept = {path: one for path, one in before.items() if id(one) in there}
+        self._modules = made | kept
+        moved = [path for path, one in kept.items() if not f"{there[id(one)]}.".startswith(f"{path}." if path else "")]
+        self._called = {path: one for path, one in (kept | made).items() if path not in moved}
+        for path, one in made.items():
+            self._joined_modules.setdefault(next((place for place in above(path) if place in before), ""), []).append(one)
+
+    def _find_tensors(self) -> None:
+        """Those of the model that the tape has numbers for."""
+        there = {id(one) for module in self.things.modules().values() for _, one in stores.named_tensors(module)}
+        known = {id(one) for one in self._numbers.values()}
+        for number, (path, name) in self._names.items():
+            if id(self._numbers.get(number)) in there:
+                continue
+            module = self._modules.get(path)
+            one = None if module is None else dict(stores.named_tensors(module)).get(name)
+            if one is not None and id(one) not in known:
+                self._numbers[number] = one
+            elif self._numbers.pop(number, None) is not None:
+                self._taken.add(number)
 
     def _find_brought(self, before: set[int]) -> None:
         self._is_changed = True
@@ -335,14 +362,13 @@ class Player:
         """Whose gradients are clipped: of those that a change has brought too, where all were that are in one module with them."""
         asked = [self._numbers[one] for one in call.asked if one in self._numbers]
         there = {id(one) for one in asked}
-        more = [one for path, one, _ in self._brought if id(one) not in there and covers(call.asked.keys(), self._trained, path)]
-        if not more:
-            return asked
-        new = {id(one) for one in more}
+        new = {id(one) for path, one, _ in self._brought if id(one) not in there and covers(call.asked.keys(), self._trained, path)}
         order: list[Tensor] = [one for one in self.things.model.parameters() if id(one) in there | new]
-        if len(order) < len(there) + len(new) or [id(one) for one in order if id(one) not in new] != [*map(id, asked)]:
+        if len(order) == len(there) + len(new) and [one for one in self._listed if one in call.asked] == [*call.asked]:
+            return order
+        if new:
             raise BroughtError
-        return order
+        return asked
 
     def _unscaled(self, given: Any) -> Any:
         """The gradients that a scaler unscales: all of its optimizer's."""
@@ -355,7 +381,9 @@ class Player:
 
     def _run(self, path: str, args: Any, kwargs: Any) -> Any:
         """Call a module without the forward hooks that it had: they come behind the call that is taped, and what they call is taped too."""
-        module = self._modules[path]
+        module = self._called.get(path)
+        if module is None:
+            raise TakenError
         hooks = stores.contents(module)["_forward_hooks"]
         aside = {key: hooks.pop(key) for key in [*hooks] if key in self._hooks.get(path, ())}
         try:
@@ -457,9 +485,12 @@ class Player:
 
     def _set(self, settings: tuple[Setting, ...]) -> None:
         for path, name, value in settings:
+            if name == "training" and self.training:
+                continue
             module = self._modules.get(path)
-            if module is not None and not (name == "training" and self.training):
-                object.__getattribute__(module, "__dict__")[name] = value
+            for one in (module, *self._joined_modules.get(path, ())) if name == "training" else (module,):
+                if one is not None:
+                    object.__getattribute__(one, "__dict__")[name] = value
 
     def _enter(self, context: Any) -> None:
         grad, inferred, casts = context

@@ -6,6 +6,7 @@ import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import ForkError, QuestionError, names_near
 from modlab.forking.batch_player import BatchGround
-from modlab.forking.fixes import DOSES, FURTHER, OWN_CHANGE, TRIAL, applied, fix_of, is_rate
+from modlab.forking.fixes import DOSES, FURTHER, OWN_CHANGE, TRIAL, applied, fix_of, is_climbing, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings, is_finite
@@ -222,19 +223,28 @@ def _name(change: Callable[..., Any]) -> str:
     return "the given function" if name == "<lambda>" else name
 
 
+GIVEN = ("model", "optimizer")
+"""What a function is called with that changes a fork."""
+
+
 def _arguments(change: Callable[..., Any]) -> tuple[str, ...]:
     """Which of model and optimizer a function takes: by its parameters' names, else in that order."""
     try:
-        names = [one.name for one in inspect.signature(change).parameters.values() if one.default is one.empty and one.kind < 2]
+        some = [*inspect.signature(change).parameters.values()]
     except (TypeError, ValueError):
-        names = ["model", "optimizer"]
-    known = tuple(name for name in names if name in ("model", "optimizer"))
-    if len(known) == len(names):
+        return GIVEN
+    positional = [one for one in some if one.kind < one.VAR_POSITIONAL]
+    names = [one.name for one in positional if one.default is one.empty]
+    names = names or [one.name for one in takewhile(lambda one: one.name in GIVEN, positional)]
+    if not names and any(one.kind is one.VAR_POSITIONAL for one in some):
+        return GIVEN
+    known = tuple(name for name in names if name in GIVEN)
+    if names and len(known) == len(names):
         return known
-    if len(names) <= 2 and not known:
-        return ("model", "optimizer")[: len(names)]
+    if 1 <= len(names) <= 2 and not known:
+        return GIVEN[: len(names)]
     raise QuestionError(
-        f"w.fork(change=…): {_name(change)} takes {', '.join(names)}, but is called with model and optimizer.\n"
+        f"w.fork(change=…): {_name(change)} takes {', '.join(names) or 'nothing'}, but is called with model and optimizer.\n"
         f"  Write: def {_name(change) if change.__name__ != '<lambda>' else 'change'}(model, optimizer): …"
     )
 
@@ -296,6 +306,8 @@ def _require_like(module: Module, name: str, value: Any) -> None:
         takes = "True or False"
     elif is_dropout and _is_number(held) and not (_is_number(value) and 0 <= float(value) <= 1):
         takes = "a probability between 0 and 1"
+    elif value is None and attribute == "momentum" and isinstance(module, nn.modules.batchnorm._NormBase):
+        return  # the mean of all batches
     elif isinstance(held, float) and not _is_number(value):
         takes = "a number"
     if takes:
@@ -369,8 +381,9 @@ def of_keeper(keeper: Keeper | None, record: WatchRecord, step: Any, change: Any
 
 def unjudged(record: WatchRecord) -> tuple[str, dict[str, Fact]]:
     """Why a lower loss of this training is not the better one, as in `ForkRecord`, and facts about it: as its verdict has it."""
-    if any(one.kind == "wrong sign" for one in record.verdict.findings):
-        return "wrong sign", {}
+    signs = [one for one in record.verdict.findings if one.kind == "wrong sign"]
+    if signs:
+        return ("" if all(map(is_climbing, signs)) else "wrong sign"), {}
     falls = next((one for one in record.verdict.checks if one.name == "the loss falls"), None)
     names: Any = falls.facts.get("names", ()) if falls is not None else ()
     if falls is not None and falls.kind == "loss not told" and len(names) > 1:

@@ -403,7 +403,7 @@ FIXES: dict[str, Words] = {
     "output cannot reach": "End with a linear layer, or scale the targets into the range of the activation.",
     "targets not scaled": "Scale the targets: (y - mean) / std, and scale predictions back.",
     "weights of classes": "Give rare classes the larger weight: len(y) / (classes * y.bincount()); pos_weight is negatives / positives.",
-    "wrong sign": "Turn the sign of the loss.",
+    "wrong sign": lambda facts: "Leave out maximize=True." if facts.get("climbs") else "Turn the sign of the loss.",
     "one logit": "Give nn.CrossEntropyLoss one score for each class, or use nn.BCEWithLogitsLoss() for one score.",
     "loss too small": "Leave out what divides the loss.",
     "constant loss": "Look at what lies between the output and the loss: a clamp, a product with zero, another variable.",

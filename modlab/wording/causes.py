@@ -576,7 +576,7 @@ CAUSES: dict[str, CauseWords] = {
         "the loss is turned around",
         _sign,
         "Training makes worse what it should make better.",
-        "remove the minus sign, or maximize=True",
+        lambda f: "remove maximize=True" if f["how"] == "maximize" else "remove the minus sign",
     ),
     "weights of classes": CauseWords(
         "the class weights are far off",

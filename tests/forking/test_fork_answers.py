@@ -42,6 +42,34 @@ def test_a_setting_that_a_module_cannot_have_is_refused(name: str) -> None:
     assert w.fork(5, {"2.p": 1}).exact and w.fork(5, {"3.negative_slope": 0.3}).exact
 
 
+@pytest.mark.parametrize("change", [lambda: None, lambda a, b, c: None, lambda *, key: None, lambda lr=0.1: None])
+def test_a_function_that_takes_something_else_is_refused(change: Any) -> None:
+    w, *_ = watched(dropping)
+    with pytest.raises(modlab_errors.QuestionError, match=r"but is called with model and optimizer\.\n  Write: def change"):
+        w.fork(5, change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda *given: given[0][0].reset_parameters(), lambda model=None: model[0].reset_parameters(), lambda m, o: m[0].reset_parameters()],
+)
+def test_what_takes_model_and_optimizer_in_any_form_is_called_with_them(change: Any) -> None:
+    w, *_ = watched(dropping)
+    fork = w.fork(5, change)
+    assert fork.exact and fork.losses != fork.original
+
+
+def test_the_momentum_of_a_norm_may_be_none() -> None:
+    def make() -> Run:
+        model = small(nn.BatchNorm1d(8))
+        return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1))
+
+    w, *_ = watched(make)
+    assert w.fork(5, {"2.momentum": None}).exact
+    with pytest.raises(modlab_errors.QuestionError, match="takes a number"):
+        w.fork(5, {"2.eps": None})
+
+
 def distant() -> Run:
     model, loss = small(), nn.TripletMarginLoss(p=2.0)
     whole = nn.ModuleList([model, loss])

@@ -1534,6 +1534,43 @@ def test_a_change_that_would_change_nothing_is_not_tried(name: str) -> None:
         of_finding(Finding("made up"), KeptGround(w._keeper, 5), "Net", 5, 10, (name, ""))
 
 
+@pytest.mark.parametrize("kind, path", [("dead units", "2"), ("dead", "2"), ("vanishing gradient", "0.weight"), ("saturated", "1")])
+def test_the_fix_of_an_activation_is_of_all_where_a_finding_names_the_layer_beside_it(kind: str, path: str) -> None:
+    def make() -> Run:
+        net = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+        nn.init.constant_(net[2].bias, -20.0)  # type: ignore[arg-type]
+
+        def loss() -> Tensor:
+            x = torch.randn(8, 4)
+            return (net(x) - x.sum(1, keepdim=True)).square().mean()
+
+        return trained(net, loss, torch.optim.SGD(net.parameters(), lr=0.01))
+
+    w, model, *_ = watched(make)
+    before = photograph(model)
+    fork = of_finding(Finding(kind, path, severity="broken"), KeptGround(w._keeper, 0), "Net", 0, STEPS)
+    assert fork.exact and fork.record.steps == STEPS and fork.losses != fork.original
+    assert photograph(model) == before
+
+
+def test_an_optimizer_that_climbs_is_turned_round_and_its_loss_is_judged() -> None:
+    def make(*, climbs: bool) -> Run:
+        net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+        def loss() -> Tensor:
+            x = torch.randn(8, 4)
+            return (net(x) - x.sum(1, keepdim=True)).square().mean()
+
+        return trained(net, loss, torch.optim.SGD(net.parameters(), lr=0.02, maximize=climbs))
+
+    w, *_ = watched(lambda: make(climbs=True), steps=100)
+    *_, losses = watched(lambda: make(climbs=False), steps=100)
+    found = next(one for one in w.findings if one.kind == "wrong sign")
+    fork = found.try_fix()
+    assert fork.losses == losses[: len(fork.losses)] and fork.outcome == "better"
+    assert "with maximize=False" in fork.headline and "remove maximize=True" in str(w.verdict)
+
+
 def test_float32_leaves_out_what_the_loop_casts() -> None:
     def make(*, narrow: bool) -> Run:
         model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
