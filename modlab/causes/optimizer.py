@@ -113,7 +113,10 @@ def _runs_out(s: Symptoms) -> Facts | None:
         return None
     if not (most > 0 and max(float(rate[-1]), middle) < 0.02 * most):
         return None
-    return {"most": most, "last": float(rate[-1])}
+    last = float(rate[-1])
+    if len(s.rates) == 1 and s.group.rate < last:  # it went on falling after the last look
+        last = s.group.rate
+    return {"most": most, "last": last}
 
 
 def _never_warm(s: Symptoms) -> Facts | None:

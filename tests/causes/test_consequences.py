@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab.format import rough
 from modlab.results.watch import Watch
 from modlab.testing import assert_learns
 
@@ -134,6 +135,27 @@ def test_a_schedule_that_ends_the_training_early_is_named_though_the_loss_fell(g
         schedule.step()
 
     assert kinds(trained(model, optimizer, steps=300, each=each)) == ["rate runs out"] * named
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["to the end", "but for a new beginning after the last step"])
+def test_the_rate_that_runs_out_is_told_as_it_is_at_the_end(again):
+    """The last look is some steps before that."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 if again and step == 300 else 0.8**step)
+
+    def each(loss: Callable[[], Tensor]) -> None:
+        loss().backward()
+        optimizer.step()
+        schedule.step()
+
+    w = trained(model, optimizer, steps=300, each=each)
+    (cause,) = (one for one in w.findings if "tier" in one.facts)
+    (rate,) = (one for one in w.record.scalars if one.kind == "rate")
+    last = float(rate.mean[-1]) if again else 0.05 * 0.8**300
+    assert cause.kind == "rate runs out" and cause.facts["last"] == pytest.approx(last)
+    assert f"it fell from 0.05 to {rough(last)}" in str(w)
 
 
 class Autoencoder(nn.Module):
