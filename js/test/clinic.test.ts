@@ -84,7 +84,7 @@ describe("a case", () => {
     expect(text(".end")).toContain("It can be seen in 1 look: LOOP.");
     expect(text(".end")).toContain("names the cause first");
     expect(text(".end code")).not.toContain("Two");
-    expect(text("#score")).toBe("1 of 2 cases closed. You named 0 of them at the first try, with 1.0 looks on average; modlab names 1 of them first.");
+    expect(text("#score")).toBe("1 of 2 cases closed. You named 1 of them, 0 at the first try, with 1.0 looks on average; modlab names 1 of them first.");
     expect(document.activeElement?.className).toBe("end");
   });
 

@@ -61,7 +61,7 @@ def test_keys_alone_solve_a_case(clinic: Page) -> None:
     expect(clinic.locator(".end")).to_contain_text("Solved: cause in 1 look, at try 2")
     expect(clinic.locator(".end")).to_contain_text("modlab:")
     expect(clinic.locator("#score")).to_contain_text(
-        "1 of 30 cases closed. You named 0 of them at the first try, with 1.0 looks on average"
+        "1 of 30 cases closed. You named 1 of them, 0 at the first try, with 1.0 looks on average"
     )
     expect(clinic.get_by_role("link", name="case 9, solved")).to_be_visible()
     reach(clinic, "Case 10")

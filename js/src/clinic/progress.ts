@@ -82,9 +82,9 @@ export function score(cases: readonly Case[], ledger: Ledger): string {
   const first = closed.filter((one) => atOnce(one, ledger.of(one.number))).length;
   const found = closed.filter((one) => isRight(one, ledger.of(one.number)));
   const looks = found.reduce((sum, one) => sum + ledger.of(one.number).looks.length, 0) / Math.max(1, found.length);
-  const average = found.length ? `, with ${looks.toFixed(1)} looks on average` : "";
+  const how = found.length ? `, ${first} at the first try, with ${looks.toFixed(1)} looks on average` : "";
   const modlab = closed.filter((one) => one.modlab.first).length;
-  return `${closed.length} of ${cases.length} cases closed. You named ${first} of them at the first try${average}; modlab names ${modlab} of them first.`;
+  return `${closed.length} of ${cases.length} cases closed. You named ${found.length} of them${how}; modlab names ${modlab} of them first.`;
 }
 
 /** How it went, in a few words. */
