@@ -37,7 +37,7 @@ INTRODUCTION = """# The course
 run on, and see. Here they stand with their outputs, for readers; `make lab` (or `python -m modlab lessons copy DIR`) gives you
 a copy of your own without them. *Binder* starts that copy in your browser, with nothing to install{homeless}.
 
-The exam is [the clinic](../docs/clinic.html): thirty trainings that do not learn, on one page. Buy looks, as few as you need, and
+The exam is [the clinic](../docs/clinic.html): thirty sick trainings, on one page. Buy looks, as few as you need, and
 name the cause.
 
 Made by `make notebooks` from what the lessons say of themselves.
