@@ -13,7 +13,7 @@ from bench.sick.causes import CAUSES
 from scripts.clinic import evidence, looks, page
 from scripts.clinic.cases import CASES, NETS, OFFERED
 from scripts.clinic.facts import Facts, between
-from scripts.clinic.recording import Recording, record, recorded
+from scripts.clinic.recording import Recording, _shared_rows, record, recorded
 
 TEXT = page.PAGE.read_text(encoding="utf-8")
 KEPT = page.kept()
@@ -145,6 +145,28 @@ def test_a_loss_of_positives_only_has_no_guess_to_compare_with():
     name = next(one["name"] for one in KEPT if one["number"] == 29)
     found = Facts(of(name, 3)[0], 0.0, "error")
     assert not found.has_guess and evidence.RULED_OUT["targets shuffled"](found) is None
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=[str(one["number"]) for one in KEPT])
+def test_what_is_said_of_the_loss_stands_in_its_curve(kept):
+    """A value is the first one, the last one, the least or the greatest; a mean says of how many."""
+    curve = next(block["y"] for look in kept["looks"] for block in look["blocks"] if block["kind"] == "curve")
+    finite = [one for one in curve if one is not None]
+    known = [curve[0], curve[-1], min(finite), max(finite)]
+    number = r"(-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?)"
+    for why in (one["why"] for one in kept["causes"]):
+        said = re.findall(rf"loss (?:is|falls|goes|stays|jumps)(?: down| up)?(?: from {number})?(?: (?:to|at))? {number}", why)
+        said += re.findall(rf"{number} at most, {number} at first", why)
+        for one in (float(text.strip(",")) for pair in said for text in pair if text):
+            assert any(one == pytest.approx(other, rel=6e-3) for other in known), why
+        for where, many, mean in re.findall(rf"\b(first|last) (\d+)(?: losses| values)?(?: have a mean)? of {number}", why):
+            some = finite[: int(many)] if where == "first" else finite[-int(many) :]
+            assert float(mean) == pytest.approx(sum(some) / len(some), rel=6e-3), why
+
+
+def test_a_sample_is_all_that_a_model_gets_of_it():
+    users, items, others = torch.arange(4), torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 9, 9])
+    assert _shared_rows((users, items), (users, others)) == 2 and _shared_rows(users, users) == 4
 
 
 def test_one_number_is_said_once():

@@ -38,12 +38,7 @@ def _is(cause: str, *looks: str) -> Callable[[Callable[[Facts], str]], Callable[
 
 def of_size(value: float) -> str:
     """A share, or where it is large a multiple: ``3.2 % of its size``, ``45 times its size``."""
-    return f"{share(value)} of its size" if value < 1.005 else f"{rough(value)} times its size"
-
-
-def at_most(value: float) -> str:
-    """A share that stands behind "no more than": ``0.1 %`` where it is less."""
-    return share(value).removeprefix("<")
+    return f"{share(min(value, 1))} of its size" if value < 1.005 else f"{rough(value)} times its size"
 
 
 # ---- the loop
@@ -62,7 +57,7 @@ def _there_at_step(f: Facts) -> str | None:
         return None
     return (
         "When the optimizer steps, the gradients are still there: none of its tensors has a gradient of zero "
-        f"then; the least norm is {rough(min(filter(None, norms)))}."
+        f"then; the least norm in the first step is {rough(min(filter(None, norms)))}."
     )
 
 
@@ -87,7 +82,7 @@ def _one_each(f: Facts) -> str | None:
 @_not("weights put back")
 def _went(f: Facts) -> str | None:
     return (
-        f"Nothing puts the weights back: at the end a tensor lies {of_size(f.moved)} away from where it began." if f.moved > 0.02 else None
+        f"Nothing puts the weights back: at the end a weight lies {of_size(f.moved)} away from where it began." if f.moved > 0.02 else None
     )
 
 
@@ -126,7 +121,7 @@ def _calm(f: Facts) -> str | None:
         return None
     return (
         f"The loss never rises far above its first value ({rough(most)} at most, {rough(first)} at first), "
-        f"and a typical step changes no tensor by more than {at_most(f.typical_update)}."
+        f"and in a typical step the weight that changes most changes by {of_size(f.typical_update)}."
     )
 
 
@@ -136,7 +131,7 @@ def _far(f: Facts) -> str | None:
         return "The weights do not move at all. A learning rate that is too low moves them a little in each step."
     if f.typical_update < 1e-3 and f.moved < 0.3:
         return None
-    return f"The weights go far: a tensor ends {of_size(f.moved)} away from where it began."
+    return f"The weights go far: one ends {of_size(f.moved)} away from where it began."
 
 
 @_not("rate runs out", "warmup never ends")
@@ -251,10 +246,10 @@ def _several(f: Facts) -> str | None:
 
 @_not("wrong sign")
 def _not_turned(f: Facts) -> str | None:
-    first, last = f.ends
+    first, last = f.run.loss[0], f.run.loss[-1]
     if not f.all_finite or min(f.finite) < 0:
         return None
-    if f.falls:
+    if f.falls and last < first:
         return f"The loss falls from {rough(first)} to {rough(last)} and is never below zero. Turned around, it would be."
     return f"The loss goes from {rough(first)} to {rough(last)}. Turned around, it would be below zero, and run away." if f.flat else None
 
@@ -317,7 +312,7 @@ def _learnable(f: Facts) -> str | None:
     if not f.has_guess or not f.all_finite or f.run.seen > len(f.target) // 2 or not 0 <= f.ends[1] < 0.7 * f.chance:
         return None
     return (
-        f"The loss gets down to {rough(f.ends[1])}, where an answer that looks at no input gets "
+        f"The last {f.some} losses have a mean of {rough(f.ends[1])}, where the best answer that looks at no input gets "
         f"{rough(f.chance)}: inputs and targets belong together."
     )
 
@@ -364,9 +359,11 @@ def _scaled(f: Facts) -> str | None:
     x = f.inputs.double()
     if not f.inputs.is_floating_point():
         return "The inputs are tokens, and go through an embedding: they have no scale."
-    mean, std = float(x.mean()), float(x.std())
+    mean, std = float(x.mean()), float(x.std(correction=0))
     return (
-        f"The inputs have a usual scale: mean {rough(mean)}, standard deviation {rough(std)}." if 0.1 < std < 5 and abs(mean) < 5 else None
+        f"The inputs have a usual scale: in the first batch a mean of {rough(mean)} and a standard deviation of {rough(std)}."
+        if 0.1 < std < 5 and abs(mean) < 5
+        else None
     )
 
 
@@ -376,7 +373,7 @@ def _even(f: Facts) -> str | None:
         return "The inputs are tokens, and go through an embedding: no feature is larger than another."
     low, high = min(f.features, default=0.0), max(f.features, default=0.0)
     if f.features and high < 10 * low:
-        return f"No feature is much larger than another: their standard deviations lie {between(low, high)}."
+        return f"No feature is much larger than another: their standard deviations in the first batch lie {between(low, high)}."
     return None
 
 
@@ -390,10 +387,10 @@ def _different(f: Facts) -> str | None:
 def _targets_scaled(f: Facts) -> str | None:
     if f.classes:
         return "The targets are class numbers, which have no scale."
-    std = float(f.targets.double().std())
+    std = float(f.targets.double().std(correction=0))
     return (
-        f"The targets have a usual scale: they lie between {rough(float(f.targets.min()))} and "
-        f"{rough(float(f.targets.max()))}, standard deviation {rough(std)}."
+        f"The targets have a usual scale: in all batches together they lie between {rough(float(f.targets.min()))} and "
+        f"{rough(float(f.targets.max()))}, with a standard deviation of {rough(std)}."
         if 0.1 < std < 5
         else None
     )
@@ -404,8 +401,8 @@ def _nothing_given_away(f: Facts) -> str | None:
     if not f.all_finite or f.ends[1] < 0.6 * f.ends[0]:
         return None
     return (
-        f"The training loss does not get far (from {rough(f.ends[0])} to {rough(f.ends[1])}). An input that "
-        "gives the answer away is found out at once."
+        f"The training loss does not get far: its first {f.some} values have a mean of {rough(f.ends[0])}, and its last {f.some} of "
+        f"{rough(f.ends[1])}. An input that gives the answer away is found out soon."
     )
 
 
@@ -426,7 +423,7 @@ def _tokens(f: Facts) -> str | None:
 @_not("all weights equal")
 def _unlike(f: Facts) -> str | None:
     weights = [one for one in f.weights if one.start.shape[0] > 1]
-    if not weights or any(one.alike for one in weights):
+    if not weights or any(one.unlike < one.start.shape[0] for one in weights):
         return None
     return (
         "The units begin different from each other: in no layer are two rows of the weight equal from the "
@@ -456,7 +453,7 @@ def _deep_enough(f: Facts) -> str | None:
         return None
     first, last = f.weights[0], f.weights[-1]
     return (
-        f"The gradient does not vanish on its way: its norm is {rough(first.after_backward[0] or 0)} at "
+        f"The gradient does not vanish on its way: its norm in the first step is {rough(first.after_backward[0] or 0)} at "
         f"{first.name} and {rough(last.after_backward[0] or 0)} at {last.name}."
     )
 
@@ -468,9 +465,10 @@ def _alive(f: Facts) -> str | None:
     return (
         None
         if f.most_dead >= 0.5
-        else f"In no ReLU are more than {at_most(f.most_dead)} of the units zero for a whole batch."
+        else "In no ReLU are most units zero for the whole batch: the greatest share, in the first step or in the last, is "
+        f"{share(f.most_dead)}."
         if f.most_dead
-        else "Each unit of each ReLU gives something other than zero for some sample of the batch."
+        else "In the first step and in the last, each unit of each ReLU gives something other than zero for some sample of the batch."
     )
 
 
@@ -637,10 +635,10 @@ def _(f: Facts) -> str:
 
 @_is("clipped to nothing", "loop")
 def _(f: Facts) -> str:
-    norms, bound = [one for one, _ in f.run.norms], f.run.norms[0][1]
+    middle, bound = sorted(one for one, _ in f.run.norms)[len(f.run.norms) // 2], f.run.norms[0][1]
     return (
         f"Gradients are clipped to a norm of {bound:g}, and before that their norm is about "
-        f"{rough(sorted(norms)[len(norms) // 2])}: each step is thousands of times too small."
+        f"{rough(middle)}: what is left of a gradient is one part in {float(f'{middle / bound:.2g}'):,.0f}."
     )
 
 
@@ -648,7 +646,7 @@ def _(f: Facts) -> str:
 def _(f: Facts) -> str:
     return (
         "There is one output for each sample. A softmax of one number is always 1, so the cross-entropy is "
-        f"{rough(f.run.loss[0])} and has no gradient."
+        f"{rough(f.run.loss[0])} and its gradient is 0."
     )
 
 
@@ -678,7 +676,7 @@ def _(f: Facts) -> str:
 
 @_is("detached", "gradients")
 def _(f: Facts) -> str:
-    without = [one for one in f.parameters if one.trainable and one.after_backward[0] is None]
+    without = [one for one in f.parameters if one.trainable and all(norm is None for norm in one.after_backward)]
     return (
         f"{len(without)} trainable parameters never get a gradient, {without[0].name} first, though their "
         "layers run and the optimizer holds them: the graph is cut behind them."
@@ -695,17 +693,17 @@ def _(f: Facts) -> str:
 @_is("wrong sign", "loss")
 def _(f: Facts) -> str:
     return (
-        f"The loss goes down to {rough(f.ends[1])}, and a cross-entropy cannot be below zero. On fresh data "
+        f"The loss goes down to {rough(min(f.finite))}, and a cross-entropy cannot be below zero. On fresh data "
         f"{share(f.run.fresh[-1][1])} of the answers are wrong, more than by guessing."
     )
 
 
 @_is("rate runs out", "optimizer")
 def _(f: Facts) -> str:
-    half = next(step for step, one in enumerate(f.run.rates) if one[0] < 0.01 * f.rates[0])
+    early = next(step for step, one in enumerate(f.run.rates) if one[0] < 0.01 * f.rates[0])
     return (
-        f"The learning rate falls from {f.rates[0]:g} to a hundredth of that by step {half} of {f.run.steps}, "
-        f"and to {f.rates[1]:.1e} at the end."
+        f"The learning rate falls from {f.rates[0]:g} to less than a hundredth of that after step {early} of {f.run.steps}, "
+        f"and to {f.rates[1]:.2e} at the end."
     )
 
 
@@ -741,7 +739,8 @@ def _(f: Facts) -> str:
 def _(f: Facts) -> str:
     low, high = min(f.features), max(f.features)
     return (
-        f"One feature has a standard deviation of {rough(high)}, the other of {rough(low)}: the first {rough(high / low)} times the second."
+        f"In the first batch one feature has a standard deviation of {rough(high)}, and the other one of {rough(low)}: that is "
+        f"about {float(f'{high / low:.1g}'):,.0f} times less."
     )
 
 
@@ -749,7 +748,7 @@ def _(f: Facts) -> str:
 def _(f: Facts) -> str:
     first, last = f.weights[0], f.weights[-1]
     return (
-        f"The gradient's norm is {rough(last.after_backward[0] or 0)} at {last.name} and "
+        f"In the first step the gradient's norm is {rough(last.after_backward[0] or 0)} at {last.name} and "
         f"{rough(first.after_backward[0] or 0)} at {first.name}: {len(f.weights)} layers with a sigmoid "
         "between them let almost nothing through."
     )
@@ -758,7 +757,7 @@ def _(f: Facts) -> str:
 @_is("leak", "fresh", "batch")
 def _(f: Facts) -> str:
     return (
-        f"The training loss falls to {rough(f.ends[1])}, and on fresh data {share(f.run.fresh[-1][1])} of the "
+        f"The training loss falls to {rough(f.run.loss[-1])}, and on fresh data {share(f.run.fresh[-1][1])} of the "
         "answers are wrong. In the batch one corner of each picture is much brighter or darker, and tells "
         "the class."
     )
@@ -766,10 +765,10 @@ def _(f: Facts) -> str:
 
 @_is("too few digits", "steps")
 def _(f: Facts) -> str:
-    still = max(f.parameters, key=lambda one: one.still)
+    still = max(f.weights, key=lambda one: one.still)
     return (
-        f"The weights are {still.start.dtype}: in the last look {share(still.still)} of {still.name} has a "
-        "gradient and does not move, because such small steps round away."
+        f"The weights are {still.start.dtype}: in the last step {share(still.still)} of the numbers in {still.name} that have a "
+        "gradient do not move, because such small steps round away."
     )
 
 
@@ -777,8 +776,9 @@ def _(f: Facts) -> str:
 def _(f: Facts) -> str:
     size = len(f.run.batches[-1][2])
     return (
-        f"All {f.run.seen} of the {size} samples in the last batch stood in the first one as well. The loss "
-        f"falls to {rough(f.ends[1])}, and fresh data stays at {rough(f.run.fresh[-1][1])}."
+        f"{'All' if f.run.seen == size else f'{f.run.seen} of the'} {size} samples in the last batch stood in the first one as well. The "
+        f"loss falls to {rough(f.run.loss[-1])}; on fresh data the {f.quality} goes from {rough(f.run.fresh[0][1])} to "
+        f"{rough(f.run.fresh[-1][1])}."
     )
 
 
@@ -794,7 +794,7 @@ def _(f: Facts) -> str:
 
 @_is("all weights equal", "weights")
 def _(f: Facts) -> str:
-    one = next(one for one in f.weights if one.alike)
+    one = next(one for one in f.weights if one.unlike == 1 < one.start.shape[0])
     return f"All {one.start.shape[0]} rows of {one.name} begin equal, so all units of the layer get the same gradient and stay one unit."
 
 
@@ -803,8 +803,8 @@ def _(f: Facts) -> str:
     before = f.run.changed[:-1]
     return (
         f"When only the last token changes, the outputs at all {sum(one > 0 for one in before)} earlier "
-        "positions change: each position sees the token that it should predict. The loss is "
-        f"{rough(f.ends[1])}, and fresh sequences fail."
+        "positions change: each position sees the token that it should predict. The loss falls to "
+        f"{rough(f.run.loss[-1])}, and {share(f.run.fresh[-1][1])} of the tokens that it adds to fresh sequences are wrong."
     )
 
 
@@ -821,8 +821,8 @@ def _(f: Facts) -> str:
 @_is("targets shuffled", "batch")
 def _(f: Facts) -> str:
     return (
-        "Pictures with the same label show bars in different directions. The loss stays at "
-        f"{rough(f.ends[1])}, where knowing nothing costs {rough(f.chance)}."
+        "Pictures with the same label show bars in different directions. The last "
+        f"{f.some} losses have a mean of {rough(f.ends[1])}, and knowing nothing costs {rough(f.chance)}."
     )
 
 
@@ -832,7 +832,7 @@ def _(f: Facts) -> str:
     assert one.last
     return (
         f"What the encoder gives has a standard deviation of {rough(one.last.across)} from sample to sample "
-        "at the end: the decoder gets nothing but noise, and makes the same curve for all."
+        "at the end: the decoder gets nearly nothing but noise, and makes nearly the same curve for all."
     )
 
 
@@ -841,7 +841,7 @@ def _(f: Facts) -> str:
     found = f.output_numbers[1]
     return (
         f"The embeddings of all samples are nearly the same (standard deviation {rough(found.across)}). The "
-        f"loss falls to {rough(f.ends[1])}, and {share(f.run.fresh[-1][1])} of the pairs are not found."
+        f"loss falls to {rough(f.run.loss[-1])}, and {share(f.run.fresh[-1][1])} of the fresh pairs are not found."
     )
 
 

@@ -47,8 +47,12 @@ class Facts:
     @cached_property
     def ends(self) -> tuple[float, float]:
         """The means of the first and of the last tenth of the finite losses."""
-        some = max(1, len(self.finite) // 10)
-        return _mean(self.finite[:some]), _mean(self.finite[-some:])
+        return _mean(self.finite[: self.some]), _mean(self.finite[-self.some :])
+
+    @property
+    def some(self) -> int:
+        """How many losses are a tenth of the finite ones."""
+        return max(1, len(self.finite) // 10)
 
     @property
     def falls(self) -> bool:
@@ -83,8 +87,8 @@ class Facts:
 
     @cached_property
     def typical_update(self) -> float:
-        """The median, over the looks, of the greatest relative change of a tensor in a step."""
-        rows: list[float] = [max(found) for found in zip(*(one.update for one in self.sized), strict=True)]
+        """The median, over the looks, of the greatest relative change of a weight in a step."""
+        rows: list[float] = [max(found) for found in zip(*(one.update for one in self.weights if one in self.sized), strict=True)]
         return sorted(rows)[len(rows) // 2]
 
     @cached_property
@@ -94,8 +98,8 @@ class Facts:
 
     @cached_property
     def moved(self) -> float:
-        """How far the tensor went that went farthest, beside its size at the start."""
-        return max(one.moved for one in self.sized)
+        """How far the weight went that went farthest, beside its size at the start."""
+        return max(one.moved for one in self.weights if one in self.sized)
 
     @cached_property
     def first_gradients(self) -> list[float | None]:
@@ -140,7 +144,7 @@ class Facts:
 
     @cached_property
     def rates(self) -> tuple[float, float]:
-        """The learning rate of the first group in the first and in the last step."""
+        """The learning rate of the first group after the first and after the last step."""
         return self.run.rates[0][0], self.run.rates[-1][0]
 
     def count(self, kind: str) -> int:
@@ -178,7 +182,7 @@ class Facts:
     def features(self) -> list[float]:
         """The standard deviation of each feature of the inputs, where they are few numbers."""
         x = self.inputs
-        return x.double().flatten(0, -2).std(0).tolist() if x.is_floating_point() and x.dim() in (2, 3) else []
+        return x.double().flatten(0, -2).std(0, correction=0).tolist() if x.is_floating_point() and x.dim() in (2, 3) else []
 
     # ---- outputs and layers
 

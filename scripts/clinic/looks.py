@@ -66,7 +66,7 @@ def _loss(f: Facts) -> Iterator[Block]:
     bad = next((step for step, one in enumerate(losses) if not math.isfinite(one)), None)
     says = f"{rough(losses[0])} at step 0, {rough(losses[-1])} at step {f.run.steps - 1}"
     if f.finite:
-        says += f"; {between(min(f.finite), max(f.finite))} in all steps"
+        says += f"; {between(min(f.finite), max(f.finite))} {'in all steps' if f.all_finite else 'where it is finite'}"
     if bad is not None:
         says += (
             f"; not a finite number from step {bad} on"
@@ -76,7 +76,7 @@ def _loss(f: Facts) -> Iterator[Block]:
     yield curve("Loss of each training batch", range(f.run.steps), losses, f"{says}.")
     if f.has_guess:
         kind = "squared error" if f.targets.is_floating_point() else "cross-entropy"
-        yield say(f"An answer that looks at no input has a {kind} of {rough(f.chance)} on these targets.")
+        yield say(f"The best answer that looks at no input has a {kind} of {rough(f.chance)} on these targets.")
 
 
 def _fresh(f: Facts) -> Iterator[Block]:
@@ -104,7 +104,7 @@ def _batch(f: Facts) -> Iterator[Block]:
     else:
         head, rows = _samples(x, y)
         yield table("The first samples of batch 0", head, rows)
-    yield table("In numbers", ["of", "mean", "std", "least", "greatest"], [*_summaries(f, x, y)])
+    yield table("Batch 0 in numbers", ["of", "mean", "std", "least", "greatest"], [*_summaries(f, x, y)])
     if f.classes and f.classes <= 12 and not isinstance(x, tuple):
         batches = [round(one) for one in torch.linspace(0, min(60, len(f.run.pool)) - 1, 6).tolist()]
         yield table(
@@ -249,12 +249,14 @@ def _gradients(f: Facts) -> Iterator[Block]:
     yield from left
     promised, found = f.run.promised
     if math.isfinite(promised):
-        way = f"lowers it by {rough(-found)}" if found < 0 else f"raises it by {rough(found)}"
+        way = f"it lowers it by {rough(-found)}" if found < 0 else f"it raises it by {rough(found)}"
         yield say(
-            f"Tried after step 0: a short way against the gradients should lower the loss of that batch by {rough(-promised)}; it {way}."
+            f"Tried after step 0: a short way against the gradients should lower the loss of that batch by {rough(-promised)}; "
+            f"{way if math.isfinite(found) else 'it is not finite there'}."
         )
     else:
-        yield say("Tried after step 0: the gradients are nothing, or not finite, so there is no way to go along.")
+        none = "not finite" if any(f.first_gradients) else "all 0"
+        yield say(f"Tried after step 0: the gradients are {none}, so there is no way to go along.")
 
 
 def _steps(f: Facts) -> Iterator[Block]:
@@ -268,7 +270,7 @@ def _steps(f: Facts) -> Iterator[Block]:
         f"step {f.run.looks[middle]}",
         f"step {f.run.looks[-1]}",
         "in all",
-        "has a gradient and stands still",
+        "of what has a gradient, stands still",
     ]
     rows = [
         [
@@ -277,7 +279,7 @@ def _steps(f: Facts) -> Iterator[Block]:
             "yes" if one.held else "no",
             *(_change(one, one.update[place]) for place in (0, middle, -1)),
             _change(one, one.moved),
-            share(one.still),
+            "" if math.isnan(one.still) else share(one.still),
         ]
         for one in listed
     ]
@@ -328,7 +330,7 @@ def _weights(f: Facts) -> Iterator[Block]:
     rows = []
     for one in listed:
         assert one.end
-        alike = "all equal" if one.alike else ""
+        alike = "all equal" if one.unlike == 1 < one.start.shape[0] else ""
         rows.append(
             [
                 one.name,
@@ -397,7 +399,7 @@ def _optimizer(f: Facts) -> Iterator[Block]:
     yield table("Parameter groups, before the first step", ["optimizer", "learning rate", "momentum", "weight decay", "tensors"], rows)
     rates = [one[0] for one in f.run.rates]
     if len(set(rates)) > 1:
-        yield curve("Learning rate", range(len(rates)), rates, f"{rates[0]:g} at first, {rates[-1]:.2e} at last.")
+        yield curve("Learning rate after each step", range(len(rates)), rates, f"{rates[0]:g} at first, {rates[-1]:.2e} at last.")
     else:
         yield say(f"The learning rate is {rates[0]:g} from the first step to the last.")
 

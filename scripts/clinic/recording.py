@@ -81,12 +81,13 @@ class Parameter:
     trainable: bool
     held: bool
     start: Numbers
-    alike: bool
+    unlike: int
+    """How many different rows it begins with."""
     fan: int
     end: Numbers | None = None
     moved: float = 0.0
-    still: float = 0.0
-    """The share of its numbers that have a gradient and yet do not change, in the last look."""
+    still: float = math.nan
+    """Of its numbers with a gradient the share that does not change, in the last look that found some."""
     after_backward: list[float | None] = field(default_factory=list)
     at_step: list[float | None] = field(default_factory=list)
     update: list[float] = field(default_factory=list)
@@ -113,6 +114,7 @@ class Recording:
     loss: list[float] = field(default_factory=list)
     fresh: list[tuple[int, float]] = field(default_factory=list)
     rates: list[list[float]] = field(default_factory=list)
+    """Of each group, after each step and what a schedule does then."""
     norms: list[tuple[float, float]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     diary: list[str] = field(default_factory=list)
@@ -211,9 +213,9 @@ class _Recorder:
         made.foreign = len(held - own)
         for name, one in training.model.named_parameters():
             rows = one.detach().flatten(1) if one.dim() > 1 else None
-            alike = rows is not None and len(rows) > 1 and bool((rows == rows[:1]).all())
+            unlike = 0 if rows is None else len({*map(tuple, rows.tolist())})
             fan = 1 if rows is None else rows.shape[1]
-            made.parameters.append(Parameter(name, one.requires_grad, id(one) in held, Numbers.of(one), alike, fan))
+            made.parameters.append(Parameter(name, one.requires_grad, id(one) in held, Numbers.of(one), unlike, fan))
         for path, module in training.model.named_modules():
             if path and not [*module.children()] and not path.endswith("self_attn.out_proj"):  # which attention uses without a call
                 made.layers[id(module)] = Layer(path, _described(module), True)
@@ -250,16 +252,16 @@ class _Recorder:
         model = training.model
         self.aside = True
         with torch.random.fork_rng(devices=[]):
-            losses = []
-            for mode in (True, False):
+
+            def loss(mode: bool) -> float:
                 model.train(mode)
-                with torch.no_grad():
-                    torch.manual_seed(1)
-                    losses.append(float(training.criterion(called(model, inputs), target)))
-            made.modes_apart = losses[0], losses[1]
+                torch.manual_seed(1)
+                return float(training.criterion(called(model, inputs), target))
+
             with torch.no_grad():
+                evaluated = loss(False)
                 made.others, made.changed = self._changed(inputs)
-            model.train(True)
+                made.modes_apart = loss(True), evaluated  # in this order: a BatchNorm in training mode changes its statistics
 
     def _changed(self, inputs: Any) -> tuple[float, list[float]]:
         """What follows from a change of one sample for the others; and from one of a sequence's last position for all positions."""
@@ -486,6 +488,12 @@ def _short(value: float) -> str:
 
 
 def _shared_rows(first: Any, last: Any) -> int:
-    one, other = (thing[0] if isinstance(thing, tuple) else thing for thing in (first, last))
-    rows = {tuple(row.flatten().tolist()) for row in one}
-    return sum(tuple(row.flatten().tolist()) in rows for row in other)
+    known = {*_rows(first)}
+    return sum(row in known for row in _rows(last))
+
+
+def _rows(inputs: Any) -> list[tuple[Any, ...]]:
+    """Each sample as numbers: of all inputs, where a model takes several."""
+    return [
+        *zip(*([tuple(row.flatten().tolist()) for row in one] for one in (inputs if isinstance(inputs, tuple) else (inputs,))), strict=True)
+    ]
