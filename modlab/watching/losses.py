@@ -188,6 +188,7 @@ class Losses:
         self.entropy = ""  # the function of the graph that made it, if it is a cross-entropy
         self._known: dict[tuple[Any, ...], LossSite] = {}
         self._heights: dict[tuple[int, int], int] = {}
+        self._told_in = -1  # a step of which a backward pass was taken in
         self._fresh: list[LossSite] = []  # those with a value since the last step of any optimizer
         self._last: dict[str, LossSite] = {}  # by name, whose value came last
         self._apart: set[str] = set()  # names whose sites take turns
@@ -205,8 +206,11 @@ class Losses:
     # ---- when
 
     def due(self) -> bool:
-        """Whether this step is taken in."""
-        return self._every == 1 or self._steps.made % self._every == 0 or 0 < self._bad_looks < LEARNT or self._watch.wants_loss()
+        """Whether this step is taken in: from its first backward pass on all of them, for a value is their sum."""
+        made = self._steps.made
+        return (
+            self._every == 1 or made % self._every == 0 or made == self._told_in or 0 < self._bad_looks < LEARNT or self._watch.wants_loss()
+        )
 
     def settle(self) -> None:
         """Decide in which steps, by how long one takes."""
@@ -235,6 +239,7 @@ class Losses:
         if watch.closed or graph_task() != -1 or not self._is_here() or run_aside() or not watch.is_home:
             return
         self._taken += 1
+        self._told_in = self._steps.made
         self._take(tensors, frame)
 
     @timed

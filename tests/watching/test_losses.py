@@ -388,3 +388,22 @@ def test_of_a_loss_that_is_here_in_part_no_number_is_told(logs: bool, capfd: pyt
     assert any(said in one for one in w.record.remarks) == logs and capfd.readouterr().err.count(said) == logs  # once, and not each step
     assert [one.facts["names"] for one in w.findings if one.kind == "loss not seen"] == [("whole",) if logs else ()]
     assert {name: (one.count, one.final) for name, one in curves(w, "logged").items()} == ({"whole": (STEPS, 2.0)} if logs else {})
+
+
+@pytest.mark.parametrize("passes", [2, 3, 8])
+def test_a_value_is_the_sum_of_all_passes_of_its_step_in_each_step_that_is_taken_in(passes: int) -> None:
+    m, values = net(), list[float]()
+    o = torch.optim.SGD(m.parameters(), lr=0.001)
+    with modlab.watch(m, o) as w:
+        for _ in range(100):
+            o.zero_grad()
+            for _ in range(passes):
+                x = torch.randn(4, 6)
+                loss = m(x).square().mean()
+                loss.backward()
+                values.append(loss.item())
+            o.step()
+    (curve,) = curves(w).values()
+    assert curve.passes == passes and curve.count > 12
+    for step, value in zip(curve.first.tolist(), curve.mean.tolist(), strict=True):
+        assert value == pytest.approx(sum(values[passes * step : passes * (step + 1)]), rel=1e-5)
