@@ -36,6 +36,9 @@ FALLEN = 0.3
 RISES, MUCH = 4, 0.1
 """A loss rises when its last values lie so many standard errors above the first, and by that share of the first."""
 
+LEAPS = 100
+"""How many times its first values a loss may be without having risen, whatever its noise: what blows up jumps about as well."""
+
 BURSTS, TWICE = 1e4, 2
 """Times its first values beyond which a loss has burst; and a cross-entropy when it has so often risen, and is worse by as much than a
 uniform guess. Less than that is no fault for certain: of rewards that grow, and of one of two players, the loss rises."""
@@ -420,7 +423,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
         return _check(name, "not seen", "too early", {"count": loss.count})
     if np.nanmin(loss.low) < 0:
         return _check(name, "not seen", "negative values", facts)
-    if last > first + max(RISES * noise, MUCH * abs(first)):
+    if last > first + max(RISES * noise, MUCH * abs(first)) or last > LEAPS * abs(first) > 0:
         classes = _classes(watched)
         uniform = math.log(classes) if classes > 1 and loss.passes <= 1 else math.inf
         burst = last > min(BURSTS * first, TWICE * max(first, uniform))

@@ -534,13 +534,26 @@ def test_to_fall_to_what_a_guess_gives_is_not_to_learn(paired: bool) -> None:
         ([0.5 + 0.003 * i + 0.01 * (-1) ** i for i in range(60)], "careful", "it rises"),
         ([0.5 + 0.1 * i for i in range(60)], "careful", "it rises"),
         ([0.5 * 1.5**i for i in range(60)], "broken", "it rises"),
+        ([0.5 * 1.5**i * 10.0 ** (-9 * (i % 2)) for i in range(60)], "broken", "it rises"),
         ([0.1 * (-1) ** i for i in range(60)], "not seen", "not judged"),
         ([-3.0 + 0.02 * i for i in range(60)], "not seen", "not judged"),
         ([-0.02 * i for i in range(60)], "passed", "→"),
         ([0.5, 0.6, 0.4], "not seen", "too early"),
         ([0.5] * 30 + [float("nan")], "broken", "its last value is NaN"),
     ],
-    ids=["few and monotone", "flat", "rises a little", "doubles", "bursts", "both signs", "negative", "below 0", "few", "ends in NaN"],
+    ids=[
+        "few and monotone",
+        "flat",
+        "rises a little",
+        "doubles",
+        "bursts",
+        "bursts and jumps about",
+        "both signs",
+        "negative",
+        "below 0",
+        "few",
+        "ends in NaN",
+    ],
 )
 def test_a_curve_is_judged_by_its_numbers(values: list[float], state: str, says: str) -> None:
     model = nn.Linear(2, 1)
