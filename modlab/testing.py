@@ -97,6 +97,8 @@ def assert_learns(
     checks.require_module(model, "testing.assert_learns")
     optimizers = as_tuple(optimizer, "testing.assert_learns")
     _require_numbers(steps, below)
+    if not isinstance(keep, bool):
+        raise QuestionError(f"assert_learns(keep=…) got {keep!r}, but takes True (leave the model trained) or False.")
     if not optimizers:
         raise BatchError(f"modlab.testing.assert_learns() got no optimizer to make the steps with.\n  Write: {CALL}")
     work = _Training(model, optimizers, _each(batch, loss, steps), loss, steps, one_batch=not _is_many(batch))

@@ -413,13 +413,14 @@ def _constant(s: Symptoms) -> Facts | None:
     if slopes_of_outputs and s.inputs and s.inputs[0].repeated > 0.9:
         return None  # of one batch alone those of the weights may add up to nothing, as where all is learned
     same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
+    apart: Facts = {"rival": "wrong negatives", "settle": "own negatives"} if s.loss.term.paired else {}
     if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:
-        return {"value": s.last}
+        return {"value": s.last, **apart}
     if len(s.values) < 5 or s.ungraded or s.record.steps == 0 or s.loop.hooked:
         return None
     if slopes_of_outputs or not any(len(some) for some in slopes):
         return None
-    return {"value": s.last}
+    return {"value": s.last, **apart}
 
 
 def _lacks_the_output(s: Symptoms) -> tuple[str, ...]:

@@ -43,6 +43,9 @@ NOTHING = 1e-3
 HUGE = 30.0
 """Times what keeps the size of a signal that one matrix alone does not make good again."""
 
+SLOW, QUICK, LEFT_OVER = 1e-3, 1e-2, 0.5
+"""Momentum of a BatchNorm whose statistics hardly follow; and of one in which, after a run, so much is left of what it began with."""
+
 USUAL = 30.0
 """Size of inputs and targets up to which they do not make a loss start at thousands."""
 
@@ -274,7 +277,7 @@ def _statistics(s: Symptoms) -> Facts | None:
         facts = one.facts
         if facts.get("away", 0.0) <= 0.5:
             continue
-        if 0 <= facts["momentum"] < 1e-3:
+        if 0 <= facts["momentum"] <= SLOW or (facts["momentum"] < QUICK and (1 - facts["momentum"]) ** s.record.steps > LEFT_OVER):
             return {"path": one.path, "momentum": facts["momentum"], "away": facts["away"]}
         if 0 < facts.get("tracked", 0) <= 2 and facts["step"] >= 5:
             return {"path": one.path, "tracked": facts["tracked"], "step": facts["step"], "away": facts["away"]}

@@ -38,13 +38,14 @@ CUT = frozenset(("detached", "no gradient through", "without grad"))
 """Causes by which no gradient comes back from a loss, or from its part that knows the targets."""
 
 FOLLOWS = {
-    "rate too low": frozenset(("constant loss", "zeroed before step", "clipped to nothing", "weights put back")),
+    "rate too low": frozenset(("constant loss", "zeroed before step", "clipped to nothing", "weights put back", "rate too high")),
     "unused layers": CUT,
     "latent ignored": CUT | {"constant loss"},
     "vanishing gradient": CUT | {"weights begin too small"},
 }
-"""What is no cause beside others: where no step moves the weights whatever its rate, or it is undone, the rate is not too low; what is
-cut off is used, tells nothing for that reason, and has no gradient that could vanish; and weights of next to nothing take it away."""
+"""What is no cause beside others: where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the
+rate is not too low; what is cut off is used, tells nothing for that reason, and has no gradient that could vanish; and weights of next to
+nothing take it away."""
 
 MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""

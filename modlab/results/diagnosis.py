@@ -89,7 +89,8 @@ def diagnosed(
     pair = batches.require(batch, loss)
     subject = Subject(model, given)
     found, notes, remarks = catalogue.findings(subject)
-    found = [one for one in found if not _is_moved(one, training)]
+    idle = [one for one in found if _is_idle(one, training)]
+    found, notes = [one for one in found if one not in idle and not _is_moved(one, training)], [*notes, *map(_noted, idle)]
     experiments: tuple[ExperimentRecord, ...] = ()
     if pair is None:
         found = [*seen, *found]
@@ -190,6 +191,15 @@ def _is_moved(found: Finding, training: Symptoms | None) -> bool:
     moved = {one.path for one in training.watched.parameters if one.is_copy}
     places = {*found.facts.get("places", ())} or {found.path}  # type: ignore[misc]
     return bool(places) and places <= moved
+
+
+def _is_idle(found: Finding, training: Symptoms | None) -> bool:
+    """Whether what no optimizer holds never had a gradient in a training that learns, as a teacher that runs without autograd."""
+    if found.kind != "in no optimizer" or training is None or not training.learns:
+        return False
+    places = {*found.facts.get("places", ())} or {found.path}  # type: ignore[misc]
+    own = [one for one in training.watched.parameters if any(f"{one.path}.".startswith(f"{place}.") for place in places)]
+    return bool(own) and not any(one.felt for one in own)
 
 
 def _noted(found: Finding) -> Finding:

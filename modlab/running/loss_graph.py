@@ -533,10 +533,20 @@ def _has(tensor: Any, test: Any) -> bool:
 def _log(node: Any) -> str:
     if _has(saved(node, "self"), lambda x: x <= 0):
         return "log of zero"
-    below = next(iter(children(node)), None)
-    while below is not None and name_of(below) in OPPOSITES | MOVES:
+    below, added = next(iter(children(node)), None), False
+    while below is not None and name_of(below) in OPPOSITES | MOVES | {"Add"}:
+        added |= name_of(below) == "Add"
         below = next(iter(children(below)), None)
-    return "logarithm of a chance" if name_of(below) in CHANCES else ""
+    is_chance = name_of(below) in CHANCES and (not added or _is_nothing_added(saved(node, "self"), saved(below, "result")))
+    return "logarithm of a chance" if is_chance else ""
+
+
+def _is_nothing_added(taken: Any, chance: Any) -> bool:
+    """Whether a logarithm takes a chance, or what that lacks of 1, to the last digit: what was added is 0, or too small."""
+    if not isinstance(taken, Tensor) or not isinstance(chance, Tensor) or taken.numel() != chance.numel() or not is_here(taken):
+        return False
+    taken, chance = taken.detach().flatten(), chance.detach().flatten()
+    return torch.equal(taken, chance) or torch.equal(taken, 1 - chance)
 
 
 def _root(node: Any) -> str:

@@ -256,7 +256,8 @@ class NaNGuard:
 def _born(birth: Birth, finding: NonFinite, passed: NonFinite | None) -> Alert:
     """What the step that was run again tells; of a batch or weights that were spoilt before, since when."""
     kind, path = (birth.kind or finding.kind, birth.path) if birth.where else (finding.kind, finding.path)
-    facts: dict[str, Fact] = {"seen": "again", "where": birth.where, **birth.facts}
+    begun: dict[str, Fact] = {"begun": True} if birth.where == "the weights" and not finding.step else {}
+    facts: dict[str, Fact] = {"seen": "again", "where": birth.where, **birth.facts, **begun}
     fixes, step = birth.fixes, finding.step
     if passed is not None and birth.where in ("the batch", "the weights"):
         facts, fixes, step = {**facts, **passed.facts}, fixes or (HOLD,), passed.step

@@ -133,7 +133,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "state not kept": (
         lambda facts: (
-            f"{named(facts['path'])} is called {facts['calls']} times with one step each and no state: each step begins anew"
+            f"{named(facts['path'])} is called {facts['calls']} times with one step each and without the state of the step before"
             if "calls" in facts
             else f"only the first of the {facts['length']} outputs of {named(facts['path'])} is read"
         ),

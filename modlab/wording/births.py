@@ -65,7 +65,8 @@ def _batch(facts: Facts) -> str:
 
 def _weights(facts: Facts) -> str:
     part = " of this rank's part" * facts["part"]
-    return f"the weights: {facts['place']} contains {facts['amount']}{part} before the step, so an earlier step spoilt it"
+    since = "when the watch began" if facts.get("begun") else "before the step, so an earlier step spoilt it"
+    return f"the weights: {facts['place']} contains {facts['amount']}{part} {since}"
 
 
 def _share(facts: Facts) -> str:

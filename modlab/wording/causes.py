@@ -184,9 +184,10 @@ def _multiplied(facts: Facts) -> str:
     times, added = facts["times"], facts["added"]
     if not added > 1:
         return f"it is multiplied by {rough(times)}"
+    count = f"{added:,.0f}"
     if times == added:
-        return f"it adds up {rough(added)} numbers instead of taking their mean"
-    return f"it is {rough(times)} times the mean of the {rough(added)} numbers that it adds up"
+        return f"it adds up {count} numbers instead of taking their mean"
+    return f"it is {rough(times)} times the mean of the {count} numbers that it adds up"
 
 
 def _scaled_down(facts: Facts) -> str:
@@ -385,7 +386,10 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "accumulated too loud": CauseWords(
         "accumulated gradients are not divided",
-        lambda f: f"each step adds up about {round(f['passes'])} backward passes, and the loss is not divided by that",
+        lambda f: (
+            f"each step adds up {'' if float(f['passes']).is_integer() else 'about '}{round(f['passes'])} backward passes, and the loss is "
+            "not divided by that"
+        ),
         "A sum of k losses takes steps k times as large.",
         "divide the loss by the number of accumulated batches",
     ),
@@ -896,7 +900,7 @@ CAUSES: dict[str, CauseWords] = {
             if "same" in f
             else "{place} reads, and nothing takes what it gives"
             if "unheard" in f
-            else f"{{place}} is called {f['calls']} times in a pass, with one step each and no state"
+            else f"{{place}} is called {f['calls']} times in a pass, with one step each and without the state of the step before"
             if f["calls"]
             else f"no gradient comes to the weights by which {{place}} passes its state on, of which it makes {f['length']} steps"
             if f.get("length", 0) > 1
@@ -1099,6 +1103,7 @@ SETTLES: dict[str, str] = {
     "scale of the weights": "modlab.state(model)",
     "gradients": "w.figure('gradients')",
     "negatives": "outputs.std(0)",
+    "own negatives": "(positive - negative).abs().max()  # 0, if each sample is its own negative",
     "labels": "torch.unique(targets of the whole data set, return_counts=True)",
 }
 """What tells a cause from its rival."""

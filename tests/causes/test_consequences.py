@@ -11,6 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab.causes import table
+from modlab.causes.cause_row import CauseRow
+from modlab.causes.symptoms import Symptoms
 from modlab.format import rough
 from modlab.results.watch import Watch
 from modlab.testing import assert_learns
@@ -220,3 +223,59 @@ def test_batches_of_one_sample_warn_of_nothing():
                 F.cross_entropy(model(x[step : step + 1]), y[step : step + 1]).backward()
                 optimizer.step()
     assert told == []
+
+
+def test_where_the_rate_is_too_high_it_is_not_too_low_as_well(monkeypatch: pytest.MonkeyPatch):
+    symptoms = Symptoms(trained(net(), torch.optim.SGD(net().parameters(), 0.1)).record)
+    rows = [CauseRow(name, lambda _: {"step": 1}, tier=2) for name in ("rate too high", "rate too low")]
+    for some, named in ((rows, ["rate too high"]), (rows[1:], ["rate too low"])):
+        monkeypatch.setattr(table, "ROWS", tuple(some))
+        assert [one.kind for one in table.causes(symptoms)] == named
+
+
+@pytest.mark.parametrize(("momentum", "named"), [(0.001, True), (0.004, True), (0.1, False)])
+def test_statistics_that_cannot_follow_in_a_run_are_named(momentum: float, named: bool):
+    x, y = blobs()
+    w = trained(
+        model := nn.Sequential(nn.BatchNorm1d(10, momentum=momentum), *net()),
+        torch.optim.Adam(model.parameters(), 3e-3),
+        data=(x + 20, y),
+        steps=120,
+    )
+    assert ("batch norm statistics" in kinds(w)) == named
+
+
+def test_what_is_its_own_negative_is_a_second_candidate_of_a_constant_loss():
+    model = net()
+    optimizer, triplet = torch.optim.Adam(model.parameters(), lr=1e-2), nn.TripletMarginLoss(margin=0.5)
+    x, _ = blobs()
+    with modlab.watch(model, optimizer) as w:
+        for step in range(60):
+            rows = x[30 * step % 570 :][:30]
+            out = F.normalize(model(rows), dim=1)
+            optimizer.zero_grad()
+            other = F.normalize(model(rows + 0.1 * torch.randn_like(rows)), dim=1)
+            triplet(out, other, other.roll(0, 0)).backward()
+            optimizer.step()
+    (found,) = (one for one in w.findings if one.kind == "constant loss")
+    assert found.facts["rival"] == "wrong negatives" and "its own negative" in str(w.verdict)
+
+
+def test_a_teacher_that_no_optimizer_holds_and_that_runs_without_autograd_is_no_fault():
+    x, y = blobs()
+    student, teacher = net(), net()
+    pair = nn.ModuleDict({"student": student, "teacher": teacher.eval()})
+    optimizer = torch.optim.Adam(student.parameters(), lr=1e-2)
+    with modlab.watch(pair, optimizer) as w:
+        for step in range(200):
+            rows = torch.arange(30 * step, 30 * step + 30) % len(x)
+            with torch.no_grad():
+                soft = teacher(x[rows]).softmax(1)
+            out = student(x[rows])
+            loss = F.cross_entropy(out, y[rows]) + 0.1 * F.kl_div(out.log_softmax(1), soft, reduction="batchmean")
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    found = w.diagnose()
+    assert "in no optimizer" not in [one.kind for one in found.findings] and found.verdict != "broken"
+    assert "teacher" in str(found)

@@ -95,3 +95,24 @@ def test_an_infinite_loss_in_half_precision_overflows() -> None:
 def test_a_rate_that_bursts_is_named_as_before() -> None:
     found = first(trained(labelled, lambda output, target: F.mse_loss(output, F.one_hot(target, 4).float()), rate=1e30))
     assert found.kind in ("not finite by the rate", "rate too high")
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-7])
+def test_a_logarithm_of_a_chance_to_which_nothing_is_added_is_known_before_it_is_infinite(epsilon: float) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    with modlab.watch(net, optimizer) as w:
+        for step in range(300):
+            x = torch.randn(40, 2) + 8 * (torch.arange(40)[:, None] % 2)
+            target = (torch.arange(40) % 2).float()
+            chance = torch.sigmoid(net(8 * x)).squeeze(1)
+            loss = -(target * torch.log(chance + epsilon) + (1 - target) * torch.log(1 - chance + epsilon)).mean()
+            if not epsilon and step == 200:
+                loss = loss * math.nan
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert ("logarithm of a chance" in w.record.watched.clues.losses[0].risks) == (not epsilon)
+    if not epsilon:
+        assert first(w).kind == "log of zero"
