@@ -203,6 +203,16 @@ describe("the net in words", () => {
     expect(shown(data).text("li")).toEqual(["5 of 8 units of a are dead: 0, 1, 2, 3, 4; each is 0 for the last 3,000 inputs at least"]);
   });
 
+  it("leads to the first of like ones, also where others have become so", () => {
+    const units = [{ path: "a", width: 1000, fired: [[0, 0, 0, 0, 500], [0, 0, 0, 0, 500], [500, 0, 0, 0, 0], [500, 0, 0, 0, 0]] }];
+    const data = made({ steps: 4000, layers: [{ path: "a", weights: [[[1], [1], [1], [1], [1]]], activations: [[0, 0, 0, 0, 0]] }], units });
+    const { part, said, text } = shown(data, 1999);
+    part.draw(momentOf(data, { step: 3999 }));
+    expect(text("li")[0]).toMatch(/^4 of 5 units of a are silent so far: 1, 2, 3, 4;/);
+    part.element.querySelector<HTMLElement>("li button")?.click();
+    expect(said.at(-1)).toMatch(/^pinned; a\[1\]/);
+  });
+
   it("is not there where there is no picture of units, or none yet", () => {
     expect(shown(made({})).part.element.hidden).toBe(true);
     expect(shown(made({ layers: [{ path: "a", weights: [], activations: [] }], more: { neurons: { layers: [{ path: "a", weight: "a.weight", units: 3, inputs: 2 }] } } })).part.element.hidden).toBe(true);

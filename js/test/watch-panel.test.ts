@@ -1,8 +1,10 @@
 // @vitest-environment happy-dom
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { element } from "../src/elements";
 import { DEAF, SOON } from "../src/watch/controls";
 import { mount } from "../src/watch/entry";
 import type { WatchContext } from "../src/watch/part";
+import { refill } from "../src/watch/refill";
 import { showWatch, type Shown } from "../src/watch/show";
 import { VERSION } from "../src/version";
 import { heard } from "./heard";
@@ -547,5 +549,54 @@ describe("lists that change ten times a second", () => {
     expect(buttons[1]?.getAttribute("aria-expanded")).toBe("true");
     expect(view.find(".alerts li:has([aria-expanded=true])").textContent).toContain("based on");
     expect(view.root.activeElement).toBe(buttons[1]);
+  });
+
+  it("match what has one key by its order, and take away what is left", () => {
+    const list = document.createElement("ol");
+    const put = (...texts: string[]): Element[] => {
+      refill(list, texts.map((text) => element("li", { "data-key": text[0] }, text)));
+      return [...list.children];
+    };
+    const first = put("a1", "b1", "a2", "a3");
+    const second = put("a4", "b2", "a5");
+    expect(second).toEqual(first.slice(0, 3));
+    expect(second.map((one) => one.textContent)).toEqual(["a4", "b2", "a5"]);
+    expect(put("c", "a6").map((one) => one.textContent)).toEqual(["c", "a6"]);
+    expect(put()).toEqual([]);
+  });
+
+  it("do not move what stands behind one that is taken away", () => {
+    const list = document.body.appendChild(element("ol"));
+    const put = (...keys: string[]): void => refill(list, keys.map((key) => element("li", { "data-key": key, tabindex: 0 }, key)));
+    put("a", "b");
+    const moved = vi.spyOn(list, "insertBefore");
+    put("b");
+    expect(moved).not.toHaveBeenCalled();
+    expect(list.textContent).toBe("b");
+  });
+
+  it("tell causes of one place apart, however often they come and in which order", async () => {
+    const made = small();
+    const cause = (kind: string): object => ({ name: "the cause", kind, path: "", state: "broken", text: kind, fix: kind });
+    const told = (...kinds: string[]): Made => ({ ...made, json: { ...made.json, live: true, state: "running", verdict: kinds.map(cause) } });
+    const view = live(told("the rate", "the target"));
+    const fixes = view.all(".check .fix");
+    fixes[1]?.focus();
+    for (const kinds of [["the rate", "the target"], ["a mask", "the rate", "the target"], ["the rate", "the target", "a mask"], ["the target"]]) {
+      view.shown?.take(packed(told(...kinds)));
+      await view.settle();
+      expect(view.all(".check .evidence").map((one) => one.textContent)).toEqual(kinds.map((kind) => `: ${kind}`));
+    }
+    expect(view.find(".check .fix")).toBe(fixes[1]);
+    expect(view.root.activeElement).toBe(fixes[1]);
+  });
+
+  it("tell alerts of paths apart that end alike", () => {
+    const made = small();
+    const [alert] = made.json.alerts as object[];
+    made.json.alerts = ["one", "other"].map((begin) => ({ ...alert, path: `${begin}${".layer".repeat(30)}` }));
+    const view = atRest(made);
+    view.find(".alert").click();
+    expect(view.all(".alert").map((one) => one.getAttribute("aria-expanded"))).toEqual(["true", "false"]);
   });
 });

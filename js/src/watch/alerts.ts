@@ -82,5 +82,5 @@ function kindOf({ kind }: Alert): string {
 }
 
 function nameOf(alert: Alert): string {
-  return `${alert.kind} ${placeOf(alert)} ${alert.step}`;
+  return `${alert.kind} ${alert.path} ${alert.unit ?? ""} ${alert.step}`;    // the whole path: places are cut
 }

@@ -28,6 +28,8 @@ export interface Mending {
 
 export interface Check extends Mending {
   name: string;
+  /** What was found: several causes have one name. */
+  kind: string;
   state: "passed" | "broken" | "careful" | "not seen";
   text: string;
   path: string;
@@ -464,7 +466,7 @@ function keptOf(given: object): Kept | null {
 const LAYER: Layer = { path: "", weight: "", units: 0, inputs: 0 };
 const LISTS = {
   series: { path: "", role: "activation", count: 0, shape: "", category: "own", note: "" },
-  verdict: { name: "", state: "not seen", text: "", fix: "", advice: "", path: "" },
+  verdict: { name: "", kind: "", state: "not seen", text: "", fix: "", advice: "", path: "" },
   alerts: { kind: "", path: "", unit: null, step: 0, last: -1, over: false, mark: "broken", text: "", fix: "", advice: "", steps: 0, inputs: 0, trace: "" },
   scalars: { name: "", count: 0, final: "", loss: false },
   units: { path: "", read: "", units: 0 },

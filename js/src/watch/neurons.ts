@@ -112,7 +112,7 @@ export class Neurons implements Part {
   #fact({ kind, name, text, spot }: Fact): HTMLElement {
     const place = spot ? button("", { class: "plain unit-name" }, () => this.#pin(spot)) : element("span", { class: "unit-name" });
     place.append(words(name));
-    return element("li", { class: kind, "data-key": `${kind} ${name}` }, element("i", { class: `sign-${kind}`, "aria-hidden": "true" }), element("span", {}, place, " ", lines(text)));
+    return element("li", { class: kind, "data-key": `${kind} ${name} ${spot}` }, element("i", { class: `sign-${kind}`, "aria-hidden": "true" }), element("span", {}, place, " ", lines(text)));
   }
 
   #read(): void {

@@ -1,16 +1,21 @@
 /** Lists that change while one reads them: what stands stays, or a press that lasts from one picture to the next would be lost. */
 
-/** Items are told apart by `data-key`; of one that stays, text and attributes are renewed, and its listeners remain. */
+/** Items are told apart by `data-key`, those of one key by their order; of one that stays, text and attributes are renewed, and its listeners remain. */
 export function refill(list: HTMLElement, items: readonly HTMLElement[]): void {
-  const before = new Map([...list.children].map((one) => [(one as HTMLElement).dataset.key, one]));
+  const focused = (list.getRootNode() as Document | ShadowRoot).activeElement as HTMLElement | null;
+  const before = [...list.children] as HTMLElement[];
+  const known = items.map((item) => {
+    const at = before.findIndex((one) => one.dataset.key === item.dataset.key);
+    return at < 0 ? null : before.splice(at, 1)[0];
+  });
+  for (const left of before) left.remove();    // first, or what stands behind would be moved
   items.forEach((item, place) => {
-    const known = before.get(item.dataset.key);
-    before.delete(item.dataset.key);
-    if (known) renew(known, item);
-    const [now, there] = [known ?? item, list.children[place] ?? null];
+    const old = known[place];
+    if (old) renew(old, item);
+    const [now, there] = [old ?? item, list.children[place] ?? null];
     if (now !== there) list.insertBefore(now, there);
   });
-  for (const left of before.values()) left.remove();
+  if (list.contains(focused)) focused?.focus({ preventScroll: true });    // what was moved has lost it
 }
 
 function renew(old: ChildNode, made: ChildNode): void {

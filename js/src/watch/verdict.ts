@@ -43,7 +43,7 @@ export class VerdictPart implements Part {
     const open = check.state === "broken" || check.state === "careful";
     return element(
       "li",
-      { class: `check ${check.state.replace(" ", "-")}${first ? " first" : ""}`, "data-key": `${check.name} ${check.path}` },
+      { class: `check ${check.state.replace(" ", "-")}${first ? " first" : ""}`, "data-key": `${check.name} ${check.kind} ${check.path}` },
       element("span", { class: "sign", role: "img", "aria-label": word, title: word }, sign),
       element("div", {}, name, check.text ? element("span", { class: "evidence" }, check.state === "passed" ? " " : ": ", lines(check.text, "", 400)) : null, open && (check.fix || check.advice) ? fixOf(check, this.#context) : null),
     );

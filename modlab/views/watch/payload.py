@@ -119,7 +119,7 @@ def of_watch(
         **_state(record),
         "series": _series(record.history),
         "verdict": [
-            {"name": name, "state": state, "text": wording.said(found), **_fix(found), "path": found.path}
+            {"name": name, "kind": found.kind, "state": state, "text": wording.said(found), **_fix(found), "path": found.path}
             for name, state, found in words.entries(record.verdict)
         ],
         "alerts": [_alert(alert) for alert in record.alerts],
