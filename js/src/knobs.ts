@@ -1,5 +1,5 @@
 /** The sliders of a watch's knobs, which are ipywidgets' own: they do not say what they are of, and of a logarithmic one they say the exponent. */
-import { element } from "./elements";
+import { element, OURS, set } from "./elements";
 
 /** ipywidgets hides where the focus is. */
 const FOCUS = ".modlab-steered .noUi-handle:focus-visible{outline:2px solid var(--jp-brand-color1,#2a63ab)!important;outline-offset:2px}";
@@ -7,7 +7,7 @@ const FOCUS = ".modlab-steered .noUi-handle:focus-visible{outline:2px solid var(
 /** Those that say the value that stands beside them. */
 const spoken = new WeakSet<Element>();
 
-/** Names each slider beside a view as its label does, and shows when it has the focus. */
+/** Names each slider beside a view as its label does, shows when it has the focus, and keeps its keys from JupyterLab. */
 export function nameKnobs(view: HTMLElement): void {
   const steered = view.closest(".modlab-steered");
   const all = steered?.querySelectorAll(".widget-slider") ?? [];
@@ -18,7 +18,8 @@ export function nameKnobs(view: HTMLElement): void {
     if (name && handle?.getAttribute("aria-label") !== name) handle?.setAttribute("aria-label", name);
     const readout = one.querySelector(".widget-readout");
     if (handle && readout && !spoken.has(handle)) speak(handle, readout);
-    one.setAttribute("data-lm-suppress-shortcuts", "true");
+    // What has the focus itself must say so: JupyterLab binds letters to `:focus`, and looks no further.
+    for (const own of [handle, readout]) if (own) set(own, OURS);
   }
 }
 

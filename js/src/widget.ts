@@ -1,6 +1,6 @@
 /** The widget: the same views as at rest, and a kernel that answers. */
 import type { Asked } from "./context";
-import { element } from "./elements";
+import { button, element } from "./elements";
 import { Kernel, type WidgetModel } from "./kernel";
 import { nameKnobs } from "./knobs";
 import { showLab } from "./lab/lab";
@@ -62,9 +62,7 @@ export function render({ model, el }: RenderContext): () => void {
   const say = (text: string, again = false): void => {
     status.replaceChildren(text);
     if (again) {
-      const retry = element("button", { type: "button" }, "ask again");
-      retry.addEventListener("click", ask);
-      status.append(" ", retry);
+      status.append(" ", button("ask again", {}, ask));
     }
   };
   const ask = (): void => {

@@ -135,6 +135,7 @@ describe("a lab", () => {
     expect([state()[0], model.asked.length]).toEqual(["true", 3]);
     await open("Trace");
     expect([tab("Trace").tabIndex, tab("State").tabIndex]).toEqual([0, -1]);
+    for (const focusable of root().querySelectorAll("[tabindex], input, select, button")) expect(focusable.getAttribute("data-lm-suppress-shortcuts"), focusable.outerHTML).toBe("true");
     expect(find("[role=tabpanel]").getAttribute("aria-labelledby")).toBe(tab("Trace").id);
   });
 

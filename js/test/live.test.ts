@@ -73,6 +73,7 @@ describe("the widget", () => {
     model.answer({ id: model.sent[0]?.id, ok: false, error: "the model is gone" });
     await settle();
     expect(el.textContent).toContain("the model is gone");
+    expect(el.querySelector("button")?.getAttribute("data-lm-suppress-shortcuts")).toBe("true");
     el.querySelector("button")?.click();
     expect(model.sent.length).toBe(2);
     expect(el.textContent).toBe("asking the kernel…");

@@ -24,6 +24,7 @@ describe("the state as ARIA wants it", () => {
     expect(view.all("[role=row]").map((row) => row.getAttribute("aria-rowindex")).slice(0, 3)).toEqual(["1", "2", "3"]);
     for (const row of view.all("[role=row]")) expect(["rowgroup"]).toContain(row.parentElement?.getAttribute("role"));
     expect(view.find("[aria-colspan]").textContent).toBe("not in the state_dict");
+    for (const focusable of view.all("[tabindex], input, select, button")) expect(focusable.getAttribute("data-lm-suppress-shortcuts"), focusable.outerHTML).toBe("true");
   });
 });
 

@@ -233,6 +233,16 @@ describe("the sliders of knobs", () => {
     expect(names()).toEqual(["lr", "p"]);
   });
 
+  it("keep their keys, where the focus can be", async () => {
+    const box = document.createElement("div");
+    box.className = "modlab-steered";
+    box.innerHTML = '<div class="widget-slider"><label>lr</label><div role="slider" tabindex="0"></div><div class="widget-readout" contenteditable="true"></div></div>';
+    document.body.append(box);
+    box.append(el);
+    await opened();
+    expect([...box.querySelectorAll("[tabindex], [contenteditable]")].map((one) => one.getAttribute("data-lm-suppress-shortcuts"))).toEqual(["true", "true"]);
+  });
+
   it("say the value that stands beside them, not its exponent", async () => {
     const box = document.createElement("div");
     box.className = "modlab-steered";

@@ -54,6 +54,7 @@ function live(made: Made, control: WatchContext["control"] = () => Promise.resol
   return viewOf(host, showWatch(host, packed(made), control));
 }
 
+const FOCUSABLE = "[tabindex], input, select, button, summary";
 const step = (view: View): number => Number(view.find("[role=slider]").getAttribute("aria-valuenow"));
 const reading = (view: View): string => view.find(".reading").textContent ?? "";
 const said = (view: View): string => view.find("[aria-live=polite]").textContent ?? "";
@@ -242,6 +243,7 @@ describe("keys", () => {
     view.press("x");
     document.removeEventListener("keydown", heard);
     expect(heard).not.toHaveBeenCalled();
+    for (const focusable of [...view.all(FOCUSABLE), ...live(small()).all(FOCUSABLE)]) expect(focusable.getAttribute("data-lm-suppress-shortcuts"), focusable.outerHTML).toBe("true");
   });
 });
 

@@ -6,7 +6,7 @@ from playwright.sync_api import Locator, expect
 
 from tests.browser.jupyterlab import JupyterLab
 from tests.browser.test_accessibility import violations
-from tests.browser.test_watch import at_rest, begin, click, steps, view
+from tests.browser.test_watch import at_rest, begin, click, steps, type_all_keys, view
 from tests.patience import PATIENCE, until
 
 SET_UP = """
@@ -72,6 +72,9 @@ def test_a_knob_is_turned_in_mid_cell_and_the_run_is_repeated(lab: JupyterLab) -
         lab.page.keyboard.press("ArrowRight")
     until(lambda: readout(lab, 1) > 0)
     expect(handle(lab, 1)).to_have_css("outline-style", "solid")
+    type_all_keys(lab)
+    expect(handle(lab, 1)).to_be_focused()
+    assert [cell["source"] for cell in lab.cells()] == [SET_UP, TRAIN, AGAIN]
     assert not view(lab, 1).get_by_text("Inf from step").count()
 
     lab.cell(1).locator(".widget-text input").fill("0.75")  # and by a control that is linked with it
