@@ -45,7 +45,7 @@ def targets(bench: Bench) -> ExperimentRecord:
     flat = _flat(label)
     if not given or flat is None or len(target) < ENOUGH:
         raise NotRunError("no target for each sample")
-    return _leaking(given, flat) or _misplaced(given[0], flat) or record("targets", "passed", "targets fit")
+    return _leaking(given, flat) or _misplaced(given[0], flat, alone=len(given) == 1) or record("targets", "passed", "targets fit")
 
 
 def _flat(target: Tensor) -> Tensor | None:
@@ -122,8 +122,11 @@ def _telling(rows: Tensor, label: Tensor) -> int | None:
     return int(found[0]) if found else None
 
 
-def _misplaced(tensor: Tensor, target: Tensor) -> ExperimentRecord | None:
-    """The target is told by the inputs of a neighbour, or by inputs whose samples were mixed and are put apart again."""
+def _misplaced(tensor: Tensor, target: Tensor, *, alone: bool) -> ExperimentRecord | None:
+    """The target is told by the inputs of a neighbour, or by inputs whose samples were mixed and are put apart again.
+
+    That it is told by nothing is said where these inputs are all that the model gets.
+    """
     now = _known(tensor, target)
     if now is None:
         return None
@@ -133,7 +136,7 @@ def _misplaced(tensor: Tensor, target: Tensor) -> ExperimentRecord | None:
             then = _known(put_right, target)
             if then is not None and then > max(PLAIN, 2 * now):
                 return record("targets", "failed", kind, Remedy(kind), then=then, step=step, **facts)
-    if now < NOTHING and tensor.is_floating_point() and tensor[0].numel() < MANY and len(target) >= 48:
+    if alone and now < NOTHING and tensor.is_floating_point() and tensor[0].numel() < MANY and len(target) >= 48:
         kind, others = "targets shuffled", ("wrong axes", "too much noise")
         return record("targets", "unclear", kind, Remedy(kind), candidates=others, features=tensor[0].numel(), **facts)
     return None

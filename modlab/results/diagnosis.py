@@ -108,7 +108,9 @@ def diagnosed(
         spared = _spared(training)
         experiments = tuple(_afterwards(one, spared, watched=watch is not None) for one in run.experiments)
         found = [one for one in found if one not in apart and not _is_told(one, why)]
-        found, notes = [*why, *run.findings, *found], [*run.notes, *notes, *map(_noted, apart)]
+        named = {(one.kind, one.path) for one in why}
+        found = [*why, *(one for one in [*run.findings, *found] if (one.kind, one.path) not in named)]
+        notes = [*run.notes, *notes, *map(_noted, apart)]
     explained = any(one.severity == "broken" for one in found) or any(one.outcome == "failed" for one in experiments)
     told = () if explained else tuple(map(_told, unheld))  # else they are what came of it
     found = [*told, *found]

@@ -681,7 +681,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "one huge feature": CauseWords(
         "one feature is far larger than the others",
-        lambda f: f"standard deviations of the inputs' features go from {rough(f['low'])} to {rough(f['high'])}",
+        lambda f: f"in one batch, standard deviations of the inputs' features go from {rough(f['low'])} to {rough(f['high'])}",
         "Its weights get nearly all of the gradient, and the others are drowned out.",
         "scale each feature: (x - mean) / std",
     ),
