@@ -209,8 +209,9 @@ def _dead(s: Symptoms) -> Facts | None:
         silent = int((units.silent >= max(64, 0.4 * seen)).sum())
         served = SERVED if silent < NEARLY_ALL * count else 0.8
         if count >= 4 and silent > 0.6 * count and s.progress < served and seen >= 64:
-            which = tuple(np.flatnonzero(units.silent >= max(64, 0.4 * seen)).tolist())
-            return {"path": units.path, "dead": silent, "units": count, "inputs": seen, "which": which}
+            since = units.silent[which := np.flatnonzero(units.silent >= max(64, 0.4 * seen))]
+            facts: Facts = {"path": units.path, "dead": silent, "units": count, "inputs": int(since.min()), "which": tuple(which.tolist())}
+            return {**facts, "never": bool(since.min() >= seen)}
     return None
 
 

@@ -7,7 +7,6 @@ and ``optimizer`` alone, which is run on the copies as it is.
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -49,6 +48,8 @@ def _kind(finding: Finding) -> str:
     """Its kind, or one of its own where the facts decide what the fix is."""
     if finding.kind == "rate too low" and finding.facts.get("rate") == 0:
         return "rate zero"
+    if finding.kind == "dead units" and finding.facts.get("never"):
+        return "dead from the start"
     return "climbing" if is_climbing(finding) else finding.kind
 
 
@@ -269,23 +270,6 @@ def _standardize(player: Player, _: Finding) -> None:
     player.things.model.register_forward_pre_hook(_Standard(), with_kwargs=True)
 
 
-def _replaced(of: tuple[type, ...], by: Callable[[Module], Module], *, last: bool = False) -> Fix:
-    """Others in the place of modules: of those in what a finding is about, or of all, as where that is the layer beside them."""
-
-    def held(roots: Iterable[Module]) -> list[tuple[Module, str]]:
-        inside = (module for one in roots for module in stores.modules(one))
-        return [(module, name) for module in inside for name, child in stores.named_children(module) if isinstance(child, of)]
-
-    def change(player: Player, finding: Finding) -> None:
-        places = held(_places(player, finding)) or held([player.things.model])
-        chosen = places[-1:] if last else places
-        _require(bool(chosen))
-        for module, name in chosen:
-            module._modules[name] = by(module._modules[name])  # type: ignore[arg-type]
-
-    return change
-
-
 OWN_CHANGE = '  Try a change of your own, of a watch with keep="good": w.fork(step, lambda model, optimizer: …)'
 """What to do where a fix is not tried: of a diagnosis, too."""
 
@@ -309,9 +293,12 @@ def _require(there: bool) -> None:
 _ACTIVATED = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid, nn.LogSigmoid)
 
 
-def _no_last_activation(player: Player, finding: Finding) -> None:
-    whole = Finding(finding.kind)
-    _replaced(_ACTIVATED, lambda _: nn.Identity(), last=True)(player, whole)
+def _no_last_activation(player: Player, _: Finding) -> None:
+    modules = stores.modules(player.things.model)
+    found = [(module, name) for module in modules for name, child in stores.named_children(module) if isinstance(child, _ACTIVATED)]
+    _require(bool(found))
+    module, name = found[-1]
+    module._modules[name] = nn.Identity()
 
 
 def _last_layer(player: Player) -> Module:
@@ -341,27 +328,6 @@ def _smaller_weights(player: Player, finding: Finding) -> None:
 
 def _new_weights(player: Player, _: Finding) -> None:
     _smaller_weights(player, Finding(""))
-
-
-_SATURATING = (nn.Sigmoid, nn.Tanh, nn.Hardsigmoid, nn.Hardtanh, nn.Softsign)
-_TO_RELU = _replaced(_SATURATING, lambda _: nn.ReLU())
-
-
-_LAYERS = (nn.Linear, nn.modules.conv._ConvNd)
-
-
-def _weights_for_relu(player: Player, finding: Finding) -> None:
-    """ReLU, and weights behind which numbers and gradients keep their size (He et al., 2015), but for those of the last layer."""
-    with contextlib.suppress(NothingToChangeError):
-        _TO_RELU(player, finding)
-    last = _last_layer(player)
-    modules = player.things.modules().values()
-    layers: list[Any] = [one for one in modules if isinstance(one, _LAYERS) and one is not last]
-    _require(bool(layers) and any(isinstance(one, nn.ReLU) for one in modules))
-    for one in layers:
-        nn.init.kaiming_normal_(one.weight, nonlinearity="relu")
-        if one.bias is not None:
-            nn.init.zeros_(one.bias)
 
 
 def _dropout(p: float) -> Fix:
@@ -460,9 +426,6 @@ CHANGES: dict[str, Fix] = {
     "a smaller last layer": _smaller_last,
     "new initial weights": _smaller_weights,
     "new initial weights in all layers": _new_weights,
-    "LeakyReLU for ReLU": _replaced((nn.ReLU,), lambda _: nn.LeakyReLU(0.1)),
-    "ReLU for saturating activations": _TO_RELU,
-    "ReLU, and weights drawn for it": _weights_for_relu,
     "dropout of 0.1": _dropout(0.1),
     "no dropout": _dropout(0.0),
     "the loss without its factor": _divide_loss,
@@ -475,8 +438,7 @@ DOSES: dict[str, tuple[str, ...]] = {
     "ten times the learning rate": tuple(f"{words} the learning rate" for _, words in _MORE),
     "a learning rate of 0.001": tuple(f"a learning rate of {rate}" for rate in _SOME),
     "dropout of 0.1": ("dropout of 0.1", "no dropout"),
-    "LeakyReLU for ReLU": ("LeakyReLU for ReLU", "new initial weights", "new initial weights in all layers"),
-    "ReLU for saturating activations": ("ReLU for saturating activations", "ReLU, and weights drawn for it"),
+    "new initial weights in all layers": ("new initial weights", "new initial weights in all layers"),
 }
 """Doses of the same change, or ways to the same end, the smallest first: a short trial of some decides."""
 
@@ -500,14 +462,11 @@ OF_REMEDIES: dict[str, str] = {
     "start anew": "a smaller last layer",
     "scale the inputs": "standardized inputs",
     "scale, or trace": "standardized inputs",
-    "keep units alive": "LeakyReLU for ReLU",
-    "let rare units learn": "LeakyReLU for ReLU",
     "one sigmoid": "no activation at the end",
     "softmax twice": "no activation at the end",
     "after the change": "all parameters in the optimizer",
     "or leave it": "all parameters in the optimizer",
     "smaller numbers": "a tenth of the learning rate",
-    "make it smaller": "ReLU for saturating activations",
     "less momentum": "a momentum of 0.9",
     "less decay": "no weight decay",
     "clip less": "ten times the bound of clipping",
@@ -564,12 +523,9 @@ OF_FINDINGS: dict[str, str] = {
     "weights begin too large": "new initial weights",
     "weights begin too small": "new initial weights",
     "too much dropout": "dropout of 0.1",
-    "vanishing gradient": "ReLU for saturating activations",
     "overflow": "float32",
     "underflow": "float32",
     "too few digits": "float32",
-    "dead": "LeakyReLU for ReLU",
-    "dead units": "LeakyReLU for ReLU",
-    "saturated": "ReLU for saturating activations",
+    "dead from the start": "new initial weights in all layers",
 }
 """By the `kind` of a finding whose remedies say nothing that can be applied."""

@@ -832,7 +832,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "dead units": CauseWords(
         lambda f: f"{f['dead']:,} of {format.plural(f['units'], 'unit')} of {{place}} are dead",
-        lambda f: f"they are zero on all the last {f['inputs']:,} inputs",
+        lambda f: (
+            f"they are zero on all {f['inputs']:,} inputs seen"
+            if f.get("never")
+            else f"they are zero on all the last {f['inputs']:,} inputs"
+        ),
         "A unit that is zero for every input passes no gradient on, and its own weights get none.",
         "nn.LeakyReLU, a smaller learning rate or a different seed keeps units alive",
     ),

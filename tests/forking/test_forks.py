@@ -1518,7 +1518,6 @@ ABOUT_NOTHING = (
     "no dropout",
     "the loss without its factor",
     "float32",
-    "LeakyReLU for ReLU",
     "no activation at the end",
 )
 
@@ -1534,23 +1533,38 @@ def test_a_change_that_would_change_nothing_is_not_tried(name: str) -> None:
         of_finding(Finding("made up"), KeptGround(w._keeper, 5), "Net", 5, 10, (name, ""))
 
 
-@pytest.mark.parametrize("kind, path", [("dead units", "2"), ("dead", "2"), ("vanishing gradient", "0.weight"), ("saturated", "1")])
-def test_the_fix_of_an_activation_is_of_all_where_a_finding_names_the_layer_beside_it(kind: str, path: str) -> None:
-    def make() -> Run:
-        net = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
-        nn.init.constant_(net[2].bias, -20.0)  # type: ignore[arg-type]
+def dying(at: int) -> Run:
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 
-        def loss() -> Tensor:
-            x = torch.randn(8, 4)
-            return (net(x) - x.sum(1, keepdim=True)).square().mean()
+    def step(number: int) -> Tensor:
+        if number == at:
+            nn.init.constant_(net[2].bias, -20.0)  # type: ignore[arg-type]
+        x = torch.randn(32, 4)
+        optimizer.zero_grad()
+        loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
 
-        return trained(net, loss, torch.optim.SGD(net.parameters(), lr=0.01))
+    return net, [optimizer], step
 
-    w, model, *_ = watched(make)
+
+def test_units_that_were_dead_from_the_start_get_new_weights() -> None:
+    w, model, *_ = watched(lambda: dying(0), steps=60)
     before = photograph(model)
-    fork = of_finding(Finding(kind, path, severity="broken"), KeptGround(w._keeper, 0), "Net", 0, STEPS)
-    assert fork.exact and fork.record.steps == STEPS and fork.losses != fork.original
+    found = next(one for one in w.findings if one.kind == "dead units")
+    fork = found.try_fix()
+    assert fork.outcome == "better" and "with new initial weights" in fork.headline and "inputs seen" in str(w.verdict)
     assert photograph(model) == before
+
+
+def test_units_that_died_are_told_with_the_inputs_since_and_their_fix_is_no_line_of_code() -> None:
+    w, *_ = watched(lambda: dying(12), steps=60, budget=1.0)
+    found = next(one for one in w.findings if one.kind == "dead units" and "tier" in one.facts)
+    assert found.facts["inputs"] == 48 * 32 and not found.facts["never"]
+    with pytest.raises(modlab_errors.ForkError, match=r"cannot be applied to a copy by itself: nn\.LeakyReLU"):
+        found.try_fix()
 
 
 def test_an_optimizer_that_climbs_is_turned_round_and_its_loss_is_judged() -> None:
