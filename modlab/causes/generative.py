@@ -45,6 +45,8 @@ def _collapse(s: Symptoms) -> Facts | None:
     if s.modules("derived") or not math.isnan(loss.away):
         return None  # an equation, which compares slopes and not samples; or a divergence from a prior, which is met by all
     shrunk = loss.outputs.std < 0.15 * loss.first_outputs.std or (loss.term.paired and loss.varied[1] < 0.15 * loss.varied[0])
+    if loss.term.criterion == "divergence" and not shrunk:
+        return None  # from what a teacher says: a student's answers lie as near to each other as those
     compares = loss.term.paired or any(one.name in ("Div", "Mm", "Bmm") for one in loss.term.functions)
     even = len(loss.ranks) == 3 and abs(loss.ranks[0]) < SURE and EVEN[0] < loss.ranks[1] < EVEN[1] and loss.ranks[2] > SPENT
     if even and not loss.varied[1] > GROWN * loss.varied[0]:

@@ -202,7 +202,8 @@ def _scaler(s: Symptoms) -> Facts | None:
     if s.loop.scaled_clips >= 3 or s.loop.scaled_steps >= 3:
         return {"clips": s.loop.scaled_clips, "steps": s.loop.scaled_steps}
     left = s.loop.left
-    if not 0 < left < 1e-2 or s.learns or abs(math.log2(left) - round(math.log2(left))) > 1e-3:
+    undone = 0.5 < left * abs(s.loss.term.factor) * s.loss.added < 2  # a factor of the loss, by which the loop divides the gradients
+    if undone or not 0 < left < 1e-2 or s.learns or abs(math.log2(left) - round(math.log2(left))) > 1e-3:
         return None
     return {"left": left}  # divided by a power of two, as scalers have them
 
@@ -211,7 +212,7 @@ def _too_loud(s: Symptoms) -> Facts | None:
     if s.curve is None or s.curve.passes < 2 or not s.is_stuck:
         return None
     term = s.loss.term
-    divided = abs(term.factor) * s.curve.passes < 1.5
+    divided = abs(term.factor) * s.curve.passes < 1.5 or 0 < s.loop.left * s.curve.passes < 1.5  # of the loss, or of the gradients
     return None if divided else {"passes": s.curve.passes}
 
 

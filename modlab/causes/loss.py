@@ -10,7 +10,7 @@ from modlab.causes.data import SPREAD, beyond_chances
 from modlab.causes.loop import SEVERAL
 from modlab.causes.model import began_equal, begins_too_small
 from modlab.causes.symptoms import FEW, Symptoms
-from modlab.records.clues import MOVES, LossClues, Term
+from modlab.records.clues import MOVES, Term
 
 RANGES = {
     "Relu": (0.0, math.inf),
@@ -67,8 +67,8 @@ ROUNDED = 1e-5
 TINY = 1e-3
 """A factor below which a loss hardly teaches, at the rates that are usual."""
 
-LOUD = 30.0
-"""Times a mean over all numbers that are compared, beyond which a loss is too large."""
+LOUD, UNDONE = 30.0, 2.0
+"""Times a mean over all numbers that are compared, beyond which a loss is too large; and below which the loop has made up for that."""
 
 RARE = 0.35
 """Share of the positive ones below which they are rare."""
@@ -261,18 +261,7 @@ def _too_small(s: Symptoms) -> Facts | None:
         return None  # the factor makes up for the units of the targets
     if not 0 < factor < TINY or s.learns:
         return None
-    return {"factor": factor, "pace": s.pace, "added": _added(s.loss), "bends": s.loss.term.node == "HuberLoss"}
-
-
-def _added(loss: LossClues) -> float:
-    """How many numbers it adds up: one for each sample or token, if they are of classes or of sequences; 1 where it takes a mean."""
-    term, shape = loss.term, loss.term.compared
-    if term.reduction != "sum" or not shape:
-        return 1.0
-    if term.criterion == "alignment":  # frames, samples, signs
-        return float(shape[1]) if len(shape) > 2 else 1.0
-    many = math.prod(shape) / (shape[min(1, len(shape) - 1)] if term.criterion in ("cross-entropy", "likelihood") else 1)
-    return many * (1 - loss.ignored)
+    return {"factor": factor, "pace": s.pace, "added": s.loss.added, "bends": s.loss.term.node == "HuberLoss"}
 
 
 def _summed(s: Symptoms) -> Facts | None:
@@ -286,8 +275,10 @@ def _summed(s: Symptoms) -> Facts | None:
     summed = term.reduction == "sum" and abs(term.factor) >= 0.05
     if abs(term.factor) * (math.prod(term.compared) if summed else 1) < LOUD:
         return None
-    added = _added(s.loss) if summed else 1.0
-    return {"times": abs(term.factor) * added, "added": added}
+    added = s.loss.added if summed else 1.0
+    times = abs(term.factor) * added
+    undone = 0 < s.loop.left * times < UNDONE  # the loop divides the gradients by it
+    return None if undone else {"times": times, "added": added}
 
 
 def _cannot_reach(s: Symptoms) -> Facts | None:
@@ -440,7 +431,7 @@ def _is_even(s: Symptoms) -> bool:
     loss = s.loss
     gone = loss.term.criterion == "cross-entropy" and loss.factors == (0.0, 0.0) and len(s.clues.losses) == 1
     rest = [one for one in loss.terms[1:] if one.criterion != "penalty"]
-    return gone and bool(rest) and all("LogSoftmax" in (one.node, *(two.name for two in one.functions)) for one in rest)
+    return gone and not s.falls and bool(rest) and all("LogSoftmax" in (one.node, *(two.name for two in one.functions)) for one in rest)
 
 
 def _unsigned(s: Symptoms) -> Facts | None:

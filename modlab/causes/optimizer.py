@@ -108,6 +108,8 @@ def _runs_out(s: Symptoms) -> Facts | None:
     rate = s.rate[np.isfinite(s.rate)]
     if len(rate) < 4 or s.is_turned_by_hand or not s.is_finite:
         return None
+    if math.isnan(s.group.initial) and len(np.unique(rate)) == 2:
+        return None  # no schedule: another optimizer came, or somebody set it once
     most, middle = float(rate.max()), s.rate_at(s.record.steps // 2)
     if s.progress > (0.7 if middle > NO_RATE * most else 0.95):
         return None

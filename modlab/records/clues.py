@@ -181,6 +181,17 @@ class LossClues:
         """The one with a criterion."""
         return self.terms[0] if self.terms else Term()
 
+    @property
+    def added(self) -> float:
+        """How many numbers it adds up: one for each sample or token, if they are of classes or of sequences; 1 where it takes a mean."""
+        term, shape = self.term, self.term.compared
+        if term.reduction != "sum" or not shape:
+            return 1.0
+        if term.criterion == "alignment":  # frames, samples, signs
+            return float(shape[1]) if len(shape) > 2 else 1.0
+        many = math.prod(shape) / (shape[min(1, len(shape) - 1)] if term.criterion in ("cross-entropy", "likelihood") else 1)
+        return many * (1 - self.ignored)
+
 
 @frozen
 class InputClues:

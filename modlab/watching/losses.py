@@ -58,6 +58,9 @@ MOST = 32
 LEAST_SCALE = 1e-30
 """Of a scaler, below which what it has multiplied cannot be told any more: after it was halved in each of a hundred steps."""
 
+ROUNDS = 3
+"""Steps in a row with the same number of backward passes, behind which one with fewer is what was left over."""
+
 ALIKE = 3
 """Values under a name that are equal to those found, from which on the name is the loss's."""
 
@@ -104,6 +107,7 @@ class LossSite:
         self.total: Any = None  # of the step that is under way
         self.step = 0
         self.values = self.points = 0
+        self.passes, self._usual, self._as_usual = 0, 0, 0  # of this step; of those before, and in how many in a row
 
     @property
     def label(self) -> str:
@@ -125,18 +129,23 @@ class LossSite:
         if epoch == self.epoch and self.total is not None and (again or not anew):
             if not again:
                 self.total = self.total + value
-                self.values += 1
+                self.passes += 1
             return
         self.flush()
-        self.epoch, self.step, self.total = epoch, step, value
-        self.values += 1
-        self.points += 1
+        self.epoch, self.step, self.total, self.passes = epoch, step, value, 1
 
     def flush(self) -> None:
-        """The step is over: its sum is a point of the curve."""
-        if self.total is not None:
+        """The step is over: its sum is a point of the curve, but for what was left over for the last step of an epoch."""
+        passes, self.passes = self.passes, 0
+        if self.total is None:
+            return
+        if not (passes < self._usual and self._as_usual >= ROUNDS):
+            self._as_usual = self._as_usual + 1 if passes == self._usual else 1
+            self._usual = passes
+            self.values += passes
+            self.points += 1
             self.curve.add(self.step, self.total)
-            self.total = None
+        self.total = None
 
 
 class LossWatch(Look, Protocol):
@@ -475,7 +484,9 @@ class Losses:
         self.judge()
         now = self._steps.made + self._steps.others
         for site in self.sites:
-            if site.epoch != now or site.values <= site.points:  # else it is a part of the sum of a step that was not made
+            if site.epoch != now or (
+                site.values <= site.points and site.passes <= 1
+            ):  # else it is a part of the sum of a step that was not made
                 site.flush()
 
     # ---- what there is
@@ -518,8 +529,8 @@ class Losses:
         """The names of the losses of this model, and how many values each had."""
         found: dict[str, int] = {}
         for site in self.sites:
-            if site.values:
-                found[site.label] = found.get(site.label, 0) + site.values
+            if site.values or site.passes:
+                found[site.label] = found.get(site.label, 0) + site.values + site.passes
         return found
 
     def _losses(self, scalars: Scalars) -> tuple[list[ScalarRecord], set[str]]:

@@ -116,6 +116,10 @@ class Pool:
         return Numbers(mean, math.sqrt(max(self.squares / self.count - mean * mean, 0.0)), self.low, self.high, self.whole, self.distinct)
 
 
+def _times(ends: tuple[float, float]) -> float:
+    return ends[1] / max(ends[0], 1e-30)
+
+
 class InputPool:
     """One tensor of the model's call, over looks."""
 
@@ -149,7 +153,7 @@ class InputPool:
             self.same += bool((some == some[:1]).all())
         if some.dim() > 1 and some.is_floating_point() and some.numel() > some.shape[1 if some.dim() == 4 else -1]:
             deviations = some.double().movedim(1 if some.dim() == 4 else -1, 0).flatten(1).std(1)
-            self.features = min(self.features[0], float(deviations.min())), max(self.features[1], float(deviations.max()))
+            self.features = max(self.features, (float(deviations.min()), float(deviations.max())), key=_times)
         if some.dim() > 1 and some.is_floating_point() and some[0].numel() >= WIDE and len(some) >= LARGE:
             sizes = some.double().flatten(1).std(1).sort().values
             tenth = len(sizes) // 10

@@ -122,7 +122,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "last value not finite": lambda facts: f"its last value is {format.number(facts['last'])}",
     "falls": arrow,
     "falls to chance": lambda facts: (
-        f"{arrow(facts)}: it has not come below {format.rough(facts['chance'])}, which a guess among {facts['classes']:,} gives"
+        f"{arrow(facts)}: it has not come clearly below {format.rough(facts['chance'])}, which a guess among {facts['classes']:,} gives"
     ),
     "no trend": lambda facts: f"{arrow(facts)}: no trend beyond its noise",
     "rises": lambda facts: f"{arrow(facts)}: it rises",

@@ -1,0 +1,183 @@
+"""Loops that are right in an odd way: nothing false is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab.results.watch import Watch
+
+LOOPS: dict[str, Callable[[], Watch]] = {}
+
+
+def loop(make: Callable[[], Watch]) -> Callable[[], Watch]:
+    LOOPS[make.__name__] = make
+    return make
+
+
+def net(*more: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 32), *more, nn.ReLU(), nn.Linear(32, 3))
+
+
+def batch(samples: int = 32) -> tuple[Tensor, Tensor]:
+    x = torch.randn(samples, 8)
+    return x, (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+
+
+def watched(
+    model: nn.Module, optimizer: torch.optim.Optimizer, steps: int, loss: Callable[[int], Tensor], divide: float = 1.0, passes: int = 1
+) -> Watch:
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for number in range(steps):
+            optimizer.zero_grad()
+            for _ in range(passes):
+                loss(number).backward()
+            for one in model.parameters():
+                if divide != 1 and one.grad is not None:
+                    one.grad /= divide
+            optimizer.step()
+    return w
+
+
+def sgd(model: nn.Module, rate: float = 0.05) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=rate)
+
+
+@loop
+def a_student_of_a_teacher_that_is_unsure() -> Watch:
+    teacher, model = net(), net()
+
+    def loss(_: int) -> Tensor:
+        x, _ = batch()
+        with torch.no_grad():
+            soft = F.softmax(teacher(x) / 2, 1)
+        return F.kl_div(F.log_softmax(model(x) / 2, 1), soft, reduction="batchmean") * 4
+
+    return watched(model, torch.optim.Adam(model.parameters(), lr=1e-2), 80, loss)
+
+
+@loop
+def a_loss_whose_usual_part_has_a_weight_of_zero() -> Watch:
+    teacher, model = net(), net()
+
+    def loss(_: int) -> Tensor:
+        x, y = batch()
+        with torch.no_grad():
+            soft = F.softmax(4 * teacher(x), 1)
+        out = model(x)
+        return 0.0 * F.cross_entropy(out, y) + F.kl_div(F.log_softmax(out, 1), soft, reduction="batchmean")
+
+    return watched(model, torch.optim.Adam(model.parameters(), lr=1e-2), 150, loss)
+
+
+def labelled(model: nn.Module, samples: int = 32, times: float = 1.0) -> Callable[[int], Tensor]:
+    def loss(_: int) -> Tensor:
+        x, y = batch(samples)
+        return times * F.cross_entropy(model(x), y)
+
+    return loss
+
+
+@loop
+def accumulated_gradients_that_are_divided() -> Watch:
+    return watched(model := net(), sgd(model), 60, labelled(model), divide=4, passes=4)
+
+
+@loop
+def a_loss_scale_of_ones_own() -> Watch:
+    return watched(model := net(), sgd(model), 60, labelled(model, times=1024.0), divide=1024)
+
+
+@loop
+def a_sum_whose_gradients_are_divided() -> Watch:
+    model = net()
+
+    def loss(_: int) -> Tensor:
+        x, y = batch(128)
+        return F.cross_entropy(model(x), y, reduction="sum")
+
+    return watched(model, sgd(model), 60, loss, divide=128)
+
+
+@loop
+def a_small_last_batch_behind_a_norm() -> Watch:
+    model = net(nn.BatchNorm1d(32))
+
+    def loss(number: int) -> Tensor:
+        x, y = batch(2 if number % 10 == 9 else 32)
+        return F.cross_entropy(model(x), y)
+
+    return watched(model, torch.optim.Adam(model.parameters(), lr=1e-2), 85, loss)
+
+
+@loop
+def another_optimizer_from_some_step_on() -> Watch:
+    model = net()
+    optimizer: torch.optim.Optimizer = sgd(model, 0.1)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for number in range(200):
+            if number == 30:
+                optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+            x, y = batch()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    return w
+
+
+@loop
+def one_cycle_that_is_over() -> Watch:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=60)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(60):
+            x, y = batch()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            schedule.step()
+    return w
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", LOOPS)
+def test_nothing_is_said_to_be_wrong(name: str, seed: int) -> None:
+    torch.manual_seed(seed)
+    w = LOOPS[name]()
+    assert not [one.kind for one in w.findings if "tier" in one.facts], str(w.verdict)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_what_is_left_of_an_epoch_is_no_fall_of_the_loss(seed: int) -> None:
+    torch.manual_seed(seed)
+    model = net()
+    optimizer = sgd(model, 0.01)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(2):
+            for number in range(97):
+                x, y = torch.randn(64, 8), torch.randint(0, 3, (64,))
+                (F.cross_entropy(model(x), y) / 8).backward()
+                if number % 8 == 7 or number == 96:
+                    optimizer.step()
+                    optimizer.zero_grad()
+    (curve,) = (one for one in w.record.scalars if one.kind == "loss")
+    assert curve.passes == 8 and curve.count == 24
+    assert float(curve.low.min()) > 0.9  # the last step of an epoch has one pass of eight
+
+
+def test_features_are_compared_within_a_batch() -> None:
+    torch.manual_seed(0)
+    model = net()
+
+    def loss(number: int) -> Tensor:
+        return F.cross_entropy(model(torch.randn(32, 8) * (2.0 + 5 * number)), torch.randint(0, 3, (32,)))
+
+    w = watched(model, sgd(model, 1e-5), 80, loss)
+    low, high = w.record.watched.clues.inputs[0].features
+    assert 1 < high / low < 3 and "one huge feature" not in [one.kind for one in w.findings]
