@@ -438,6 +438,7 @@ DOSES: dict[str, tuple[str, ...]] = {
     "ten times the learning rate": tuple(f"{words} the learning rate" for _, words in _MORE),
     "a learning rate of 0.001": tuple(f"a learning rate of {rate}" for rate in _SOME),
     "dropout of 0.1": ("dropout of 0.1", "no dropout"),
+    "new initial weights": ("new initial weights", "new initial weights in all layers"),
     "new initial weights in all layers": ("new initial weights", "new initial weights in all layers"),
 }
 """Doses of the same change, or ways to the same end, the smallest first: a short trial of some decides."""
