@@ -202,6 +202,7 @@ class Losses:
         self._last: dict[str, LossSite] = {}  # by name, whose value came last
         self._apart: set[str] = set()  # names whose sites take turns
         self._rates: dict[tuple[int, int], Scalar] = {}
+        self._early: dict[int, bool] = {}  # by optimizer: whether it began before the one whose steps are counted had made one
         self._norm, self._scale, self._mode = Scalar(NORM), Scalar(SCALE), Scalar(MODE)
         self._pairs: dict[tuple[str, int], list[tuple[Any, Any, Any]]] = {}
         self._same: dict[tuple[str, int], bool] = {}
@@ -413,8 +414,13 @@ class Losses:
     # ---- learning rates
 
     @timed
-    def step_ended(self, optimizer: Any) -> None:
-        """An optimizer of the model's has made a step: at which rates?"""
+    def step_ended(self, optimizer: Any, *, counted: bool) -> None:
+        """An optimizer of the model's has made a step: at which rates?
+
+        Args:
+            optimizer: which one.
+            counted: whether its steps are those that are counted: this one is not yet among those that were made.
+        """
         steps = self._steps
         known = steps.optimizers
         place = next((i for i, one in enumerate(known) if one is optimizer), -1)
@@ -422,6 +428,7 @@ class Losses:
             return
         self.scaled_steps += self._is_scaled()
         first = known[0].param_groups[0].get("lr")
+        early = self._early.setdefault(place, not steps.made) or counted
         for number, group in enumerate(optimizer.param_groups):
             rate, curve = group.get("lr"), self._rates.get((place, number))
             if rate is None:
@@ -430,7 +437,7 @@ class Losses:
                 if (place or number) and (rate is first or isinstance(rate, Tensor) or rate == first or len(self._rates) >= MOST):
                     continue  # all as the first one, so far
                 curve = self._rates[place, number] = Scalar(RATE)
-            curve.add(max(steps.made - 1, 0), _rate(rate))
+            curve.add(steps.made if early else max(steps.made - 1, 0), _rate(rate))
 
     def _is_scaled(self) -> bool:
         """Whether the gradients are still those of a loss that a scaler has multiplied."""

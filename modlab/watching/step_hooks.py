@@ -135,11 +135,11 @@ class StepHooks:
                 self._tells()
             if not steps.under_way:
                 if losses.due():
-                    losses.step_ended(optimizer)
+                    losses.step_ended(optimizer, counted=False)
                 self._watch.other_step_ended(optimizer)
             return
         if losses.due():
-            losses.step_ended(optimizer)
+            losses.step_ended(optimizer, counted=True)
         steps.ended()
         self.rewritten.step_ended()
         self._knobs.step_ended(steps.made)

@@ -153,6 +153,22 @@ def test_the_rate_that_is_named_is_that_of_the_step() -> None:
     assert "rate runs out" not in kinds(w)  # a hand has turned it
 
 
+def test_the_rate_that_is_named_is_not_the_one_that_was_set_for_it() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 1e3)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(40):
+            x, y = blobs()
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            if not loss.isfinite():
+                optimizer.param_groups[0]["lr"] = 1e-3
+            optimizer.step()
+    found = w.verdict.findings[0]
+    assert found.kind == "not finite by the rate" and found.facts["rate"] == pytest.approx(1e3)
+
+
 def test_a_gradient_does_not_vanish_where_zeros_come_in() -> None:
     model = mlp()
 

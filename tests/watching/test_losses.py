@@ -328,6 +328,26 @@ def test_rates_and_clipping_come_along() -> None:
     assert norm.beyond == sum(one > 0.3 for one in norms) > 0
 
 
+@pytest.mark.parametrize("main_first", [None, True, False], ids=["alone", "before another", "after another"])
+def test_a_rate_belongs_to_the_step_that_was_made_at_it(main_first: bool | None) -> None:
+    model = net()
+    o, other = torch.optim.SGD(model[0].parameters(), lr=0.1), torch.optim.SGD(model[2].parameters(), lr=0.3)
+    optimizers = [o] if main_first is None else [o, other]
+    with modlab.watch(model, optimizers, budget=1.0) as w:
+        for step in range(STEPS):
+            if step == 5:
+                o.param_groups[0]["lr"], other.param_groups[0]["lr"] = 0.01, 0.03
+            for one in optimizers if main_first else optimizers[::-1]:
+                one.zero_grad()
+                F.cross_entropy(model(X), Y).backward()
+                one.step()
+    found = curves(w, "rate")
+    assert len(found) == len(optimizers)
+    for rate in found.values():
+        assert rate.first.tolist() == [*range(STEPS)]
+        assert rate.first[rate.mean < rate.mean[0]].tolist() == [*range(5, STEPS)]
+
+
 def test_between_samples_it_is_taken_in_too() -> None:
     """Steps are left out where they are quick, and at most so many in a row."""
     model = net()
