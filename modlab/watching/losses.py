@@ -528,6 +528,11 @@ class Losses:
         return names
 
     @property
+    def are_scaled(self) -> bool:
+        """Whether a gradient scaler was seen to multiply any of them."""
+        return any(site.scaler is not None for site in self.sites)
+
+    @property
     def skipped(self) -> int:
         """How many steps a scaler left out, at least: each time its scale falls."""
         return self._scale.falls

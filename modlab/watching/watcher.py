@@ -647,7 +647,8 @@ class Watcher:
         missed = max(self.steps.skipped, self.losses.skipped)
         if missed:
             skipped = f"at least {format.plural(missed, 'step')} {'was' if missed == 1 else 'were'} skipped"
-            found.append(f"{skipped}: the gradients overflowed, which a scaler expects")
+            why = "the gradients overflowed, which a scaler expects" if self.losses.are_scaled else "their gradients were not finite"
+            found.append(f"{skipped}: {why}")
         return (*found, *self.knobs.remarks())
 
     def shape_of_slots(self) -> tuple[Any, ...]:

@@ -629,6 +629,21 @@ def scaler_skips() -> Watch:
     return run(model, optimizer, turn)
 
 
+def the_loop_skips() -> Watch:
+    """No scaler is there."""
+    model = mlp()
+    optimizer = sgd(model, 0.1)
+
+    def turn(i: int) -> None:
+        x, y = signs()
+        optimizer.zero_grad()
+        F.cross_entropy(model(x * torch.inf if i in (10, 20) else x), y).backward()
+        if all(one.grad is not None and one.grad.isfinite().all() for one in model.parameters()):
+            optimizer.step()
+
+    return run(model, optimizer, turn)
+
+
 def parameter_replaced() -> Watch:
     model = mlp()
     optimizer = adam(model)
@@ -739,6 +754,7 @@ CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     (rewards_that_grow, True, r"^The loss rises:", "BROKEN|does not fall"),
     (ascent, False, r"^The loss is turned around: the optimizer was made with maximize=True", "No problem"),
     (scaler_skips, True, r"^No problem found: each of the 37 steps .* at least 2 steps were skipped", "NaN (from|at)|Inf (from|at)"),
+    (the_loop_skips, False, r"at least 2 steps were skipped: their gradients were not finite", "scaler|overflowed"),
     (
         parameter_replaced,
         False,
