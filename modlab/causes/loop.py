@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
 
@@ -186,12 +188,13 @@ def _clipped(s: Symptoms) -> Facts | None:
     norm = s.norm
     if s.learns or s.loop.scaled_steps:
         return None
-    if norm is not None and norm.beyond and norm.beyond >= 0.9 * norm.count:
-        typical = norm.ends()[0]
-        always = norm.beyond == norm.count and s.pace < 10 * EPSILON
-        if norm.bound > 1e-2 * typical or not (s.pace < EPSILON or always or norm.bound < 1e-4 * typical):
+    finite = 0 if norm is None else norm.count - norm.nan - norm.inf
+    if norm is not None and math.isfinite(norm.bound) and norm.beyond and norm.beyond >= 0.9 * finite:
+        first = norm.ends()[0]
+        always = norm.beyond == finite and s.pace < 10 * EPSILON
+        if norm.bound > 1e-2 * first or not (s.pace < EPSILON or always or norm.bound < 1e-4 * first):
             return None
-        return {"bound": norm.bound, "norm": typical, "pace": s.pace}
+        return {"bound": norm.bound, "norm": float(np.nanmedian(norm.mean)), "pace": s.pace}
     if s.loop.left < 1e-2 and s.pace < 10 * EPSILON:
         return {"left": s.loop.left, "pace": s.pace}
     cut_off = s.loop.hooked or s.loop.left < LITTLE

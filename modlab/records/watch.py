@@ -206,7 +206,7 @@ class ScalarRecord:
         count: of all values; `final`: the last one.
         nan, inf: how many of all were NaN and infinite; `bad_step`: the step of the first of them, -1 if there is none.
         passes: of a loss, the backward passes that a value is the sum of, on the average: what a step's gradient is the gradient of.
-        bound: of a norm, the one to which it is clipped, at last; `beyond`: in how many of the values it was greater.
+        bound: of a norm, the one to which it is clipped, NaN if it changed; `beyond`: in how many of the values it was greater, and finite.
         moved: how often a knob moved it; None where there is none.
         falls: how often a value was below the one before it: of a loss scale, each time a step was skipped, or several.
     """

@@ -263,7 +263,7 @@ class Losses:
             value = _value(norm, None)
             if value is not None:
                 self.scaled_clips += self._is_scaled()
-                self._norm.bound = float(bound)
+                self._norm.bound_by(float(bound))
                 self._norm.add(self._steps.made, value)
 
     def _take(self, tensors: Any, frame: FrameType) -> None:

@@ -65,10 +65,15 @@ class Scalar:
         self.nan = self.inf = 0
         self.falls = 0
         self.bad_step = -1  # the first one whose value is not finite
-        self.bound, self.beyond = math.nan, 0  # of a norm: the greatest that is let through, and how often it was greater
+        self.bound, self.beyond = math.nan, 0  # of a norm: what is let through, if always as much, and how often it was more
         self.scaled = False  # whether its values were multiplied: an infinite one may be none
         self.early = False  # whether it is logged before the step to which it belongs
         self._settling = threading.Lock()
+
+    def bound_by(self, bound: float) -> None:
+        """The next value is let through up to this; where others had another bound, none is that of all."""
+        if bound != self.bound:
+            self.bound = math.nan if self.count or self.pending else bound
 
     def add(self, step: int, number: Any) -> None:
         """Append a value."""
@@ -108,7 +113,7 @@ class Scalar:
                 return
         self.falls += int((values < np.concatenate(([self.final], values[:-1]))).sum())
         self.count, self.final = self.count + len(steps), float(values[-1])
-        self.beyond += int((values > self.bound).sum())
+        self.beyond += int(((values > self.bound) & np.isfinite(values)).sum())
         if not np.isfinite(values).all():
             self._count_bad(steps, values)
         slots, done = self.slots, 0

@@ -169,6 +169,22 @@ def test_the_rate_that_is_named_is_not_the_one_that_was_set_for_it() -> None:
     assert found.kind == "not finite by the rate" and found.facts["rate"] == pytest.approx(1e3)
 
 
+def test_a_norm_that_is_cut_is_told_as_it_mostly_was() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    norms = []
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for step in range(100):
+            x, y = blobs()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x if step >= 10 else 100 * x), y).backward()
+            norms.append(float(nn.utils.clip_grad_norm_(model.parameters(), 1e-3)))
+            optimizer.step()
+    found = next(one for one in w.verdict.findings if one.kind == "clipped to nothing")
+    assert min(norms[:10]) > 10 * max(norms[10:])
+    assert min(norms[10:]) < found.facts["norm"] < max(norms[10:])
+
+
 def test_a_gradient_does_not_vanish_where_zeros_come_in() -> None:
     model = mlp()
 

@@ -328,6 +328,29 @@ def test_rates_and_clipping_come_along() -> None:
     assert norm.beyond == sum(one > 0.3 for one in norms) > 0
 
 
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [((0.3,), True), ((10.0, 0.3), False), ((0.3, 10.0), False)],
+    ids=["one", "then a smaller one", "then a greater one"],
+)
+def test_a_bound_is_said_of_finite_norms_that_all_had_it(bounds: tuple[float, ...], said: bool) -> None:
+    model = net()
+    o = torch.optim.SGD(model.parameters(), lr=0.1)
+    norms = []
+    with modlab.watch(model, o, budget=1.0) as w:
+        for step in range(STEPS):
+            o.zero_grad()
+            F.cross_entropy(model(X), Y).backward()
+            if step % 4 == 1:
+                model[0].weight.grad.mul_(torch.inf)  # type: ignore[union-attr, operator]
+            norms.append(nn.utils.clip_grad_norm_(model.parameters(), bounds[step * len(bounds) // STEPS]).item())
+            if step % 4 != 1:
+                o.step()
+    clipped = sum(0.3 < norm < float("inf") for norm in norms)
+    assert 0 < clipped < sum(norm > 0.3 for norm in norms)
+    assert (f"clipped to 0.3 in {clipped} of {STEPS}" in str(w)) is said and ("clipped to" in str(w)) is said
+
+
 @pytest.mark.parametrize("main_first", [None, True, False], ids=["alone", "before another", "after another"])
 def test_a_rate_belongs_to_the_step_that_was_made_at_it(main_first: bool | None) -> None:
     model = net()
