@@ -14,6 +14,7 @@ from modlab.forking.kept_states import TrainedThings
 from modlab.forking.tape import FUNCTION, TapeEntry, is_of_gradient, numbers_in, throws_away
 from modlab.inspection import stores
 
+_SAME = ("__get__", "detach", "detach_", "part_in", "requires_grad_")
 _IDLE = ("requires_grad_", "detach_", "retain_grad")
 _UNSCALE = "_amp_foreach_non_finite_check_and_unscale_"
 
@@ -25,12 +26,27 @@ def handled(entries: Iterable[TapeEntry]) -> set[int]:
     """
     owners, found = dict[int, int](), set[int]()
     for entry in entries:
-        numbers = [*numbers_in((entry.args, entry.kwargs))]
-        if is_of_gradient(entry) and entry.outputs:
-            owners.update(dict.fromkeys(entry.outputs, numbers[0]))
-        elif entry.kind == FUNCTION and entry.clip is None and not is_idle(entry) and not unscales(entry):
-            found.update(owners.get(one, one) for one in numbers)
+        gives = note_owner(entry, owners)
+        if not gives and entry.kind == FUNCTION and entry.clip is None and not is_idle(entry) and not unscales(entry):
+            found.update(owners.get(one, one) for one in numbers_in((entry.args, entry.kwargs)))
     return found
+
+
+def note_owner(entry: TapeEntry, owners: dict[int, int]) -> bool:
+    """Note whose gradient this gives, also by another name of its memory; whether it gives one."""
+    number = next(numbers_in(entry.args), 0)
+    gives = is_of_gradient(entry) or (number in owners and getattr(entry.what, "__name__", "") in _SAME)
+    if gives:
+        owners.update(dict.fromkeys(entry.outputs, owners.get(number, number)))
+    return gives and bool(entry.outputs)
+
+
+def thrown_away(entry: TapeEntry, owners: Mapping[int, int]) -> set[int]:
+    """The numbers of the parameters whose gradients it throws away."""
+    if not throws_away(entry):
+        return set()
+    numbers = [*numbers_in(entry.args)]
+    return {*numbers[:1]} if is_of_gradient(entry) else {owners[one] for one in numbers if one in owners}
 
 
 def is_idle(entry: TapeEntry) -> bool:

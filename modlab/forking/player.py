@@ -15,8 +15,9 @@ from modlab.forking.clipping import ClipCall
 from modlab.forking.kept_states import KeptState, scale_by
 from modlab.forking.module_settings import Group, Setting, settings_of
 from modlab.forking.nests import Nest, tensors_in, with_parts
-from modlab.forking.others import above, covers, handled, is_idle, trained, unscales
+from modlab.forking.others import above, covers, handled, is_idle, note_owner, thrown_away, trained, unscales
 from modlab.forking.param_groups import plain_step
+from modlab.forking.standing import Standing
 from modlab.forking.tape import (
     BACKWARD,
     CALL,
@@ -35,7 +36,6 @@ from modlab.forking.tape import (
     flat,
     is_of_gradient,
     numbers_in,
-    throws_away,
 )
 from modlab.inspection import stores
 from modlab.inspection.tensor_difference import equal_bits
@@ -120,7 +120,12 @@ class Player:
         self._taken: set[int] = set()  # numbers of what is not there with this change
         self._owners: dict[int, int] = {}  # whose gradient a number is, in the step under way
         self._clipped: list[ClipCall] = []
-        self._joined: list[Tensor] = []  # trained since a change: the zero_grad of the tape met no gradients of theirs
+        self._joined: list[tuple[Tensor, set[int]]] = []  # trained since a change, and what is thrown away along with their gradients
+        self._moved: set[str] = set()  # names of modules that stand elsewhere since a change
+        self._wrapped: set[str] = set()  # of those that stand in another one there
+        self._parted: set[str] = set()  # of those that stood at several places, which have several modules now
+        self._displaced: set[int] = set()  # numbers of what stands elsewhere since
+        self._added: set[str] = set()  # names at which nothing stood before
 
     # ---- what is changed
 
@@ -144,9 +149,9 @@ class Player:
         were = [*trained(self.things)]  # held, so that no other gets one of their identities
         self._trained = {names[id(one)]: path for path, one in were if id(one) in names}
         self._listed = [names[id(one)] for one in self.things.model.parameters() if id(one) in names]
+        standing = Standing(self.things)
         with torch.enable_grad():
             work()
-        self._joined += [one for one in self._stepped() if id(one) not in stepped]
         for number, optimizer in enumerate(self.things.optimizers):
             if optimizer is not optimizers[number]:
                 self._replaced.add(number)
@@ -155,23 +160,34 @@ class Player:
                 for name, value in settings_of(group).items():
                     if name in old and not _equal(old[name], value):
                         self._ratios[number, place, name] = old[name], value
-        self._find_modules()
+        self._find_modules(standing)
         self._find_tensors()
+        self._find_displaced(standing, names)
         self._find_buffers()
+        self._find_joined(stepped, names)
         self._find_brought({id(one) for _, one in were})
 
-    def _find_modules(self) -> None:
+    def _find_modules(self, standing: Standing) -> None:
         """What a change has moved is still itself; what it has made stands for what was there.
 
-        By itself the loop calls what stands at a place; where that is one that stood elsewhere, it is not known what it would call.
+        By itself the loop calls what stands at a place; where that is one that stood elsewhere, or what stood at two places stands at one
+        of them now, it is not known what it would call. Nor are the forward hooks left out that the tape has, where one of them is gone.
         """
         before, now = self._modules, self.things.modules()
         there, known = {id(one): path for path, one in now.items()}, {id(one) for one in before.values()}
         made = {path: one for path, one in now.items() if id(one) not in known}
         kept = {path: one for path, one in before.items() if id(one) in there}
         self._modules = made | kept
-        moved = [path for path, one in kept.items() if not f"{there[id(one)]}.".startswith(f"{path}." if path else "")]
-        self._called = {path: one for path, one in (kept | made).items() if path not in moved}
+        elsewhere = {path for path, one in kept.items() if there[id(one)] != path}
+        self._wrapped = {path for path in elsewhere if path in above(there[id(kept[path])])}
+        self._moved = elsewhere - self._wrapped
+        self._parted = standing.parted(self.things)
+        found = {path: one for path, one in (kept | made).items() if path not in self._moved and self._parted.isdisjoint(above(path))}
+        self._called = {path: one for path, one in found.items() if one is before.get(path) or not self._hooks.get(path)}
+        for path, keys in self._hooks.items():
+            if path in self._called and not keys <= {*stores.contents(self._called[path])["_forward_hooks"]}:
+                del self._called[path]
+        self._added = standing.added(self.things)
         for path, one in made.items():
             self._joined_modules.setdefault(next((place for place in above(path) if place in before), ""), []).append(one)
 
@@ -189,6 +205,21 @@ class Player:
             elif self._numbers.pop(number, None) is not None:
                 self._taken.add(number)
 
+    def _find_displaced(self, standing: Standing, names: dict[int, int]) -> None:
+        """What the loop reads by name stands elsewhere now, or nowhere."""
+        now = Standing(self.things).tensors
+        for place, one in standing.tensors.items():
+            number = names.get(id(one), 0)
+            if number and (now.get(place) is not self._numbers.get(number) or not self._parted.isdisjoint(above(place[0]))):
+                self._displaced.add(number)
+
+    def _find_joined(self, before: set[int], names: dict[int, int]) -> None:
+        """The tape met no gradients of theirs: they are thrown away along with those of the others in the same optimizer."""
+        for optimizer in self.things.optimizers:
+            held = [one for group in optimizer.param_groups for one in group["params"]]
+            others = {names[id(one)] for one in held if id(one) in names} or {*self._trained}
+            self._joined += [(one, others) for one in held if one.requires_grad and id(one) not in before]
+
     def _find_brought(self, before: set[int]) -> None:
         self._is_changed = True
         names = {id(one): number for number, one in self._numbers.items()}
@@ -196,9 +227,16 @@ class Player:
         self._brought = [one for one in now if one[2] not in self._trained and id(one[1]) not in before]
 
     def _require_known(self, step: TapedStep) -> None:
-        """Nothing was brought that the loop may handle as it handles all others."""
-        if self._brought:
+        """Nothing was brought that the loop may handle as it handles all others, and what it reads by name is still there."""
+        if self._added:
+            called = {entry.what for entry in flat(step.entries) if entry.kind == CALL and type(entry.what) is str}
+            beside = {path.rpartition(".")[0] for path in called if path and path not in self.things.beside}
+            if any(path.rpartition(".")[0] in beside and called.isdisjoint(above(path)) for path in self._added):
+                raise BroughtError if called <= {*self._called} else TakenError
+        if self._brought or self._displaced:
             numbers = handled(flat(step.entries))
+            if not self._displaced.isdisjoint(numbers):
+                raise TakenError
             if any(number not in numbers and covers(numbers, self._trained, path) for path, _, number in self._brought):
                 raise BroughtError
 
@@ -254,7 +292,7 @@ class Player:
         """
         self.losses, self._plain, self._owners, self._clipped = {}, {}, {}, []
         self._require_known(step)
-        stale = self._stepped() if self.fresh_gradients else self._joined
+        stale = self._stepped() if self.fresh_gradients else []
         made, self._made = self._made, 0
         for entry in step.entries[made:]:
             if entry.kind in (BACKWARD, STEP):
@@ -286,6 +324,10 @@ class Player:
             return None
         if entry.settings is not None and entry.kind == CALL:
             self._set(entry.settings)
+        if self._joined:
+            self._throw_away(entry)
+        if self._is_changed:
+            note_owner(entry, self._owners)
         if self._taken and is_idle(entry) and (lacking := {one for one in numbers_in(entry.args) if self._is_taken(one)}):
             return self._leave_out(entry, lacking)
         self._enter(entry.context)
@@ -311,8 +353,6 @@ class Player:
         if self.wide and _casts(entry):
             what, args, kwargs = Tensor.float, args[:1], {}
         result = self._run(what, args, kwargs) if type(what) is str else what(*args, **kwargs)
-        if is_of_gradient(entry):
-            self._owners.update(dict.fromkeys(entry.outputs, next(numbers_in(entry.args))))
         if entry.kind == CHECK:
             if bool(result) != entry.value:
                 raise OtherBranchError
@@ -331,6 +371,13 @@ class Player:
         return result
 
     # ---- gradients of others than the original's
+
+    def _throw_away(self, entry: TapeEntry) -> None:
+        """What joined loses its gradients where the others do."""
+        numbers = thrown_away(entry, self._owners)
+        for one, others in self._joined:
+            if one.grad is not None and not others.isdisjoint(numbers):
+                one.grad = None if is_of_gradient(entry) else torch.zeros_like(one.grad)
 
     def _is_taken(self, number: int) -> bool:
         return number in self._taken and number not in self._numbers
@@ -456,9 +503,6 @@ class Player:
             part = entry.closures[min(times, len(entry.closures) - 1)]
             times += 1
             result, self._clipped = None, []
-            if any(map(throws_away, part)):  # as in `play`: what joined is not among what the tape zeroes
-                for joined in self._joined:
-                    joined.grad = None
             for one in part:
                 result = self._play(one)
             self._enter(entry.context)
@@ -488,6 +532,9 @@ class Player:
             if name == "training" and self.training:
                 continue
             module = self._modules.get(path)
+            is_of_all = name == "training" and ("", name, value) in settings  # as by `model.eval()`
+            if (path in self._moved and not is_of_all) or (path in self._wrapped and name != "training"):
+                raise TakenError  # another one stands where the loop sets it
             for one in (module, *self._joined_modules.get(path, ())) if name == "training" else (module,):
                 if one is not None:
                     object.__getattribute__(one, "__dict__")[name] = value

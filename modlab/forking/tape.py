@@ -220,8 +220,8 @@ class TapedStep:
 def throws_away(entry: TapeEntry) -> bool:
     """Whether it takes gradients away, or makes them 0."""
     name = getattr(entry.what, "__name__", "")
-    if name == "__set__":
-        return is_of_gradient(entry) and entry.args[1] is None
+    if name in ("__set__", "__delete__"):
+        return is_of_gradient(entry) and (name == "__delete__" or entry.args[1] is None)
     return entry.kind == FUNCTION and name in ("zero_", "_foreach_zero_")
 
 

@@ -78,7 +78,7 @@ class ForkRecord:
         ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
             gone another way), "error", "constant" (a tensor that it was given was changed in place later), "lacking" (the next step
             is not whole on the tape), "old" (it uses what is not in the state: older, or a part of a shared memory), "taken" (what is not
-            there with the change), "brought" (the loop may handle a parameter that the change has brought), "changed" (the loop
+            there with the change, or elsewhere), "brought" (the loop may handle what the change has brought), "changed" (the loop
             changed the model's members), "edited" (or an optimizer's state), "joined" (somebody trains along whom the state lacks),
             "original" (the model's code reached the original) or "cancelled"; "running" until then.
         error: of that, in one line.

@@ -42,10 +42,10 @@ _ENDED = {
     "a leaf of the loop's own): the fork ends there.",
     "old": "Step {step} uses a tensor that the kept state lacks (from before it, or one that shares the memory of others): "
     "the fork ends there.",
-    "taken": "Step {step} uses something that is not there with this change (a parameter, its gradient, what a module gave): "
-    "the fork ends there.",
-    "brought": "In step {step} the loop itself computes with the parameters or with their gradients, and a fork does not know whether it "
-    "would with those that the change has brought: the fork ends there.",
+    "taken": "Step {step} uses something that is not there with this change, or stands elsewhere (a parameter, its gradient, a module, "
+    "what it gave, its forward hook): the fork ends there.",
+    "brought": "In step {step} the loop itself computes with the parameters or with their gradients, or calls the layers one by one, and a "
+    "fork does not know whether it would with those that the change has brought: the fork ends there.",
     "changed": "In step {step} the loop put a module, a parameter or a buffer into the model, took one out, or called it with others "
     "(functional_call): the fork ends there.",
     "edited": "Before step {step} the loop itself changed what is in the optimizer's state: the fork ends there.",

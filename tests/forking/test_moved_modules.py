@@ -109,7 +109,17 @@ def test_a_fork_goes_on_as_by_hand(name: str, handling: str) -> None:
     assert fork.losses == losses[fork.record.began :]
 
 
-def by_parts(at: int = -1, work: Change | None = None) -> Run:
+def one_by_one(model: Any, x: Tensor) -> Tensor:
+    for layer in model:
+        x = layer(x)
+    return x
+
+
+def in_slices(model: Any, x: Tensor) -> Tensor:
+    return model[3:](model[:3](x))  # type: ignore[no-any-return]
+
+
+def by_parts(at: int = -1, work: Change | None = None, call: Callable[[Any, Tensor], Tensor] = one_by_one) -> Run:
     model: Any
     model, (optimizer,), _ = loop(HANDLED["plain"])
 
@@ -118,9 +128,7 @@ def by_parts(at: int = -1, work: Change | None = None) -> Run:
             work(model)
         optimizer.zero_grad()
         x = torch.ones(8, 4).cumsum(0).sin()
-        for layer in model:
-            x = layer(x)
-        loss = x.square().mean()
+        loss = call(model, x).square().mean()
         loss.backward()
         optimizer.step()
         return loss
@@ -142,3 +150,112 @@ def test_a_fork_ends_where_the_loop_calls_a_place_at_which_another_stands(name: 
     fork = w.fork(6, CHANGE[name])
     assert fork.record.ended == "taken" and not fork.record.steps
     assert "not there with this change" in fork.headline
+
+
+@pytest.mark.parametrize("call", [one_by_one, in_slices])
+@pytest.mark.parametrize("layer", [nn.Tanh(), 2])
+def test_a_fork_ends_where_the_loop_may_call_a_layer_that_was_added(layer: Any, call: Callable[[Any, Tensor], Tensor]) -> None:
+    def longer_by_one(model: Any) -> None:
+        model.append(model[layer] if type(layer) is int else layer)
+
+    w, *_ = watched(lambda: by_parts(call=call))
+    assert w.fork(6, longer_by_one).record.ended == "brought"
+    assert w.fork(6, CHANGE["wrapped"]).record.ended == "tape"
+
+
+class Parts(nn.Module):
+    """What the loops below call part by part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.again = self.body
+        self.norm = nn.BatchNorm1d(4)
+        self.heads = nn.ModuleDict({"a": nn.Linear(4, 1)})
+
+    def forward(self, x: Tensor) -> Any:
+        return self.heads["a"](self.norm(self.body(x)))
+
+
+Loss = Callable[[Any, Tensor], Any]
+
+
+def parts(call: Loss, at: int = -1, work: Callable[[Any], Any] | None = None, set_up: Callable[[Any], Any] = id) -> Run:
+    model = Parts()
+    set_up(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    drawn = torch.Generator()
+
+    def step(number: int) -> Tensor:
+        if number == at and work is not None:
+            work(model)
+        if number == 9 and call is whole:
+            model.norm.eval()
+        optimizer.zero_grad()
+        loss: Tensor = call(model, torch.randn(8, 4, generator=drawn))
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return model, [optimizer], step
+
+
+def whole(model: Any, x: Tensor) -> Any:
+    return model(x).square().mean()
+
+
+def all_heads(model: Any, x: Tensor) -> Any:
+    return sum((head(model.body(x)) - 1).square().mean() for head in model.heads.values())
+
+
+def twice(model: Any, x: Tensor) -> Any:
+    return (model.again(model.body(x)) - 1).square().mean()
+
+
+def test_a_head_that_was_added_may_be_called_by_the_loop() -> None:
+    w, *_ = watched(lambda: parts(all_heads))
+    assert w.fork(6, lambda model: model.heads.update({"b": nn.Linear(4, 1)})).record.ended == "brought"
+    assert w.fork(6, lambda model: setattr(model.heads["a"], "another", nn.Linear(1, 1))).record.ended == "tape"
+
+
+def test_of_a_layer_that_was_called_by_two_names_each_may_be_another_one_now() -> None:
+    w, *_ = watched(lambda: parts(twice))
+    assert w.fork(6, lambda model: setattr(model, "again", nn.Linear(4, 4))).record.ended == "taken"
+    w, *_ = watched(lambda: parts(whole))
+    assert w.fork(6, lambda model: setattr(model, "again", nn.Linear(4, 4))).record.ended == "tape"
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_what_the_loop_sets_by_name_it_sets_on_what_stands_there(moved: bool) -> None:
+    def work(model: Any) -> None:
+        model.norm, norm = nn.BatchNorm1d(4, affine=False), model.norm
+        if moved:
+            model.heads["a"] = nn.Sequential(norm, model.heads["a"])
+
+    w, *_ = watched(lambda: parts(whole))
+    *_, losses = watched(lambda: parts(whole, 6, work))
+    fork = w.fork(6, work)
+    assert fork.record.ended == ("taken" if moved else "tape") and fork.record.steps > 2
+    assert fork.losses == losses[fork.record.began :][: len(fork.losses)]
+
+
+HOOKED: dict[str, Callable[[Any], Any]] = {
+    "removed": lambda model: model.body._forward_hooks.clear(),
+    "wrapped": lambda model: setattr(model, "body", nn.Sequential(model.body)),
+    "replaced": lambda model: setattr(model, "body", nn.Linear(4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_what_a_forward_hook_did_stays_on_the_tape(name: str) -> None:
+    def hook(model: Any) -> None:
+        del model.again
+        model.body.register_forward_hook(lambda _, __, output: output * 0.9)
+
+    w, *_ = watched(lambda: parts(all_heads, set_up=hook))
+    assert w.fork(6, HOOKED[name]).record.ended == "taken"
+    assert w.fork(6, lambda model: nn.init.ones_(model.body.weight)).record.ended == "tape"
+    w, *_ = watched(lambda: parts(whole, set_up=hook))
+    *_, losses = watched(lambda: parts(whole, 6, HOOKED["removed"], hook))
+    fork = w.fork(6, HOOKED["removed"])
+    assert fork.record.ended == "tape" and fork.losses == losses[fork.record.began :]

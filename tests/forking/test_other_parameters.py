@@ -146,3 +146,134 @@ def test_a_penalty_on_all_parameters_may_be_on_others() -> None:
     assert w.fork(7, deeper).record.ended == "brought"
     assert w.fork(7, without_a_bias).record.ended == "taken"
     assert w.fork(7, thawed).record.ended == "tape"
+
+
+class Half(nn.Module):
+    """A parametrization."""
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight / 2
+
+
+def with_swapped_weights(model: Any) -> None:
+    model[2].weight, model[4].weight = model[4].weight, model[2].weight
+
+
+NAMED: dict[str, Callable[[Any], Any]] = {
+    "parametrized": lambda model: nn.utils.parametrize.register_parametrization(model[4], "weight", Half()),
+    "layers swapped": lambda model: model._modules.update({"2": model[4], "4": model[2]}),
+    "weights swapped": with_swapped_weights,
+    "untied": lambda model: setattr(model[4], "weight", nn.Parameter(model[2].weight.detach() / 2)),
+}
+
+
+def named(at: int = -1, work: Callable[[Any], Any] | None = None, *, by_name: bool = True, tied: bool = False) -> Run:
+    model: Any = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    if tied:
+        model[4].weight = model[2].weight
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    drawn = torch.Generator()
+
+    def step(number: int) -> Tensor:
+        if number == at and work is not None:
+            work(model)
+        optimizer.zero_grad()
+        loss: Tensor = model(torch.randn(8, 4, generator=drawn)).square().mean()
+        if by_name:
+            loss = loss + 0.1 * model[4].weight.square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return model, [optimizer], step
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_fork_ends_where_the_loop_reads_by_name_what_stands_elsewhere(name: str) -> None:
+    tied = name == "untied"
+    work = NAMED[name]
+    w, *_ = watched(lambda: named(tied=tied))
+    fork = w.fork(7, work)
+    assert fork.record.ended == "taken" and not fork.record.steps
+    w, *_ = watched(lambda: named(by_name=False, tied=tied))
+    *_, losses = watched(lambda: named(7, work, by_name=False, tied=tied))
+    fork = w.fork(7, work)
+    assert fork.record.ended == "tape" and fork.losses == losses[fork.record.began :]
+
+
+Zero = Callable[[Any, Any, int], Any]
+
+ZEROED: dict[str, Zero] = {
+    "never": lambda *_: None,
+    "each second step": lambda _, optimizer, number: number % 2 and optimizer.zero_grad(),
+    "to 0, each second step": lambda _, optimizer, number: number % 2 and optimizer.zero_grad(set_to_none=False),
+    "by the model": lambda model, _, number: number % 2 and model.zero_grad(),
+    "one by one": lambda model, _, number: number % 2 and [setattr(one, "grad", None) for one in model.parameters()],
+    "deleted": lambda model, *_: [delattr(one, "grad") for one in model.parameters()],
+    "its data": lambda model, *_: [one.grad.data.zero_() for one in model.parameters() if one.grad is not None],
+}
+
+
+def accumulating(zero: Zero, at: int = -1, work: Change | None = None, *, before: bool = False) -> Run:
+    model, (optimizer,), _ = loop(nothing)
+    drawn = torch.Generator()
+
+    def step(number: int) -> Tensor:
+        if number == at and work is not None:
+            work(model, optimizer)
+        if before:
+            zero(model, optimizer, number)
+        x = torch.randn(8, 4, generator=drawn)
+        loss: Tensor = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        loss.backward()
+        optimizer.step()
+        if not before:
+            zero(model, optimizer, number)
+        return loss
+
+    return model, [optimizer], step
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("name", ["thawed", "deeper"])
+@pytest.mark.parametrize("zeroed", ZEROED)
+def test_gradients_of_what_joined_add_up_as_the_others_do(zeroed: str, name: str, before: bool) -> None:
+    w, *_ = watched(lambda: accumulating(ZEROED[zeroed], before=before))
+    *_, losses = watched(lambda: accumulating(ZEROED[zeroed], 7, CHANGE[name], before=before))
+    fork = w.fork(7, CHANGE[name])
+    assert fork.exact and fork.record.ended == "tape"
+    assert fork.losses == losses[fork.record.began :]
+
+
+def adversarial(at: int = -1, work: Change | None = None) -> Run:
+    model = nn.ModuleList([nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))])
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.05) for one in reversed(model)]
+    drawn = torch.Generator()
+
+    def step(number: int) -> Tensor:
+        if number == at and work is not None:
+            work(model, optimizers)
+        x = torch.randn(8, 4, generator=drawn)
+        loss: Tensor = (model[1](x) - 1).square().mean() + model[1](model[0](x).detach()).square().mean()
+        loss.backward()
+        optimizers[0].step()
+        optimizers[0].zero_grad()
+        (model[1](model[0](x)) - 1).square().mean().backward()  # leaves gradients in what is not stepped
+        optimizers[1].step()
+        optimizers[1].zero_grad()
+        return loss
+
+    return model, optimizers, step
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_what_joined_an_optimizer_is_zeroed_with_it(part: int) -> None:
+    def work(model: Any, optimizers: Any) -> None:
+        torch.manual_seed(3)
+        model[part][0] = nn.Linear(*model[part][0].weight.T.shape)
+        optimizers[1 - part].add_param_group({"params": list(model[part][0].parameters())})
+
+    w, *_ = watched(adversarial)
+    *_, losses = watched(lambda: adversarial(7, work))
+    fork = w.fork(7, lambda model, optimizer: work(model, optimizer))
+    assert fork.exact and fork.losses == losses[fork.record.began :]
