@@ -188,6 +188,11 @@ def notes(record: ForkRecord) -> Iterator[str]:
         yield "What the loop drew, such as the actions of a policy, is that of the original: a fork does not act anew."
     if record.change and record.parts >= 0:
         yield f"Its loss first differs at step {record.parts:,}."
+    elif record.change and outcome(record) == "same":
+        yield (
+            "No loss differs by a bit: the training does not use what was changed, or the loop itself reads it, as an attribute of the "
+            "model, which a fork does not repeat."
+        )
     if record.ended in _ENDED and record.steps:
         yield _ended(record)
     if record.ended == "tape":

@@ -277,3 +277,22 @@ def test_what_joined_an_optimizer_is_zeroed_with_it(part: int) -> None:
     *_, losses = watched(lambda: adversarial(7, work))
     fork = w.fork(7, lambda model, optimizer: work(model, optimizer))
     assert fork.exact and fork.losses == losses[fork.record.began :]
+
+
+def test_what_the_loop_itself_reads_is_told() -> None:
+    def make() -> Run:
+        model, (optimizer,), _ = loop(nothing)
+        model.beta = 0.5
+
+        def step(_: int) -> Tensor:
+            optimizer.zero_grad()
+            loss: Tensor = model(torch.randn(8, 4)).square().mean() * model.beta
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return model, [optimizer], step
+
+    w, *_ = watched(make)
+    told = "No loss differs by a bit"
+    assert told in str(w.fork(7, {"beta": 5.0})) and told not in str(w.fork(7, {"lr": 0.3})) and told not in str(w.fork(7))
