@@ -1724,7 +1724,7 @@ def test_a_rate_of_zero_becomes_one_and_not_ten_times_zero() -> None:
 def test_what_a_fix_is_not_about_is_said() -> None:
     w, *_ = watched(clipped)
     with pytest.raises(modlab_errors.ForkError, match="finds nothing to change"):
-        of_finding(Finding("dead"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
+        of_finding(Finding("overflow", severity="broken"), KeptGround(w._keeper, 0), "Net", 0, STEPS)  # type: ignore[arg-type]
 
 
 def test_parameters_that_join_an_optimizer_begin_each_step_without_a_gradient() -> None:
