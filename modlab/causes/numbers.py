@@ -18,6 +18,9 @@ CALM = 2
 
 HALF = ("float16", "bfloat16")
 
+SMALL = 1e-5
+"""A learning rate that makes steps small by itself, whatever the gradients."""
+
 
 def _born(s: Symptoms, risk: str) -> Facts | None:
     if s.is_finite and s.birth is None:
@@ -115,7 +118,8 @@ def _underflow(s: Symptoms) -> Facts | None:
     if s.loop.replaced >= SEVERAL and s.loop.brought < LEAST_HALF and not s.learns:
         return {"path": "", "places": (), "brought": s.loop.brought}
     half = "half" in s.loss.risks or any(one.dtype == "float16" for one in s.watched.parameters)
-    if not half or s.learns or _is_infinite(s) or not (s.flat or s.pace < 1e-6):
+    is_small = s.pace < 1e-6 and s.group.rate > SMALL and not any(one.kind == "scale" for one in s.record.scalars)
+    if not half or s.learns or _is_infinite(s) or not (s.flat or is_small):
         return None
     return {"path": s.flat[0] if s.flat else "", "places": tuple(s.flat)}
 

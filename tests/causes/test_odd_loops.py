@@ -153,6 +153,26 @@ def test_nothing_is_said_to_be_wrong(name: str, seed: int) -> None:
     assert not [one.kind for one in w.findings if "tier" in one.facts], str(w.verdict)
 
 
+@pytest.mark.parametrize("rate, bound", [(1e-6, None), (0.05, 1.0)])
+def test_small_steps_are_no_gradients_of_zero(rate: float, bound: float | None) -> None:
+    torch.manual_seed(0)
+    model = net()
+    optimizer, scaler = sgd(model, rate), torch.amp.GradScaler("cpu")
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(60):
+            x, y = batch()
+            with torch.autocast("cpu", torch.float16):
+                loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            if bound is not None:  # too early: before the gradients are divided
+                nn.utils.clip_grad_norm_(model.parameters(), bound)
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+    assert "underflow" not in [one.kind for one in w.findings]
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_what_is_left_of_an_epoch_is_no_fall_of_the_loss(seed: int) -> None:
     torch.manual_seed(seed)
