@@ -154,6 +154,8 @@ def _vanishing(s: Symptoms) -> Facts | None:
         return None
     if len(flow) < 4 or s.learns or s.has_burst or not s.is_finite or _dead(s) is not None:
         return None
+    if s.plays:
+        return None  # gradients of several losses, which are not on one way
     first, last = flow[0], flow[-1]
     if not (last[1] > 0 and first[1] < GONE * last[1]) or s.resized() < FADED:
         return None

@@ -153,6 +153,29 @@ def test_nothing_is_said_to_be_wrong(name: str, seed: int) -> None:
     assert not [one.kind for one in w.findings if "tier" in one.facts], str(w.verdict)
 
 
+def test_gradients_of_two_losses_are_not_compared() -> None:
+    torch.manual_seed(0)
+    maker = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+    judge = nn.Sequential(nn.Linear(2, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
+    both = nn.ModuleDict({"G": maker, "D": judge})
+    slow, quick = torch.optim.Adam(maker.parameters(), lr=1e-5), torch.optim.Adam(judge.parameters(), lr=2e-2)
+    ones, zeros = torch.ones(32, 1), torch.zeros(32, 1)
+    with modlab.watch(both, (slow, quick), budget=1.0) as w:
+        for _ in range(120):
+            real, noise = torch.randn(32, 2) + 3, torch.randn(32, 4)
+            judged = F.binary_cross_entropy_with_logits(judge(real), ones)
+            judged = judged + F.binary_cross_entropy_with_logits(judge(maker(noise).detach()), zeros)
+            quick.zero_grad()
+            judged.backward()
+            quick.step()
+            made = F.binary_cross_entropy_with_logits(judge(maker(noise)), ones)
+            slow.zero_grad()
+            quick.zero_grad()
+            made.backward()
+            slow.step()
+    assert "vanishing gradient" not in [one.kind for one in w.findings]
+
+
 @pytest.mark.parametrize("rate, bound", [(1e-6, None), (0.05, 1.0)])
 def test_small_steps_are_no_gradients_of_zero(rate: float, bound: float | None) -> None:
     torch.manual_seed(0)
