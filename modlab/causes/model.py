@@ -208,12 +208,13 @@ def _dead(s: Symptoms) -> Facts | None:
     for units in s.record.units:
         count = units.fired.shape[1]
         seen = int(units.inputs.sum())
-        silent = int((units.silent >= max(64, 0.4 * seen)).sum())
+        which = np.flatnonzero(units.silent >= max(64, 0.4 * seen))
+        silent = len(which)
         served = SERVED if silent < NEARLY_ALL * count else 0.8
         if count >= 4 and silent > 0.6 * count and s.progress < served and seen >= 64:
-            since = units.silent[which := np.flatnonzero(units.silent >= max(64, 0.4 * seen))]
-            facts: Facts = {"path": units.path, "dead": silent, "units": count, "inputs": int(since.min()), "which": tuple(which.tolist())}
-            return {**facts, "never": bool(since.min() >= seen)}
+            since = int(units.silent[which].min())
+            facts: Facts = {"path": units.path, "dead": silent, "units": count, "inputs": since, "which": tuple(which.tolist())}
+            return {**facts, "never": since >= seen}
     return None
 
 
@@ -271,8 +272,7 @@ def _dropout(s: Symptoms) -> Facts | None:
 
 
 def _few_values(s: Symptoms) -> Facts | None:
-    norms = () if s.learns else s.modules("norm")  # of a last batch that is small, once in an epoch, the others do not suffer
-    some = [one for one in norms if one.facts["values"] < 4 or (one.facts["samples"] == 1 and s.progress < 0.5)]
+    some = [one for one in s.modules("norm") if one.facts["values"] < 4 or (one.facts["samples"] == 1 and s.progress < 0.5)]
     return {"path": some[0].path, "values": some[0].facts["values"]} if some else None
 
 

@@ -439,7 +439,6 @@ DOSES: dict[str, tuple[str, ...]] = {
     "a learning rate of 0.001": tuple(f"a learning rate of {rate}" for rate in _SOME),
     "dropout of 0.1": ("dropout of 0.1", "no dropout"),
     "new initial weights": ("new initial weights", "new initial weights in all layers"),
-    "new initial weights in all layers": ("new initial weights", "new initial weights in all layers"),
 }
 """Doses of the same change, or ways to the same end, the smallest first: a short trial of some decides."""
 
@@ -527,6 +526,6 @@ OF_FINDINGS: dict[str, str] = {
     "overflow": "float32",
     "underflow": "float32",
     "too few digits": "float32",
-    "dead from the start": "new initial weights in all layers",
+    "dead from the start": "new initial weights",
 }
 """By the `kind` of a finding whose remedies say nothing that can be applied."""

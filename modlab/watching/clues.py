@@ -352,6 +352,8 @@ class ClueCollector:
             facts |= {"seen": len(met), "total": known.get("total", 0) + ids.numel()}
         if "tokens" in facts:
             self._padded[path] = facts.pop("tokens").detach(), facts["padding"]
+        if kind == "norm":  # a last batch that is small, once in an epoch, says nothing of the others
+            facts |= {name: max(facts[name], known.get(name, 0)) for name in ("values", "samples")}
         if "state" in facts:  # calls in a row that began where the one before began
             again = known.get("pass") == self._pass and facts["state"] == known["state"] != 0
             facts["again"] = known["again"] + 1 if again else 0

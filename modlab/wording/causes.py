@@ -997,6 +997,8 @@ CAUSES: dict[str, CauseWords] = {
             else f"backward() brings {rough(f['brought'])} at most, and zeros stand in its place at the step"
             if "brought" in f
             else "a part of the loss is computed in float16, and gradients are zero"
+            if f.get("places")
+            else "numbers are computed in float16, without a scaler, and steps hardly move the weights"
         ),
         "Below 6e-8 there is nothing in float16.",
         "torch.amp.GradScaler, or bfloat16",

@@ -190,8 +190,8 @@ def notes(record: ForkRecord) -> Iterator[str]:
         yield f"Its loss first differs at step {record.parts:,}."
     elif record.change and outcome(record) == "same":
         yield (
-            "No loss differs by a bit: the training does not use what was changed, or the loop itself reads it, as an attribute of the "
-            "model, which a fork does not repeat."
+            "No loss differs by a bit. Perhaps it was so already, or the training does not use what was changed; or the loop itself reads "
+            "or sets it, as an attribute of the model, which a fork does not repeat."
         )
     if record.ended in _ENDED and record.steps:
         yield _ended(record)
