@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import modlab
+from modlab.forking.rounds import Round
 from tests.forking.test_forks import small
 
 STEPS = 24
@@ -105,6 +107,43 @@ def before_the_pass(model: nn.Module, optimizer: Any, round_begins: Callable[[in
     return losses
 
 
+def by_a_helper(model: nn.Module, optimizer: Any, round_begins: Callable[[int], None]) -> list[float]:
+    """What calls the step has ended when it is called for the average: it may be given the same frame."""
+    teacher, losses = copy.deepcopy(model), []
+
+    def call(work: Callable[[], Any]) -> Any:
+        return work()
+
+    for number in range(STEPS):
+        round_begins(number)
+        optimizer.zero_grad()
+        loss = loss_of(model, teacher)
+        call(loss.backward)
+        call(optimizer.step)
+        losses.append(loss.item())
+        call(lambda: follow(teacher, model))
+    return losses
+
+
+def by_turns(model: nn.Module, optimizer: Any, round_begins: Callable[[int], None]) -> list[float]:
+    """A generator and its caller."""
+    teacher, losses = copy.deepcopy(model), []
+
+    def steps() -> Any:
+        for number in range(STEPS):
+            round_begins(number)
+            optimizer.zero_grad()
+            loss = loss_of(model, teacher)
+            loss.backward()
+            optimizer.step()
+            yield loss.item()
+            follow(teacher, model)
+
+    for loss in steps():
+        losses.append(loss)
+    return losses
+
+
 def with_bounds(model: nn.Module, optimizer: Any, round_begins: Callable[[int], None]) -> list[float]:
     losses = []
     for number in range(STEPS):
@@ -138,7 +177,7 @@ def run(loop: Any, at: int, change: Change, *, kept: bool) -> Any:
 
 
 @pytest.mark.parametrize("at", [5, 7, 16])
-@pytest.mark.parametrize("loop", [in_one, in_a_function, in_a_class, before_the_pass, with_bounds])
+@pytest.mark.parametrize("loop", [in_one, in_a_function, in_a_class, by_a_helper, by_turns, before_the_pass, with_bounds])
 def test_a_change_comes_between_two_rounds(loop: Any, at: int) -> None:
     w = run(loop, -1, halved, kept=True)
     fork = w.fork(at, halved)
@@ -168,3 +207,15 @@ def test_what_is_written_for_the_first_time_is_of_the_round_too(at: int) -> None
     w = run(looking_ahead, -1, halved, kept=True)
     fork = w.fork(at, halved)
     assert fork.exact and fork.losses == run(looking_ahead, at, halved, kept=False)[fork.record.began :]
+
+
+def test_a_call_that_has_ended_is_not_taken_for_the_next_one() -> None:
+    """Both may have one frame, as objects of Python's."""
+    seen: list[Any] = []
+
+    def call(work: Callable[[], Any]) -> Any:
+        return work()
+
+    for _ in range(20):
+        call(lambda: seen.append(Round(sys._getframe(), ())))
+        assert call(lambda: seen[-1].goes_on(sys._getframe()))
