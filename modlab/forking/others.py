@@ -12,6 +12,7 @@ from torch import Tensor
 
 from modlab.forking.kept_states import TrainedThings
 from modlab.forking.tape import FUNCTION, TapeEntry, is_of_gradient, numbers_in, throws_away
+from modlab.forking.taped_functions import gives_gradient
 from modlab.inspection import stores
 
 _SAME = ("__get__", "detach", "detach_", "part_in", "requires_grad_")
@@ -51,8 +52,7 @@ def thrown_away(entry: TapeEntry, owners: Mapping[int, int]) -> set[int]:
 
 def is_idle(entry: TapeEntry) -> bool:
     """Whether it asks for a gradient, or throws some away."""
-    is_get = is_of_gradient(entry) and len(entry.args) == 1
-    return entry.kind == FUNCTION and (is_get or throws_away(entry) or getattr(entry.what, "__name__", "") in _IDLE)
+    return entry.kind == FUNCTION and (gives_gradient(entry.what) or throws_away(entry) or getattr(entry.what, "__name__", "") in _IDLE)
 
 
 def unscales(entry: TapeEntry) -> bool:

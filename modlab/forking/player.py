@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import takewhile
 from typing import Any
@@ -37,6 +37,8 @@ from modlab.forking.tape import (
     is_of_gradient,
     numbers_in,
 )
+from modlab.forking.taped_functions import gives_gradient
+from modlab.forking.zeroing import ZeroCall
 from modlab.inspection import stores
 from modlab.inspection.tensor_difference import equal_bits
 from modlab.running.randomness import Private, generators, in_code, states
@@ -117,9 +119,11 @@ class Player:
         self._trained: dict[int, str] = {}  # what was trained before, by number: in which module
         self._listed: list[int] = []  # the model's parameters before, in order
         self._brought: list[tuple[str, Tensor, int]] = []  # what is trained since: in which module, and its number, or 0
+        self._unheld: set[int] = set()  # identities of what a change has made, and no optimizer holds
         self._taken: set[int] = set()  # numbers of what is not there with this change
         self._owners: dict[int, int] = {}  # whose gradient a number is, in the step under way
-        self._clipped: list[ClipCall] = []
+        self._whole: list[ClipCall | ZeroCall] = []  # calls that were made as a whole
+        self._left: dict[int, Tensor] = {}  # what optimizers still hold, but no module since a change, by number
         self._joined: list[tuple[Tensor, set[int]]] = []  # trained since a change, and what is thrown away along with their gradients
         self._moved: set[str] = set()  # names of modules that stand elsewhere since a change
         self._wrapped: set[str] = set()  # of those that stand in another one there
@@ -195,15 +199,19 @@ class Player:
         """Those of the model that the tape has numbers for."""
         there = {id(one) for module in self.things.modules().values() for _, one in stores.named_tensors(module)}
         known = {id(one) for one in self._numbers.values()}
+        held = {id(one) for one in self._stepped()}
         for number, (path, name) in self._names.items():
             if id(self._numbers.get(number)) in there:
                 continue
             module = self._modules.get(path)
             one = None if module is None else dict(stores.named_tensors(module)).get(name)
+            old = self._numbers.pop(number, None)
             if one is not None and id(one) not in known:
                 self._numbers[number] = one
-            elif self._numbers.pop(number, None) is not None:
+            elif old is not None:
                 self._taken.add(number)
+            if old is not None and id(old) in held:
+                self._left[number] = old
 
     def _find_displaced(self, standing: Standing, names: dict[int, int]) -> None:
         """What the loop reads by name stands elsewhere now, or nowhere."""
@@ -224,6 +232,7 @@ class Player:
         self._is_changed = True
         names = {id(one): number for number, one in self._numbers.items()}
         now = [(path, one, names.get(id(one), 0)) for path, one in trained(self.things)]
+        self._unheld = {id(one) for _, one, _ in now} - before - {id(one) for one in self._stepped()}
         self._brought = [one for one in now if one[2] not in self._trained and id(one[1]) not in before]
 
     def _require_known(self, step: TapedStep) -> None:
@@ -290,7 +299,7 @@ class Player:
             BroughtError: the loop may do the same to what the change has brought.
             Exception: what a call raises.
         """
-        self.losses, self._plain, self._owners, self._clipped = {}, {}, {}, []
+        self.losses, self._plain, self._owners, self._whole = {}, {}, {}, []
         self._require_known(step)
         stale = self._stepped() if self.fresh_gradients else []
         made, self._made = self._made, 0
@@ -322,10 +331,16 @@ class Player:
             return self._clip(entry)
         if entry.caller and self._is_skipped(entry):
             return None
+        if entry.zeroing is not None and self._is_changed:
+            self._zero(entry.zeroing)
+            if not gives_gradient(entry.what):
+                return None
         if entry.settings is not None and entry.kind == CALL:
             self._set(entry.settings)
         if self._joined:
             self._throw_away(entry)
+        if self._left:
+            self._require_no_gradient(thrown_away(entry, self._owners))
         if self._is_changed:
             note_owner(entry, self._owners)
         if self._taken and is_idle(entry) and (lacking := {one for one in numbers_in(entry.args) if self._is_taken(one)}):
@@ -382,6 +397,11 @@ class Player:
     def _is_taken(self, number: int) -> bool:
         return number in self._taken and number not in self._numbers
 
+    def _require_no_gradient(self, numbers: Iterable[int]) -> None:
+        """What only an optimizer holds is not met where the loop goes over the model; over which it goes, is not known."""
+        if any(self._left[one].grad is not None for one in numbers if one in self._left):
+            raise TakenError
+
     def _leave_out(self, entry: TapeEntry, lacking: set[int]) -> None:
         """What is not there has no gradient that could be thrown away."""
         self._taken.update(entry.outputs)
@@ -397,19 +417,35 @@ class Player:
 
     def _clip(self, entry: TapeEntry) -> None:
         call = entry.clip
-        if call is None or any(one is call for one in self._clipped):
+        if call is None or self._is_made(call):
             return
-        self._clipped.append(call)
         self._enter(entry.context)
         norm = call.again(self._clipped_by(call))
         if call.norm:
             self._numbers[call.norm] = norm
 
+    def _is_made(self, call: ClipCall | ZeroCall) -> bool:
+        """Whether the whole call was made with another part of it; else it is to be made with this one."""
+        is_made = any(one is call for one in self._whole)
+        if not is_made:
+            self._whole.append(call)
+        return is_made
+
+    def _zero(self, call: ZeroCall) -> None:
+        if not self._is_made(call):
+            thing = self.things.optimizers[self._stands[call.of]] if isinstance(call.of, int) else self._called.get(call.of)
+            if thing is None:
+                raise TakenError
+            call.again(thing)
+
     def _clipped_by(self, call: ClipCall) -> list[Tensor]:
         """Whose gradients are clipped: of those that a change has brought too, where all were that are in one module with them."""
+        self._require_no_gradient(call.asked)
         asked = [self._numbers[one] for one in call.asked if one in self._numbers]
         there = {id(one) for one in asked}
         new = {id(one) for path, one, _ in self._brought if id(one) not in there and covers(call.asked.keys(), self._trained, path)}
+        if not self._unheld.isdisjoint(there | new):
+            raise BroughtError  # are the model's clipped, or the optimizer's?
         order: list[Tensor] = [one for one in self.things.model.parameters() if id(one) in there | new]
         if len(order) == len(there) + len(new) and [one for one in self._listed if one in call.asked] == [*call.asked]:
             return order
@@ -502,7 +538,7 @@ class Player:
             nonlocal times
             part = entry.closures[min(times, len(entry.closures) - 1)]
             times += 1
-            result, self._clipped = None, []
+            result, self._whole = None, []
             for one in part:
                 result = self._play(one)
             self._enter(entry.context)

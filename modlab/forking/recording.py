@@ -48,6 +48,7 @@ from modlab.forking.tape import (
     constants_in,
     numbers_in,
 )
+from modlab.forking.zeroing import ZeroCalls
 from modlab.inspection import stores
 from modlab.running import guarded as guarding
 from modlab.running.guarded import Look, guarded
@@ -125,7 +126,7 @@ class Recording:
         self._closures: list[tuple[TapeEntry, list[TapeEntry]]] = []  # steps with a closure, and the entries before them
         self.private: list[Any] = []
         self._private: list[tuple[Private, Any]] = []  # as they were before the call under way
-        self._clips = ClipCalls()
+        self._clips, self._zeroings = ClipCalls(), ZeroCalls(self._name_of)
         self._round: Round | None = None  # the one under way, behind an optimizer's step
         self.settings, self.attributes = ModuleSettings(), TensorAttributes()
         self.groups = GroupSettings()
@@ -299,7 +300,7 @@ class Recording:
         frame = _caller()
         name, file = frame.f_code.co_name, frame.f_code.co_filename
         entry.caller = name if file.endswith((CLIP_FILE, _HOOK)) else ""
-        entry.clip = self._clips.of(frame)
+        entry.clip, entry.zeroing = self._clips.of(frame), self._zeroings.of(frame)
         entry.behind = self.tape.behind
         if entry.clip is not None:
             self._note_clip(entry.clip, entry)
@@ -535,6 +536,11 @@ class Recording:
     def _known(self, optimizer: Any) -> int:
         return next((number for number, one in self.optimizers.items() if one is optimizer), -1)
 
+    def _name_of(self, thing: Any) -> str | int | None:
+        """Of a module or an optimizer, for the tape."""
+        number = self._known(thing)
+        return number if number >= 0 else self.members.get(id(thing))
+
     def _with_closure(self, entry: TapeEntry, args: Any, kwargs: Any) -> Any:
         """The arguments of a step; a closure among them is taped each time."""
         place = next((i for i, one in enumerate(args) if i and callable(one)), None)
@@ -600,7 +606,7 @@ class Recording:
     def take(self, step: int, until: int) -> TapedStep:
         """The step that has ended."""
         self._is_first = self._is_transformed = False
-        self._clips = ClipCalls()
+        self._clips, self._zeroings = ClipCalls(), ZeroCalls(self._name_of)
         made = self.tape.step_ended(step, until)
         made.first = min(self.optimizers, default=0)
         return made

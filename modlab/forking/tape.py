@@ -20,6 +20,7 @@ from modlab.forking.clipping import ClipCall
 from modlab.forking.memories import Memories, is_whole, memory_of, part_in, part_of, whole_of
 from modlab.forking.nests import DEPTH, Nest, is_container, parts_of, tensors_in
 from modlab.forking.taped_functions import copies, running_context
+from modlab.forking.zeroing import ZeroCall
 from modlab.statistics.memory import NoValuesError, absence, is_gone, is_there
 from modlab.tracing.tensor_ids import version_of
 
@@ -97,7 +98,7 @@ class TapeEntry:
         closures: of a step with a closure, the entries of each time it was called.
         left: of a call, the numbers of tensors that stand in attributes behind it, each with the names of its module and its own.
         behind: whether it comes behind the optimizer's step, but before the loop's next round.
-        clip: the call of clipping that it is a part of.
+        clip: the call of clipping that it is a part of; zeroing: the call of `zero_grad`.
     """
 
     __slots__ = (
@@ -118,6 +119,7 @@ class TapeEntry:
         "value",
         "what",
         "writes",
+        "zeroing",
     )
 
     def __init__(self, kind: str, what: Any, args: Any = (), kwargs: Any = None, context: Any = None) -> None:
@@ -132,6 +134,7 @@ class TapeEntry:
         self.closures: list[list[TapeEntry]] = []
         self.left: tuple[tuple[int, str, str], ...] = ()
         self.clip: ClipCall | None = None
+        self.zeroing: ZeroCall | None = None
         self.behind = False
 
     @property

@@ -241,7 +241,7 @@ def _arguments(change: Callable[..., Any]) -> tuple[str, ...]:
     known = tuple(name for name in names if name in GIVEN)
     if names and len(known) == len(names):
         return known
-    if 1 <= len(names) <= 2 and not known:
+    if 1 <= len(names) <= 2 and all(name == GIVEN[place] for place, name in enumerate(names) if name in known):  # as `model, _` is
         return GIVEN[: len(names)]
     raise QuestionError(
         f"w.fork(change=…): {_name(change)} takes {', '.join(names) or 'nothing'}, but is called with model and optimizer.\n"

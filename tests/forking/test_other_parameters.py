@@ -214,7 +214,7 @@ ZEROED: dict[str, Zero] = {
 }
 
 
-def accumulating(zero: Zero, at: int = -1, work: Change | None = None, *, before: bool = False) -> Run:
+def accumulating(zero: Zero, at: int = -1, work: Change | None = None, *, before: bool = False, handle: Handle = nothing) -> Run:
     model, (optimizer,), _ = loop(nothing)
     drawn = torch.Generator()
 
@@ -226,6 +226,7 @@ def accumulating(zero: Zero, at: int = -1, work: Change | None = None, *, before
         x = torch.randn(8, 4, generator=drawn)
         loss: Tensor = (model(x) - x.sum(1, keepdim=True)).square().mean()
         loss.backward()
+        handle(model, optimizer)
         optimizer.step()
         if not before:
             zero(model, optimizer, number)
@@ -243,6 +244,58 @@ def test_gradients_of_what_joined_add_up_as_the_others_do(zeroed: str, name: str
     fork = w.fork(7, CHANGE[name])
     assert fork.exact and fork.record.ended == "tape"
     assert fork.losses == losses[fork.record.began :]
+
+
+def held(optimizer: Any) -> list[Tensor]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def emptied(parameters: Any) -> None:
+    for one in parameters:
+        one.grad = None
+
+
+def weight_normed(model: Any, _: Any) -> None:
+    nn.utils.parametrizations.weight_norm(model[2])
+
+
+REPLACED: dict[str, Change] = {
+    "weight norm": weight_normed,
+    "another layer": lambda model, _: model.__setitem__(2, nn.Linear(8, 8)),
+    "another name of its memory": lambda model, _: setattr(model[2], "weight", nn.Parameter(model[2].weight.data)),
+    "no layer": lambda model, _: model.__setitem__(2, nn.Identity()),
+}
+THROWN: dict[str, Handle] = {
+    "by the optimizer": lambda _, optimizer: optimizer.zero_grad(),
+    "to 0 by the optimizer": lambda _, optimizer: optimizer.zero_grad(set_to_none=False),
+    "by the model": lambda model, _: model.zero_grad(),
+    "by hand, of the optimizer's": lambda _, optimizer: emptied(held(optimizer)),
+    "by hand, of the model's": lambda model, _: emptied(model.parameters()),
+    "never": nothing,
+}
+BOUND: dict[str, Handle] = {
+    "not clipped": nothing,
+    "clipped with the model's": lambda model, _: nn.utils.clip_grad_norm_(model.parameters(), 0.1),
+    "clipped with the optimizer's": lambda _, optimizer: nn.utils.clip_grad_norm_(held(optimizer), 0.1),
+}
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("bound", BOUND)
+@pytest.mark.parametrize("thrown", THROWN)
+def test_what_an_optimizer_still_holds_is_zeroed_as_the_loop_does_it(thrown: str, bound: str, before: bool) -> None:
+    """What a change has replaced may share a memory with what stands there now, and counts for the norm."""
+
+    def training(at: int = -1, work: Change = nothing) -> Run:
+        return accumulating(lambda *given: THROWN[thrown](*given[:2]), at, work, before=before, handle=BOUND[bound])
+
+    w, *_ = watched(training)
+    for name, work in REPLACED.items():
+        *_, losses = watched(lambda work=work: training(7, work))  # type: ignore[misc]
+        fork = w.fork(7, work)
+        assert fork.losses == losses[fork.record.began :][: len(fork.losses)], name
+        if bound == "not clipped" and thrown in ("by the optimizer", "by the model"):
+            assert fork.exact and fork.record.ended == "tape", name
 
 
 def adversarial(at: int = -1, work: Change | None = None) -> Run:
