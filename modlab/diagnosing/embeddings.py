@@ -71,11 +71,14 @@ def _padded(site: ModuleSite, ids: Tensor, beside: list[Tensor]) -> ExperimentRe
         return None
     rows = ids if ids.dim() == 2 else ids[:, None]
     read = lengths.read(rows, padding, beside) if ids.dim() == 2 else None
-    samples, count = inside(rows, padding, read), int((ids == padding).sum())
-    if ids.dim() == 2 and samples < max(2, INSIDE * len(ids)):
-        return None
+    samples, of, count = inside(rows, padding, read), len(rows), int((ids == padding).sum())
+    if ids.dim() == 2:
+        turned = inside(rows.T, padding, None if read is None else read.T)  # time may come first
+        samples, of = min((samples, of), (turned, len(rows.T)), key=lambda one: one[0] / one[1])
+        if samples < max(2, INSIDE * of):
+            return None
     kind, single = "padding idx of a token", int(ids.dim() == 1)
-    facts: dict[str, Any] = {"padding": int(padding), "samples": samples, "of": len(ids), "times": count, "single": single}
+    facts: dict[str, Any] = {"padding": int(padding), "samples": samples, "of": of, "times": count, "single": single}
     return record("embeddings", "unclear" if single else "failed", kind, Remedy(kind), site=site, **facts)
 
 

@@ -20,6 +20,7 @@ HINGES = ("Relu", "Clamp", "ClampMin", "Softplus")
 
 LENGTHS = ("Norm", "LinalgVectorNorm", "Cdist", "EuclideanDist")
 LIKENESS = ("Mm", "Bmm")
+PICKS = ("Index", "IndexSelect", "Gather")
 MANY = 16
 """Pairs among which there should be some that do not belong together."""
 
@@ -177,6 +178,8 @@ def ranks(node: Any, factor: float) -> Triples | None:
     sides = [child for child, _ in difference.next_functions] if difference is not None else []
     if len(sides) != 2 or None in sides:
         return None
+    if all(map(_is_picked, sides)):
+        return None
     pulled, pushed = (_distances(one) for one in sides)
     lack = saved(node, "result") if name_of(node) == "Relu" else saved(node, "self")
     if pulled is None or pushed is None or pulled.shape != pushed.shape or not isinstance(lack, Tensor) or lack.numel() != pulled.numel():
@@ -185,6 +188,16 @@ def ranks(node: Any, factor: float) -> Triples | None:
     above = given > 0
     margin = float((given - pulled + pushed)[above].median()) if bool(above.any()) else math.nan
     return Triples(pulled, pushed, margin)
+
+
+def _is_picked(node: Any) -> bool:
+    """Whether a distance lies between outputs and others of the same batch, which an index has taken out."""
+    length = _below(node, (*LENGTHS, "Sqrt"))
+    difference = _below(children(length)[0], ("Sub",)) if length is not None and len(children(length)) == 1 else None
+    if difference is None or len(children(difference)) != 2:
+        return False
+    one, other = children(difference)
+    return any(name_of(taken) in PICKS and children(taken)[:1] == [given] for taken, given in ((one, other), (other, one)))
 
 
 class _Pairs(NamedTuple):

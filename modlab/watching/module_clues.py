@@ -145,11 +145,16 @@ def filling(ids: Tensor) -> dict[str, Any]:
 
 
 def inner(tokens: Tensor, padding: int, read: Tensor) -> float:
-    """Of the padding that a model reads, how much lies between real tokens."""
+    """Of the padding that a model reads, how much lies between real tokens, whichever of both axes is time."""
     padded, real = (tokens == padding) & read, (tokens != padding) & read
-    after = real.flip(1).cumsum(1).flip(1) > 0  # a real token comes later
-    before = real.cumsum(1) > 0
-    return float((padded & after & before).float().sum() / padded.float().sum()) if bool(padded.any()) else 0.0
+    if not bool(padded.any()):
+        return 0.0
+    return min(float((padded & between(real, dim)).float().sum() / padded.float().sum()) for dim in (0, 1))
+
+
+def between(real: Tensor, dim: int) -> Tensor:
+    """Where something real comes before, and something later."""
+    return (real.cumsum(dim) > 0) & (real.flip(dim).cumsum(dim).flip(dim) > 0)
 
 
 def _attention(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any) -> Told:
