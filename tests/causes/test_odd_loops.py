@@ -145,6 +145,43 @@ def one_cycle_that_is_over() -> Watch:
     return w
 
 
+@loop
+def sequences_that_are_padded_at_the_end_with_time_first() -> Watch:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.emb, self.rnn, self.out = nn.Embedding(12, 16, padding_idx=0), nn.LSTM(16, 32), nn.Linear(32, 1)
+
+        def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+            packed = nn.utils.rnn.pack_padded_sequence(self.emb(tokens), lengths, enforce_sorted=False)
+            return self.out(self.rnn(packed)[1][0][-1]).squeeze(1)  # type: ignore[no-any-return]
+
+    model = Net()
+
+    def loss(_: int) -> Tensor:
+        lengths = torch.randint(3, 15, (50,))
+        rows = [torch.randint(1, 12, (int(length),)) for length in lengths]
+        target = torch.tensor([float(row[-1] > row[0]) for row in rows])
+        return F.binary_cross_entropy_with_logits(model(nn.utils.rnn.pad_sequence(rows), lengths), target)
+
+    return watched(model, torch.optim.Adam(model.parameters(), lr=1e-2), 80, loss)
+
+
+@loop
+def the_farthest_of_its_kind_and_the_nearest_of_others() -> Watch:
+    model = net()
+
+    def loss(_: int) -> Tensor:
+        x, y = batch(80)
+        z = F.normalize(model(x), dim=1)
+        with torch.no_grad():
+            apart, same = torch.cdist(z, z), y[:, None] == y[None]
+            near, far = apart.masked_fill(~same, -1).argmax(1), apart.masked_fill(same, 9).argmin(1)
+        return F.triplet_margin_loss(z, z[near], z[far], margin=0.5)
+
+    return watched(model, torch.optim.Adam(model.parameters(), lr=1e-3), 120, loss)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", LOOPS)
 def test_nothing_is_said_to_be_wrong(name: str, seed: int) -> None:
