@@ -101,9 +101,17 @@ def _one_batch(s: Symptoms) -> Facts | None:
 
 def _sure_chance(s: Symptoms) -> Facts | None:
     """The same, of a loss that takes the logarithm of a chance as it is: when that is sure, it is 0 or 1."""
-    if "logarithm of a chance" not in s.loss.risks or s.is_finite or not _was_calm(s):
-        return None
-    return {"in": "loss", "last": float(s.values[-1])}
+    return _at_its_end(s, "logarithm of a chance")
+
+
+def _root_of_squares(s: Symptoms) -> Facts | None:
+    """The same, of one that takes roots of squares as they are: where two outputs are equal, it is 0."""
+    return _at_its_end(s, "root of squares")
+
+
+def _at_its_end(s: Symptoms, risk: str) -> Facts | None:
+    known = risk in s.loss.risks and not s.is_finite and _was_calm(s)
+    return {"in": "loss", "last": float(s.values[-1])} if known else None
 
 
 def _no_epsilon(s: Symptoms) -> Facts | None:
@@ -149,6 +157,7 @@ ROWS = (
     CauseRow("underflow", _no_epsilon, "overflow", "digits"),
     CauseRow("too few digits", _digits),
     CauseRow("log of zero", _sure_chance, "not a number in data", "batch", tier=1),
+    CauseRow("root of zero", _root_of_squares, "not a number in data", "batch", tier=1),
     CauseRow("not a number in data", _one_batch, "division by zero", "batch", tier=1),
     CauseRow("not finite by the rate", _rate, "rate too high", "smaller rate", tier=1),
 )

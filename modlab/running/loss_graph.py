@@ -550,7 +550,12 @@ def _is_nothing_added(taken: Any, chance: Any) -> bool:
 
 
 def _root(node: Any) -> str:
-    return "root of zero" if _has(saved(node, "result"), lambda x: x == 0) else ""
+    if _has(saved(node, "result"), lambda x: x == 0):
+        return "root of zero"
+    below = next(iter(children(node)), None)
+    while below is not None and name_of(below) in MOVES | {"Sum", "Mean"}:  # what is added keeps it from 0
+        below = next(iter(children(below)), None)
+    return "root of squares" if math.prod(shape_of(node)) > 1 and name_of(below) in ("Pow", "Mul", "Var") else ""
 
 
 def _power(node: Any) -> str:

@@ -682,7 +682,7 @@ class ClueCollector:
             gradients.shrunk,
             gradients.decayed,
             gradients.clamped,
-            returned,
+            max(returned, gradients.returned),
             rootless,
             gradients.replaced,
             gradients.brought,

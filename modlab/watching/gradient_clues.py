@@ -46,13 +46,14 @@ class GradientClues:
         put_back, kept: looks after which the weights were again what they had been before the step, and after which they were not.
         rounded: of these, after how many they had no more digits than 16-bit numbers have.
         factors: of each by what all weights were multiplied from the end of one step to the next one; 1 where it was not that.
+        returned: looks at whose step the weights were bit for bit those that a step had moved in an earlier look.
         replaced: looks in which all were zero at the step, in other tensors than backward() had left; `brought`: their greatest number.
     """
 
     def __init__(self, index: WatchIndex) -> None:
         self._index = index
         self.arrivals = self.turned = self.true = self.gone = self.decayed = self.clamped = self.up = self.down = 0
-        self.put_back = self.kept = self.rounded = self.replaced = self.against = 0
+        self.put_back = self.kept = self.rounded = self.replaced = self.against = self.returned = 0
         self.brought = math.nan
         self.ratios: list[float] = []
         self.factors: list[float] = []
@@ -64,6 +65,7 @@ class GradientClues:
         self._slope: tuple[int, dict[str, tuple[Array, Array]]] = (-1, {})
         self._before: list[Tensor] = []
         self._after: list[Tensor] = []
+        self._moved: set[bytes] = set()
         self._compared = -2
 
     @np.errstate(all="ignore")
@@ -104,6 +106,7 @@ class GradientClues:
             self.rounded += stepped > 0 and _is_rounded(now)
             self.factors.append(_factor(self._after, now))
         self._before = now
+        self.returned += _bytes(now) in self._moved
 
     @property
     def shrunk(self) -> float:
@@ -120,6 +123,8 @@ class GradientClues:
             hooked: whether the optimizer has hooks that run after its step.
         """
         self._after, self._compared = self._probes(), self._step
+        if all(bool(one.isfinite().all()) for one in self._after) and (before := _bytes(self._before)) != _bytes(self._after):
+            self._moved.add(before)
         if self._brought:
             self._compare()
             return
@@ -201,6 +206,10 @@ class GradientClues:
                 if len(found) == PROBES:
                     break
         return found
+
+
+def _bytes(some: list[Tensor]) -> bytes:
+    return b"".join(one.view(torch.uint8).numpy().tobytes() for one in some)
 
 
 def _apart(weights: list[Weight]) -> list[Weight]:

@@ -983,7 +983,15 @@ CAUSES: dict[str, CauseWords] = {
         "torch.log(x.clamp_min(1e-8)), or log_softmax",
     ),
     "root of zero": CauseWords(
-        "a root at zero", _born, "The slope of a square root, a norm or a standard deviation at 0 is infinite.", "torch.sqrt(x + 1e-8)"
+        lambda f: "the loss may have taken a root at zero" if "last" in f else "a root at zero",
+        lambda f: (
+            "it takes roots of squares as they are, which are 0 where two things are equal; "
+            f"steps were small, and it was {rough(f['last'])} before it was no longer finite"
+            if "last" in f
+            else _born(f)
+        ),
+        "The slope of a square root, a norm or a standard deviation at 0 is infinite.",
+        "torch.sqrt(x + 1e-8)",
     ),
     "division by zero": CauseWords("a division by zero", _born, "As in the mean of nothing.", "x / (y + 1e-8)"),
     "overflow": CauseWords(

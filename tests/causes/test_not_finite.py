@@ -116,3 +116,28 @@ def test_a_logarithm_of_a_chance_to_which_nothing_is_added_is_known_before_it_is
     assert ("logarithm of a chance" in w.record.watched.clues.losses[0].risks) == (not epsilon)
     if not epsilon:
         assert first(w).kind == "log of zero"
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-8])
+@pytest.mark.parametrize("squares", [lambda x: (x**2).sum(1), lambda x: (x * x).mean(-1)])
+def test_a_root_of_squares_to_which_nothing_is_added_is_known_before_it_is_zero(squares: Any, epsilon: float) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(400, 8)
+    net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for step in range(120):
+            one = torch.randint(0, 400, (32,))
+            other = (one + torch.randint(1, 400, (32,))) % 400
+            same = (x[one, 0] > 0) == (x[other, 0] > 0)
+            if step == 60:
+                other[0] = one[0]
+            apart = squares(net(x[one]) - net(x[other]))
+            apart = (apart + epsilon if epsilon else apart).sqrt()
+            loss = (same * apart**2 + ~same * F.relu(1 - apart) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert w.verdict.ok == bool(epsilon)
+    if not epsilon:
+        assert first(w).kind == "root of zero"
