@@ -181,7 +181,7 @@ def _in_evaluation(s: Symptoms) -> Facts | None:
     alone = s.watched.evaluated and not s.watched.passes
     if not minded or s.learns or not (alone or s.loop.in_eval >= max(3, 0.3 * s.loop.looks)):
         return None
-    return {"looks": s.loop.in_eval or s.watched.evaluated, "places": tuple(minded[:8])}
+    return {"looks": s.loop.in_eval or s.watched.evaluated, "places": tuple(minded)}
 
 
 def _clipped(s: Symptoms) -> Facts | None:

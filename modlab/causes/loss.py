@@ -150,7 +150,8 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
         places = len(shape) > 2 == len(loss.term.output)  # of a sample: that it learns even so helps on no other batch
         alone = places or one.facts["kept"] or not s.progress > 0.9
         if one.facts["dim"] == 0 and shape.count(samples) == 1 and shape[0] == samples and alone:
-            return {"along": 0, "path": one.path, "samples": True}
+            right = [dim for dim, size in enumerate(shape) if dim and size > 1]
+            return {"along": 0, "path": one.path, "samples": True, "right": right[0] if len(right) == 1 else -1}
     if loss.term.across >= 0:
         return {"along": loss.term.across, "path": loss.term.source or ""}
     if not (loss.term.criterion in ("cross-entropy", "alignment") or _takes_logarithms(s)):

@@ -205,6 +205,7 @@ def _flat_in_front(s: Symptoms) -> tuple[str, ...]:
 def _dead(s: Symptoms) -> Facts | None:
     if s.has_burst or not s.is_finite or began_zero(s):
         return None
+    found: list[tuple[float, Facts]] = []
     for units in s.record.units:
         count = units.fired.shape[1]
         seen = int(units.inputs.sum())
@@ -214,8 +215,8 @@ def _dead(s: Symptoms) -> Facts | None:
         if count >= 4 and silent > 0.6 * count and s.progress < served and seen >= 64:
             since = int(units.silent[which].min())
             facts: Facts = {"path": units.path, "dead": silent, "units": count, "inputs": since, "which": tuple(which.tolist())}
-            return {**facts, "never": since >= seen}
-    return None
+            found.append((silent / count, {**facts, "never": since >= seen}))
+    return max(found, key=lambda one: one[0], default=(0.0, None))[1]
 
 
 def _comes_down(s: Symptoms) -> bool:

@@ -175,7 +175,8 @@ def _too_low(s: Symptoms) -> Facts | None:
     slow = STUCK_SLOW if _stays_at_chance(s) else SLOW
     if s.learns or not s.pace < slow or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
         return None
-    if not s.pace and (s.quickest > 0 or not _has_something_to_move(s)):  # most of them stand for another reason
+    pulled = any(one.graded for one in s.matrices or s.watched.parameters)
+    if not s.pace and (s.quickest > 0 or not pulled or not s.group.paths):  # most of them stand for another reason
         return None
     return {"pace": s.pace, "rate": s.group.rate}
 

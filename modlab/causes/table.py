@@ -38,14 +38,16 @@ CUT = frozenset(("detached", "no gradient through", "without grad"))
 """Causes by which no gradient comes back from a loss, or from its part that knows the targets."""
 
 FOLLOWS = {
-    "rate too low": frozenset(("constant loss", "zeroed before step", "clipped to nothing", "weights put back", "rate too high")),
+    "rate too low": frozenset(
+        ("constant loss", "zeroed before step", "clipped to nothing", "weights put back", "rate too high", "eval while training")
+    ),
     "unused layers": CUT,
     "latent ignored": CUT | {"constant loss"},
-    "vanishing gradient": CUT | {"weights begin too small"},
+    "vanishing gradient": CUT | {"weights begin too small", "dead units"},
 }
 """What is no cause beside others: where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the
-rate is not too low; what is cut off is used, tells nothing for that reason, and has no gradient that could vanish; and weights of next to
-nothing take it away."""
+rate is not too low, nor where layers do in evaluation what leaves little of a gradient; what is cut off is used, tells nothing for that
+reason, and has no gradient that could vanish; and weights of next to nothing, or dead units, take it away."""
 
 MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""

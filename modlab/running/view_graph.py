@@ -53,6 +53,8 @@ def tears(taken: Shape, given: Shape, samples: int, length: int) -> str:
     """
     before, after = _edges(taken), _edges(given)
     edges = sorted({*before, *after})
+    if _is_second_made_first(samples, taken, given):
+        return "samples"
     if 0 in edges or all(later % one == 0 for one, later in pairwise(edges)):
         return ""
     if _has_moved(samples, taken, given):
@@ -66,6 +68,12 @@ def _has_moved(size: int, taken: Shape, given: Shape) -> bool:
     """Whether a dimension of this size goes into the view and comes out of it, with another number of entries in front of it."""
     ins, outs = ({edge for edge, one in zip(_edges(shape), shape, strict=False) if one == size} for shape in (taken, given))
     return size > 1 and bool(ins and outs) and ins.isdisjoint(outs)
+
+
+def _is_second_made_first(samples: int, taken: Shape, given: Shape) -> bool:
+    """Whether samples that stood second become the rows of a matrix, as of the states that a recurrent layer gives in each direction."""
+    rows = len(given) == 2 and given[0] == samples > 1
+    return rows and len(taken) > 2 and taken[1] == samples and taken[0] > 1 and taken[0] % samples != 0
 
 
 def _is_permuted(taken: Shape, given: Shape) -> bool:

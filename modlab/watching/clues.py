@@ -729,7 +729,7 @@ class ClueCollector:
             tracked = module.num_batches_tracked if isinstance(module, _BatchNorm) else None
             if isinstance(tracked, Tensor) and not is_far(tracked) and is_there(tracked) and not int(tracked):
                 found.append(path)
-        return tuple(found[:8])
+        return tuple(found)
 
     def _twice(self) -> tuple[str, ...]:
         """The places of a module with parameters, or of a parameter in one list, that stands in several of them."""

@@ -539,12 +539,18 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"the weights of {{place}} add up to 1 along dimension {f['along']}, not over the positions that are looked at"
             if f.get("attention")
-            else "the weights of {place} add up to 1 along dimension 0, in which the samples are"
+            else "what a softmax gives on the way to the output of {place} adds up to 1 along dimension 0, in which the samples are"
             if f.get("samples")
             else f"the probabilities add up to 1 along dimension {f['along']}, not over the classes"
         ),
         "Samples or positions compete with each other, and the classes do not.",
-        "softmax over the last dimension, or that of the classes",
+        lambda f: (
+            "softmax over the last dimension, or that of the classes"
+            if not f.get("samples")
+            else f"softmax over dimension {f['right']}"
+            if f["right"] > 0
+            else "softmax over the dimension of what is chosen from, not over that of the samples"
+        ),
     ),
     "no log": CauseWords(
         "the loss expects log-probabilities",

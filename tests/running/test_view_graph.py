@@ -28,6 +28,10 @@ from modlab.running.view_graph import tears
         ((10, 3, 8, 8), (10, 8, 24), 10, 0, ""),  # each sample keeps its numbers
         ((1, 7, 4), (7, 1, 4), 1, 7, ""),
         ((0, 7), (7, 0), 0, 7, ""),
+        ((2, 32, 24), (32, 48), 32, 12, "samples"),  # the states of both directions
+        ((1, 32, 24), (32, 24), 32, 12, ""),
+        ((64, 32, 3), (32, 192), 32, 0, ""),  # 32 features of each
+        ((32, 2, 24), (32, 48), 32, 12, ""),
     ],
 )
 def test_what_a_view_mixes_up(taken, given, samples, length, what):
