@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from modlab.statistics.memory import is_there
@@ -54,6 +55,12 @@ def shape_of(node: Any) -> tuple[int, ...]:
         return tuple(int(size) for size in metadata[0].shape) if metadata else ()
     except (RuntimeError, TypeError, AttributeError):  # of a nested tensor one size is no number
         return ()
+
+
+def dtype_of(node: Any) -> torch.dtype | None:
+    """The dtype of what a node gave."""
+    metadata = getattr(node, "_input_metadata", ())
+    return getattr(metadata[0], "dtype", None) if metadata else None
 
 
 def number_of(thing: Any) -> float:

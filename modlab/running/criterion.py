@@ -15,7 +15,7 @@ from torch import Tensor
 
 from modlab.records.clues import Function
 from modlab.running import composed_criteria
-from modlab.running.autograd_nodes import saved
+from modlab.running.autograd_nodes import dtype_of, saved
 from modlab.running.loss_graph import Found
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -25,22 +25,31 @@ CLOSE = 1e-5
 """Relative difference up to which two values of a loss are one."""
 
 
-def rebuilt(found: Found, nodes: list[Any], output: Tensor, value: float) -> Loss | None:
+def smoothing(found: list[Found]) -> float:
+    """How much of a cross-entropy goes to all classes alike, if a loss is one of that kind: it has two terms then; else 0."""
+    first, other = (found[0].term, found[1].term) if len(found) == 2 else (None, None)
+    if first is None or other is None or first.node != "NllLoss" or other.node not in ("MaskedFill", "Sum") or other.criterion:
+        return 0.0
+    return 1 - first.factor if 0 < first.factor < 1 else 0.0
+
+
+def rebuilt(found: Found, nodes: list[Any], output: Tensor, value: float, smoothed: float = 0.0) -> Loss | None:
     """The loss as a function of the model's output and the target; None where it would not give this value.
 
     Args:
-        found: the only term of the loss.
+        found: the only term of the loss, or the first one of a cross-entropy that is smoothed.
         nodes: the functions between it and the output, the nearest to the loss first.
         output: of the model.
         value: of the loss.
+        smoothed: see `smoothing`.
     """
-    criterion = _criterion(found)
+    criterion = _smoothed(found, smoothed) if smoothed else _criterion(found)
     if criterion is None or found.target is None:
         return None
     steps = [_step(node, function) for node, function in zip(nodes, found.term.functions, strict=False)][::-1]
     if len(nodes) != len(found.term.functions) or any(step is None for step in steps):
         return None
-    factor, target = found.term.factor, found.target
+    factor, target = 1.0 if smoothed else found.term.factor, found.target
 
     def loss(output: Tensor, target: Tensor) -> Tensor:
         for step in steps:
@@ -87,6 +96,15 @@ def _criterion(found: Found) -> Loss | None:
     return None if plain is None else lambda output, target: plain(output, target, reduction=reduction)
 
 
+def _smoothed(found: Found, smoothed: float) -> Loss:
+    """Of logarithms of chances a logarithm of a softmax is the same."""
+    weight, ignore = saved(found.node, "weight"), saved(found.node, "ignore_index")
+    reduction = REDUCTIONS.get(saved(found.node, "reduction"), "mean")
+    return lambda output, target: F.cross_entropy(
+        output, target, weight, ignore_index=ignore, reduction=reduction, label_smoothing=smoothed
+    )
+
+
 def _in_rows(output: Tensor, dim: int, target: Tensor) -> Tensor:
     """With the classes in the second dimension, and one row for each target where these are one row."""
     classes = output.movedim(dim, 1) if output.dim() > 1 else output
@@ -107,6 +125,18 @@ def _step(node: Any, function: Function) -> Callable[[Tensor], Tensor] | None:
     if name == "Transpose":
         first, second = saved(node, "dim0"), saved(node, "dim1")
         return lambda x: x.transpose(first, second)
+    if name == "Select":
+        dim, index = saved(node, "dim"), saved(node, "index")
+        return lambda x: x.select(dim, index)
+    if name == "Index":  # of the rows, or nodes of a graph, that count
+        indices = saved(node, "indices")
+        return (lambda x: x[indices]) if isinstance(indices, tuple) and all(isinstance(one, Tensor) for one in indices) else None
+    if name == "Gather":
+        dim, index = saved(node, "dim"), saved(node, "index")
+        return (lambda x: x.gather(dim, index)) if isinstance(index, Tensor) else None
+    if name == "ToCopy":
+        dtype = dtype_of(node)
+        return lambda x: x.to(dtype)
     if name in ("Squeeze", "Unsqueeze"):
         dim = saved(node, "dim")
         if not isinstance(dim, int):

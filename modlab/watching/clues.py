@@ -418,8 +418,9 @@ class ClueCollector:
                 self._walked[name] = step
                 without_autograd(self._walk, tensor)
                 without_autograd(self._look_beside, found)
-            if whole and len(found) == 1 and isinstance(self._output, Tensor) and self._output.dim():
-                without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan, times)
+            smoothed = criterion.smoothing(found)
+            if whole and (len(found) == 1 or smoothed) and isinstance(self._output, Tensor) and self._output.dim():
+                without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan, times, smoothed)
             if self.reads and whole and pool.looks <= DENSE and self.batch and found[0].target is not None:
                 found[0] = found[0]._replace(target=_one_for_each_place(found))
                 cuts = [saved(one, "start") for one in found[0].way if name_of(one) == "Slice" and saved(one, "dim") == 1]
@@ -556,7 +557,7 @@ class ClueCollector:
         target = whole if bool(((target - whole).abs() < CLOSE * (1 + whole.abs())).all()) else target
         return found._replace(output=given, target=target)
 
-    def _keep(self, found: loss_graph.Found, value: float, scale: float) -> None:
+    def _keep(self, found: loss_graph.Found, value: float, scale: float, smoothed: float) -> None:
         """Keep a copy of this batch and its loss, where that can be computed once more."""
         if self._given is None or found.target is None or (self.kept is not None and self._step < 2 * self.kept.step):
             return
@@ -564,7 +565,7 @@ class ClueCollector:
         tensors = [one for _, one, _ in leaves((args, kwargs)) if isinstance(one, Tensor)]
         if sum(one.numel() * one.element_size() for one in (*tensors, found.target)) > HELD or not all(map(is_readable, tensors)):
             return
-        loss = criterion.rebuilt(found, found.way, self._output, value)
+        loss = criterion.rebuilt(found, found.way, self._output, value, smoothed)
         if loss is not None and (not kwargs or not args):
             inputs = _copied(kwargs) if kwargs else _copied(args[0]) if len(args) == 1 and isinstance(args[0], Tensor) else _copied(args)
             self.kept = KeptBatch(self._step, inputs, found.target.detach().clone(), loss if scale == 1 else _unscaled(loss, scale))

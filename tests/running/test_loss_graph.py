@@ -49,6 +49,41 @@ def test_a_criterion_is_known_and_computed_once_more(name, factor):
         assert again is not None and again(out, found.target).item() == pytest.approx(value.item())
 
 
+BEHIND = {
+    "one of the outputs": lambda out: F.mse_loss(out[:, -1], NUMBERS[:, 0]),
+    "one output of each": lambda out: F.smooth_l1_loss(out.gather(1, LABEL[:, None]).squeeze(1), NUMBERS[:, 0]),
+    "some of the rows": lambda out: F.cross_entropy(out[LABEL != 2], LABEL[LABEL != 2]),
+    "rows by number": lambda out: F.cross_entropy(out[torch.tensor([5, 1, 2])], LABEL[torch.tensor([5, 1, 2])]),
+    "more digits": lambda out: F.cross_entropy(out.double(), LABEL),
+    "fewer digits": lambda out: F.cross_entropy(out.bfloat16().float(), LABEL),
+}
+SMOOTHED = {
+    "a mean": lambda out: F.cross_entropy(out, LABEL, label_smoothing=0.2),
+    "a sum": lambda out: F.cross_entropy(out, LABEL, label_smoothing=0.1, reduction="sum"),
+    "with weights": lambda out: F.cross_entropy(out, LABEL, torch.arange(1.0, CLASSES + 1), label_smoothing=0.1),
+    "with an ignored class": lambda out: F.cross_entropy(out, LABEL, ignore_index=2, label_smoothing=0.3),
+}
+
+
+@pytest.mark.parametrize("name", [*BEHIND, *SMOOTHED])
+def test_what_lies_between_the_output_and_a_criterion_is_done_once_more(name):
+    _, out = net()
+    value = (BEHIND | SMOOTHED)[name](out)
+    found = loss_graph.read(value, {out.grad_fn: "last"})
+    smoothed = criterion.smoothing(found)
+    assert bool(smoothed) == (name in SMOOTHED)
+    again = criterion.rebuilt(found[0], found[0].way, out, value.item(), smoothed)
+    assert again is not None and again(out, found[0].target).item() == pytest.approx(value.item())
+
+
+def test_another_sum_is_no_smoothed_cross_entropy():
+    _, out = net()
+    value = 0.8 * F.cross_entropy(out, LABEL) + 0.2 * out.sum(1).mean()
+    found = loss_graph.read(value, {out.grad_fn: "last"})
+    smoothed = criterion.smoothing(found)
+    assert not smoothed or criterion.rebuilt(found[0], found[0].way, out, value.item(), smoothed) is None
+
+
 ONE_HOT = F.one_hot(LABEL, CLASSES)
 MASK = (LABEL != 3).float()
 WRITTEN = {
