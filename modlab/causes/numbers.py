@@ -85,7 +85,14 @@ def _rate(s: Symptoms) -> Facts | None:
     if not (s.most > 5 * s.start or s.quickest > 0.5 or not (_in_the_loss(s) or _was_calm(s))):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
-    return {"pace": s.last_pace, "rate": s.rate_of_group_at(step - 1), "first": s.start, "most": s.most, "step": step}
+    return {
+        "pace": s.last_pace,
+        "rate": s.rate_of_group_at(step - 1),
+        "first": s.start,
+        "most": s.most,
+        "step": step,
+        "passes": s.curve.passes if s.curve is not None else 1.0,
+    }
 
 
 def _was_calm(s: Symptoms) -> bool:

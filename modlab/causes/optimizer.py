@@ -218,7 +218,8 @@ def _too_high(s: Symptoms) -> Facts | None:
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
     if not (burst or _rose(s) or (_leaped_away(s) and not small) or (leaps and _gets_nowhere(s))):
         return None
-    return {"pace": s.quickest, "rate": s.rate_of_group_at(s.peak - 1), "first": s.start, "most": s.most}
+    passes = s.curve.passes if s.curve is not None else 1.0
+    return {"pace": s.quickest, "rate": s.rate_of_group_at(s.peak - 1), "first": s.start, "most": s.most, "passes": passes}
 
 
 def _leaped_away(s: Symptoms) -> bool:

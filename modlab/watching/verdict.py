@@ -288,13 +288,14 @@ def _graded(symptoms: Symptoms, later: frozenset[str]) -> Check:
         facts: dict[str, Fact] = {"paths": tuple(weight.path for weight in flat), "looks": min(weight.felt for weight in flat)}
         bad = first.dimensions > 1 and not _falls_well(symptoms)
         return _check(name, "broken" if bad else "careful", "parameters with a zero gradient", facts, path=first.path)
-    return _check(name, "passed", "gradients", {"felt": len(felt), "trained": len(trained), **_besides(trained)})
+    return _check(name, "passed", "gradients", {"felt": len(felt), "trained": len(trained), **_besides(trained, known)})
 
 
-def _besides(trained: list[WatchedParameter]) -> dict[str, Fact]:
+def _besides(trained: list[WatchedParameter], known: Watched) -> dict[str, Fact]:
     """What to say about the others."""
     aside = tuple(weight.path for weight in trained if _lacks(weight) and not weight.owned)
-    return {"aside": aside, "moved": tuple(weight.path for weight in trained if not weight.felt and weight.elsewhere)}
+    since = sum(weight.thawed for weight in known.parameters)
+    return {"aside": aside, "moved": tuple(weight.path for weight in trained if not weight.felt and weight.elsewhere), "since": since}
 
 
 def _came_back(record: WatchRecord) -> bool:
@@ -409,6 +410,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
     ends = [one if math.isfinite(one) else beyond for one in (first, last)]
     facts: dict[str, Fact] = {"first": ends[0], "last": ends[1], "averaged": loss.averaged}
     facts |= {"values": loss.count} if loss.averaged and loss.count < record.steps else {}
+    facts |= {"passes": loss.passes} if loss.passes > 1 else {}
     if symptoms.gains:
         return _check(name, "not seen", "climbed", facts)
     part = max(1, len(mean) // 10)
@@ -420,7 +422,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
             return _check(name, "careful", "falls to chance", facts | chance, ask)
         return _check(name, "passed", "falls", facts)
     if loss.count < EARLY:
-        return _check(name, "not seen", "too early", {"count": loss.count})
+        return _check(name, "not seen", "too early", {"count": loss.count, "steps": record.steps})
     if np.nanmin(loss.low) < 0:
         return _check(name, "not seen", "negative values", facts)
     if last > first + max(RISES * noise, MUCH * abs(first)) or last > LEAPS * abs(first) > 0:

@@ -101,6 +101,7 @@ def _parameters(index: WatchIndex, steps: Steps, elsewhere: set[str]) -> Iterato
             weight.looks,
             tuple(sorted(rates.get(id(tensor), ()))) if weight in still else (),
             weight.swap is not None,
+            tensor is not None and tensor.requires_grad and not weight.trainable and not weight.empty,
         )
 
 

@@ -10,6 +10,7 @@ from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
 from modlab.wording.names import all_named, capital, named
+from modlab.wording.trends import added, summed
 
 Facts = Mapping[str, Any]
 Words = str | Callable[[Facts], str]
@@ -60,7 +61,7 @@ def _too_high(facts: Facts) -> str:
         many = f"{pace:,.0f} times its size" if pace >= 1 else f"{_share(pace)} of its size"
         said.append(f"a step changes a weight by {many}")
     if most > 1.5 * first:
-        said.append(f"the loss went from {rough(first)} up to {rough(most)}")
+        said.append(f"the loss went from {rough(first)} up to {rough(most)}{summed(facts)}")
     if math.isnan(facts["rate"]):
         return ", and ".join(said) or "several optimizers move the same weights, each at a rate of its own"
     return f"at {rough(facts['rate'])}, {', and '.join(said)}" if said else f"the learning rate is {rough(facts['rate'])}"
@@ -386,10 +387,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "accumulated too loud": CauseWords(
         "accumulated gradients are not divided",
-        lambda f: (
-            f"each step adds up {'' if float(f['passes']).is_integer() else 'about '}{round(f['passes'])} backward passes, and the loss is "
-            "not divided by that"
-        ),
+        lambda f: f"each step adds up {added(f['passes'])}, and the loss is not divided by that",
         "A sum of k losses takes steps k times as large.",
         "divide the loss by the number of accumulated batches",
     ),

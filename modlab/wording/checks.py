@@ -50,7 +50,7 @@ def _silent(facts: Facts) -> str:
     kinds = {
         "bare": ", without parameters",
         "used": ", whose parameters are used without a call",
-        "other": ", not called in any step that was measured",
+        "other": ", not called in any training pass that was measured",
     }
     return f"all but {'; '.join(all_named(facts[kind]) + said for kind, said in kinds.items() if facts[kind])}"
 
@@ -63,6 +63,9 @@ def _zero(facts: Facts) -> str:
 
 def _graded(facts: Facts) -> str:
     said = f"{facts['felt']:,} of {facts['trained']:,}"
+    said += f"; {facts['since']:,} more {'is' if facts['since'] == 1 else 'are'} trained since the last step that was measured" * bool(
+        facts["since"]
+    )
     said += f"; {all_named(facts['aside'])}: in no optimizer either" if facts["aside"] else ""
     return f"{said}; {all_named(facts['moved'])} moved, but no gradient was seen" if facts["moved"] else said
 
@@ -128,7 +131,11 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "rises": lambda facts: f"{arrow(facts)}: it rises",
     "negative values": lambda facts: f"{arrow(facts)}: not judged, because it has negative values, like the loss of a policy gradient",
     "climbed": lambda facts: f"{arrow(facts)}: not judged, because the optimizer climbs it (maximize=True)",
-    "too early": lambda facts: f"too early to tell after {format.plural(facts['count'], 'value')}",
+    "too early": lambda facts: (
+        f"too few values to tell: {facts['count']:,} seen in {_steps(facts)}"
+        if facts["count"] < facts["steps"]
+        else f"too early to tell after {format.plural(facts['count'], 'value')}"
+    ),
     # every module is called
     "no step measured yet": lambda facts: "no step has been measured yet",
     "modules not seen": lambda facts: "compiled or scripted: its modules cannot be seen",

@@ -12,7 +12,8 @@ def arrow(facts: Mapping[str, Any]) -> str:
     """``3.39 → 0.0109, averaged over its first and last tenth``.
 
     Args:
-        facts: "first" and "last"; "averaged" if these are means over several values; "values": how many, if not one of each step.
+        facts: "first" and "last"; "averaged" if these are means over several values; "values": how many, if not one of each step;
+            "passes": of how many backward passes each is the sum, if of several.
     """
     return f"{format.rough(facts['first'])} → {format.rough(facts['last'])}{_basis(facts)}"
 
@@ -24,6 +25,16 @@ def travelled(facts: Mapping[str, Any]) -> str:
 
 def _basis(facts: Mapping[str, Any]) -> str:
     if not facts.get("averaged"):
-        return ""
+        return summed(facts)
     whose, those = ("the", f" of the {facts['values']:,} values seen") if "values" in facts else ("its", "")
-    return f", averaged over {whose} first and last tenth{those}"
+    return f", averaged over {whose} first and last tenth{those}{summed(facts)}"
+
+
+def summed(facts: Mapping[str, Any]) -> str:
+    """Of what the values of a loss are the sum, where a step has several backward passes."""
+    return f", each the sum of {added(facts['passes'])}" if facts.get("passes", 1) > 1 else ""
+
+
+def added(passes: float) -> str:
+    """``16 backward passes``, of which a loss is the sum."""
+    return f"{'' if float(passes).is_integer() else 'about '}{round(passes)} backward passes"

@@ -362,7 +362,7 @@ def test_modules_whose_parameters_are_used_without_a_call() -> None:
     assert called.state == "passed"
     assert (
         called.text == "all but idle, without parameters; attn.out_proj and tied, whose parameters are used without a call; "
-        "frozen, not called in any step that was measured"
+        "frozen, not called in any training pass that was measured"
     )
 
 
