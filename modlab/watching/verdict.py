@@ -187,6 +187,9 @@ def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, 
     bad = not_finite(record, loss, loss=True)
     if bad is not None:
         return _because(name, bad.severity, bad)
+    unseen = _alert(record, "nan", "inf")  # in a step whose loss was not seen
+    if unseen is not None and unseen.severity == "broken":
+        return _because(name, "broken", unseen)
     classes = _classes(known)
     if classes < 2 or loss.passes > 1:
         return _finite(name, loss, record.steps if known.closed else int(loss.last[-1]) + 1)

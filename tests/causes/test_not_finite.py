@@ -141,3 +141,20 @@ def test_a_root_of_squares_to_which_nothing_is_added_is_known_before_it_is_zero(
     assert w.verdict.ok == bool(epsilon)
     if not epsilon:
         assert first(w).kind == "root of zero"
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_what_became_nan_in_the_last_step_is_told(classes: int) -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(4, classes)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with modlab.watch(net, optimizer) as w:
+        for step in range(301):
+            x = torch.randn(16, 4)
+            loss = F.cross_entropy(net(x), x[:, :3].argmax(1)) if classes > 1 else F.mse_loss(net(x), x[:, :1])
+            optimizer.zero_grad()
+            (loss * (math.nan if step == 300 else 1)).backward()
+            optimizer.step()
+    assert not w.verdict.ok
+    check = next(one for one in w.verdict.checks if one.name == "the loss is sensible")
+    assert check.state == "broken" and "NaN" in check.text
