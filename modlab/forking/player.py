@@ -425,7 +425,7 @@ class Player:
             self._numbers[call.norm] = norm
 
     def _is_made(self, call: ClipCall | ZeroCall) -> bool:
-        """Whether the whole call was made with another part of it; else it is to be made with this one."""
+        """Whether the whole call was made with another part of it; else it is made with this one."""
         is_made = any(one is call for one in self._whole)
         if not is_made:
             self._whole.append(call)
