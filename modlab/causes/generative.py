@@ -99,7 +99,7 @@ def _temperature(s: Symptoms) -> Facts | None:
 def _binds(loss: LossClues, scale: float) -> bool:
     """Whether scores are cosines times a number with which even the best ones leave nearly all of the loss."""
     behind = _behind_the_product(loss.term)
-    given = loss.term.functions[len(behind) + 1 :]  # what is multiplied: each by its length, which is no constant
+    given = (*loss.term.functions[len(behind) + 1 :], *loss.term.ending)  # what is multiplied: each by its length, which is no constant
     if loss.classes < 3 or not any(one.name == "Div" and math.isnan(one.number) for one in given):
         return False
     if not loss.outputs.high - loss.outputs.low <= 2 * scale * (1 + ROUNDED):

@@ -117,7 +117,8 @@ def _root_of_squares(s: Symptoms) -> Facts | None:
 
 
 def _at_its_end(s: Symptoms, risk: str) -> Facts | None:
-    known = risk in s.loss.risks and not s.is_finite and _was_calm(s)
+    steady = len(s.values) >= CALM and s.most < 5 * s.start and s.quickest < 0.2  # as that of pairs, of which batches have other ones
+    known = risk in s.loss.risks and not s.is_finite and steady
     return {"in": "loss", "last": float(s.values[-1])} if known else None
 
 

@@ -21,6 +21,9 @@ is a leap."""
 STUCK_SLOW = 3e-4
 """The same where a loss begins at what a guess gives and stays there."""
 
+WHOLE = 0.9
+"""Part of a weight's norm from which a step replaces the weight."""
+
 GROWN = 10.0
 """Times their norm at first to which steps that are too long take all weights, where the loss rises with them."""
 
@@ -214,9 +217,10 @@ def _too_high(s: Symptoms) -> Facts | None:
         return None  # it begins at 0 and goes both ways, as advantages do that are compared with their mean
     small = begins_too_small(s) is not None  # of so little much is a part
     far = [*s.leaps.values()]
-    leaps = bool(far) and (max(far) > FAST or float(np.median(far)) > FAST / 3) and not s.fallen > FALLEN and not small
+    fell = s.fallen > FALLEN and not (s.has_baseline and s.is_stuck)  # to more than a constant answer
+    leaps = bool(far) and (max(far) > FAST or float(np.median(far)) > FAST / 3) and not fell and not small
     burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
-    if not (burst or _rose(s) or (_leaped_away(s) and not small) or (leaps and _gets_nowhere(s))):
+    if not (burst or _rose(s) or ((_leaped_away(s) or _jumped(s)) and not small) or (leaps and _gets_nowhere(s))):
         return None
     passes = s.curve.passes if s.curve is not None else 1.0
     return {"pace": s.quickest, "rate": s.rate_of_group_at(s.peak - 1), "first": s.start, "most": s.most, "passes": passes}
@@ -226,6 +230,11 @@ def _leaped_away(s: Symptoms) -> bool:
     """Whether the weights have grown many times: by a first step larger than they, with the loss rising to twice, or for nothing."""
     rose = s.first_pace > 1 and s.resized() > GROWN and s.most > 2 * s.start > 0
     return rose or (s.is_blown_up and s.is_stuck and not s.falls)
+
+
+def _jumped(s: Symptoms) -> bool:
+    """Whether the first step was as large as the weights, the loss rose by half, and steps that stay large take it not half the way."""
+    return s.first_pace > WHOLE and s.most > 1.5 * s.start > 0 and s.pace > FAST / 3 and s.has_baseline and not s.progress > 0.5
 
 
 def _gets_nowhere(s: Symptoms) -> bool:

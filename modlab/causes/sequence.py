@@ -385,6 +385,8 @@ def _unheard(s: Symptoms) -> Facts | None:
     for one in some:
         mine = {two.path for two in s.watched.parameters if two.module == one.path}
         others = {two.path for two in s.watched.parameters if two.module in {three.path for three in some} - {one.path}}
+        if any(two.path != one.path and two.facts["filled"] for two in s.modules("recurrent")):
+            continue  # that one is given a state: it may be this one's, without a graph
         if mine and mine <= lost and others & s.clues.reached:
             return {"path": one.path, "calls": 0, "unheard": True}
     return None

@@ -44,6 +44,8 @@ FOLLOWS = {
     "unused layers": CUT,
     "latent ignored": CUT | {"constant loss"},
     "vanishing gradient": CUT | {"weights begin too small", "dead units"},
+    "overwritten activation": frozenset(("mask turned around",)),
+    "rate too high": frozenset(("no zero grad", "ordered batches")),
 }
 """What is no cause beside others: where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the
 rate is not too low, nor where layers do in evaluation what leaves little of a gradient; what is cut off is used, tells nothing for that

@@ -199,7 +199,8 @@ def _tail(taken: Tensor, time: int) -> float:
 def _recurrent(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *__: Any) -> Told:
     taken = args[0]
     if isinstance(taken, Tensor):
-        state = args[1] if len(args) > 1 else kwargs.get("hx")
+        given = args[1] if len(args) > 1 else kwargs.get("hx")
+        state = given[0] if isinstance(given, tuple) else given
         time = 1 if module.batch_first else 0
         there = look.reads and taken.dim() == 3 and is_readable(taken) and not is_far(taken)
         yield (
@@ -209,6 +210,7 @@ def _recurrent(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: di
                 "shape": tuple(taken.shape),
                 "both": bool(module.bidirectional),
                 "stateless": state is None,
+                "filled": _is_filled(state),
                 "mode": str(module.mode),
                 "in": int(module.input_size),
                 "out": int(module.hidden_size),
@@ -221,8 +223,15 @@ def _cell(_: CurrentPass, __: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = args[1] if len(args) > 1 else kwargs.get("hx")
     state = given[0] if isinstance(given, tuple) else given
     facts = {"stateless": not isinstance(state, Tensor), "cut": isinstance(state, Tensor) and state.grad_fn is None}
-    facts["filled"] = isinstance(state, Tensor) and is_readable(state) and not is_far(state) and bool(state.any())
-    yield "cell", {**facts, "state": state.data_ptr() if isinstance(state, Tensor) and is_readable(state) else 0}
+    yield (
+        "cell",
+        {**facts, "filled": _is_filled(state), "state": state.data_ptr() if isinstance(state, Tensor) and is_readable(state) else 0},
+    )
+
+
+def _is_filled(state: Any) -> bool:
+    """Whether a state is more than zeros."""
+    return isinstance(state, Tensor) and is_readable(state) and not is_far(state) and bool(state.any())
 
 
 def _linear(look: CurrentPass, module: Any, args: tuple[Any, ...], _: Any, output: Any) -> Told:

@@ -406,7 +406,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "not finite by the rate": CauseWords(
         lambda f: (
-            f"the steps are so large that the loss is not finite at step {f['step']:,}"
+            f"the steps are so large that the loss is not finite, first seen at step {f['step']:,}"
             if f["step"] >= 0
             else "the steps are so large that the weights are not finite"
         ),
