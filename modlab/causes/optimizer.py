@@ -76,7 +76,7 @@ def _another_models(s: Symptoms) -> Facts | None:
 
 def _not_held(s: Symptoms) -> Facts | None:
     some = [one for one in s.watched.parameters if one.trainable and not one.owned and not one.elsewhere]
-    late = [one.path for one in s.modules("loose") if one.facts["registered"]]
+    late = [one.path for one in s.modules("loose") if one.facts["registered"]] + [*s.watched.thawed_unowned]
     if not s.groups or not any(one.paths for one in s.groups) or not (some or late):
         return None
     felt = [one.path for one in some if one.felt] or late

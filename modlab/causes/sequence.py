@@ -223,6 +223,7 @@ def _exploding(s: Symptoms) -> Facts | None:
     if some and (s.has_burst or not s.is_finite or _grows(s)):
         return {"path": some[0].path, "mode": some[0].facts["mode"]}
     again = [one for one in (*s.modules("cell"), *s.modules("linear")) if one.facts["calls"] >= 4]
+    again.sort(key=lambda one: one.facts.get("in", 0) != one.facts.get("out", 0))  # what takes its own output gives as many numbers
     return {"path": again[0].path, "calls": again[0].facts["calls"]} if again and _grows(s) else None
 
 

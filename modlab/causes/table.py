@@ -44,6 +44,7 @@ FOLLOWS = {
     "unused layers": CUT,
     "latent ignored": CUT | {"constant loss"},
     "vanishing gradient": CUT | {"weights begin too small", "dead units"},
+    "tokens unknown": frozenset(("noise level hidden",)),
     "overwritten activation": frozenset(("mask turned around",)),
     "rate too high": frozenset(("no zero grad", "ordered batches")),
 }

@@ -496,6 +496,7 @@ OF_FINDINGS: dict[str, str] = {
     "not held": "all parameters in the optimizer",
     "holds none": "all parameters in the optimizer",
     "late parameters not held": "all parameters in the optimizer",
+    "thawed parameters not held": "all parameters in the optimizer",
     "in no optimizer": "all parameters in the optimizer",
     "replaced since": "all parameters in the optimizer",
     "not owned": "all parameters in the optimizer",

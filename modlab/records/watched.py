@@ -101,7 +101,8 @@ class Watched:
         stepped: whether a step of the optimizer was measured; `rate`: the greatest learning rate, None if there is none.
         optimizer: the names of those whose steps are counted; `beside`: how many steps of others of this model are not.
         feeds_others: whether no parameter has a gradient, and others that the optimizers hold have.
-        late: modules that came into the model during the watch; `late_unowned`: parameters to be trained in these that no optimizer holds.
+        late: modules that came into the model during the watch; `late_unowned`: parameters to be trained in these that no optimizer holds;
+            `thawed_unowned`: the same of those that have been trained only since the last step that was measured.
         unregistered: weights that PyTorch does not see, and that have a gradient.
         is_stage: whether a pipeline calls it, whose last stage alone has the loss.
         closed: whether the watch has ended.
@@ -126,6 +127,7 @@ class Watched:
     feeds_others: bool = False
     late: tuple[str, ...] = ()
     late_unowned: tuple[str, ...] = ()
+    thawed_unowned: tuple[str, ...] = ()
     unregistered: tuple[Finding, ...] = ()
     is_stage: bool = False
     closed: bool = False

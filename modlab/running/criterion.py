@@ -91,9 +91,15 @@ def _criterion(found: Found) -> Loss | None:
         error = F.l1_loss if name == "Abs" else F.mse_loss
         return lambda output, target: error(output.reshape(target.shape), target, reduction=reduction)
     if name == "Add":
-        return lambda output, target: F.binary_cross_entropy(output, target, reduction=reduction)
+        return lambda output, target: _by_hand(output, target, reduction)
     plain: Any = {"MseLoss": F.mse_loss, "L1Loss": F.l1_loss, "BinaryCrossEntropy": F.binary_cross_entropy}.get(name)
     return None if plain is None else lambda output, target: plain(output, target, reduction=reduction)
+
+
+def _by_hand(output: Tensor, target: Tensor, reduction: str) -> Tensor:
+    """A binary cross-entropy as a loop writes it: of what is no chance it gives NaN, where PyTorch's raises an error."""
+    each = -(target * output.log() + (1 - target) * torch.log1p(-output))
+    return each.sum() if reduction == "sum" else each.mean() if reduction == "mean" else each
 
 
 def _smoothed(found: Found, smoothed: float) -> Loss:

@@ -337,6 +337,9 @@ def _owned(record: WatchRecord) -> Check:
     late = known.late_unowned
     if late:
         return _check(name, "broken", "late parameters not held", {"paths": late, **whose}, Remedy("after the change", anew), path=late[0])
+    thawed = known.thawed_unowned
+    if thawed:
+        return _check(name, "broken", "thawed parameters not held", {"paths": thawed, **whose}, Remedy(code=anew), path=thawed[0])
     held = sum(weight.owned for weight in trained)
     return _check(name, "passed", "owned", {"owned": held, "trained": len(trained), "others": len(trained) - held - len(lost)})
 
@@ -362,7 +365,9 @@ def _moves(record: WatchRecord, falls: Check) -> Check:
         return _check(name, "not seen", "not moved yet", {"paths": tuple(weight.path for weight in still), "looks": record.samples})
     if still:
         return _stands(name, still, owned, rate)
-    return _check(name, "passed", "moves", {"moved": sum(weight.moved or weight.elsewhere for weight in owned), "trained": len(owned)})
+    moved = [weight.moved or weight.elsewhere for weight in owned]
+    rounded = sum(weight.graded and not one for weight, one in zip(owned, moved, strict=True))
+    return _check(name, "passed", "moves", {"moved": sum(moved), "trained": len(owned), "rounded": rounded})
 
 
 def _stands(name: str, still: list[WatchedParameter], owned: list[WatchedParameter], rate: float | None) -> Check:

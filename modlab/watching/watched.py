@@ -56,6 +56,7 @@ def taken_down(
         feeds_others=not any(weight.trainable and weight.felt for weight in index.weights) and _feeds_others(index, steps),
         late=late,
         late_unowned=tuple(_late_unowned(index, steps, ended)) if ended is not None and late else (),
+        thawed_unowned=tuple(_thawed_unowned(index, steps)) if ended is not None else (),
         unregistered=tuple(unregistered),
         **seen,
     )
@@ -101,7 +102,7 @@ def _parameters(index: WatchIndex, steps: Steps, elsewhere: set[str]) -> Iterato
             weight.looks,
             tuple(sorted(rates.get(id(tensor), ()))) if weight in still else (),
             weight.swap is not None,
-            tensor is not None and tensor.requires_grad and not weight.trainable and not weight.empty,
+            tensor is not None and _is_thawed(weight, tensor),
         )
 
 
@@ -134,6 +135,18 @@ def _late_unowned(index: WatchIndex, steps: Steps, model: Module) -> Iterator[st
     for path, tensor in index.late_weights(model).items():
         if (tensor.grad is not None or path in felt) and not steps.is_held(tensor):
             yield path
+
+
+def _is_thawed(weight: Weight, tensor: Tensor) -> bool:
+    """Whether it has been trained only since it was looked at last."""
+    return tensor.requires_grad and not weight.trainable and not weight.empty
+
+
+def _thawed_unowned(index: WatchIndex, steps: Steps) -> Iterator[str]:
+    for weight in index.weights:
+        tensor = weight.tensor()
+        if tensor is not None and _is_thawed(weight, tensor) and tensor.grad is not None and not steps.is_held(tensor):
+            yield weight.path
 
 
 def _owner(index: WatchIndex, weight: Weight) -> Member | None:

@@ -842,7 +842,11 @@ CAUSES: dict[str, CauseWords] = {
             else f"they are zero on all the last {f['inputs']:,} inputs"
         ),
         "A unit that is zero for every input passes no gradient on, and its own weights get none.",
-        "nn.LeakyReLU, a smaller learning rate or a different seed keeps units alive",
+        lambda f: (
+            "look at its biases, and at what it gets: they were dead from the first look on. nn.LeakyReLU keeps units alive"
+            if f.get("never")
+            else "nn.LeakyReLU, a smaller learning rate or a different seed keeps units alive"
+        ),
     ),
     "bottleneck": CauseWords(
         "a layer is too narrow",

@@ -83,6 +83,12 @@ def _late(facts: Facts) -> str:
     return f"{all_named(paths)} joined the model during the watch, but {facts['optimizer']} does not hold {them}"
 
 
+def _thawed(facts: Facts) -> str:
+    paths = facts["paths"]
+    has, them = ("has", "it") if len(paths) == 1 else ("have", "them")
+    return f"{all_named(paths)} {has} got a gradient since the last step that was measured, but {facts['optimizer']} does not hold {them}"
+
+
 def _owned(facts: Facts) -> str:
     text = f"{facts['owned']:,} of {facts['trained']:,}"
     return f"{text}; {facts['others']:,} are moved by something else" if facts["others"] else text
@@ -98,9 +104,10 @@ def _still(facts: Facts) -> str:
 
 
 def _moved(facts: Facts) -> str:
-    aside = facts["trained"] - facts["moved"]
+    aside = facts["trained"] - facts["moved"] - facts["rounded"]
     has, it = ("has", "it") if aside == 1 else ("have", "them")
     text = f"{facts['moved']:,} of {facts['trained']:,}"
+    text += f"; the steps of {facts['rounded']:,} are lost to rounding" if facts["rounded"] else ""
     return f"{text}; {aside:,} {has} no gradient that could move {it}" if aside else text
 
 
@@ -165,6 +172,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "not held": lambda facts: f"{all_named(facts['paths'])} not in {facts['optimizer']}",
     "unregistered weights": _unregistered,
     "late parameters not held": _late,
+    "thawed parameters not held": _thawed,
     "owned": _owned,
     # it moves, and by enough
     "no step measured": lambda facts: "no step of the optimizer was measured",

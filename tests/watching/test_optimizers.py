@@ -394,6 +394,32 @@ def test_a_module_that_came_later_and_is_trained_or_only_kept_is_not(into: Calla
     assert w.verdict.ok and [one.kind for one in w.findings] == ["came later"]
 
 
+def thawed(first: int, *, held: bool) -> Watch:
+    """The first layer is trained from a step on in which nobody looks."""
+    torch.manual_seed(0)
+    m = net()
+    m[0].requires_grad_(False)
+    o = SGD([one for one in m.parameters() if one.requires_grad], lr=0.05)
+    with modlab.watch(m, o) as w:
+        for i in range(400):
+            if i == first:
+                m[0].requires_grad_(True)
+                if held:
+                    o.add_param_group({"params": m[0].parameters()})
+            step(o, F.cross_entropy(m(X), Y))
+    return w
+
+
+def test_what_is_trained_since_the_last_look_and_held_by_nobody_is_told() -> None:
+    w = thawed(398, held=False)
+    assert not w.verdict.ok and "not in the optimizer" in [one.kind for one in w.findings]
+    check = next(one for one in w.verdict.checks if one.name == "the optimizer owns it")
+    assert check.state == "broken" and check.path == "0.weight" and "since the last step that was measured" in check.text
+    w = thawed(398, held=True)
+    gets = next(one for one in w.verdict.checks if one.name == "every trained parameter gets a gradient")
+    assert w.verdict.ok and gets.text == "2 of 2; 2 more are trained since the last step that was measured"
+
+
 def compiled_before(m: nn.Module) -> Callable[[], tuple[Any, Any]]:
     c = torch.compile(m, backend="aot_eager")
     return lambda: (c, m)
