@@ -8,7 +8,7 @@ from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import LEAST_HALF, SEVERAL
 from modlab.causes.loss import UNSCALED
 from modlab.causes.optimizer import MOST
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import FEW, Symptoms
 
 EARLY = 5
 """Steps in which a rate has hardly spoilt anything yet."""
@@ -82,7 +82,7 @@ def _is_infinite(s: Symptoms) -> bool:
 def _rate(s: Symptoms) -> Facts | None:
     if s.is_finite or not len(s.values) or s.group.momentum >= MOST:
         return None
-    if not (s.most > 5 * s.start or s.quickest > 0.5 or not (_in_the_loss(s) or _was_calm(s))):
+    if not (s.most > 5 * s.start or s.quickest > 0.5 or not (_in_the_loss(s) or _was_calm(s) or _is_steady(s))):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
     return {
@@ -101,9 +101,19 @@ def _was_calm(s: Symptoms) -> bool:
 
 
 def _one_batch(s: Symptoms) -> Facts | None:
-    if s.is_finite or not _was_calm(s) or not math.isnan(s.curve.final if s.curve is not None else 0.0) or _in_the_loss(s):
+    if (
+        s.is_finite
+        or not (_was_calm(s) or _is_steady(s))
+        or not math.isnan(s.curve.final if s.curve is not None else 0.0)
+        or _in_the_loss(s)
+    ):
         return None
     return {"calm": True, "last": float(s.values[-1])}
+
+
+def _is_steady(s: Symptoms) -> bool:
+    """Whether steps were small throughout, and the loss high only as hard batches make it."""
+    return len(s.values) >= FEW and s.most < 5 * s.start and s.quickest < 0.05
 
 
 def _sure_chance(s: Symptoms) -> Facts | None:
@@ -117,8 +127,7 @@ def _root_of_squares(s: Symptoms) -> Facts | None:
 
 
 def _at_its_end(s: Symptoms, risk: str) -> Facts | None:
-    steady = len(s.values) >= CALM and s.most < 5 * s.start and s.quickest < 0.2  # as that of pairs, of which batches have other ones
-    known = risk in s.loss.risks and not s.is_finite and steady
+    known = risk in s.loss.risks and not s.is_finite and (_was_calm(s) or _is_steady(s))
     return {"in": "loss", "last": float(s.values[-1])} if known else None
 
 
