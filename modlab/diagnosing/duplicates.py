@@ -43,19 +43,27 @@ def trained(bench: Bench) -> Module:
     Call it inside of `Bench.kept`, which puts the model's own parameters back.
     """
     other = copied(bench)
-    if not _reads_the_model(bench, other):
+    if not reads_the_model(bench, other):
         return other
+    exchanged(bench)
+    return bench.model
+
+
+def exchanged(bench: Bench) -> dict[int, nn.Parameter]:
+    """Put copies of the model's parameters in their places, inside of `Bench.kept`; by the identity of its own."""
     copies: dict[int, nn.Parameter] = {}
     for site in bench.subject.sites:
         for name, one in [*site.own("_parameters").items()]:
             if one is not None:
                 copies.setdefault(id(one), nn.Parameter(copy_of(one.detach()), one.requires_grad))
                 setattr(site.module, name, copies[id(one)])
-    return bench.model
+    return copies
 
 
-def _reads_the_model(bench: Bench, other: Module) -> bool:
-    """Whether the loss of a copy's output also needs the model: an attribute that its forward has set, or its parameters."""
+def reads_the_model(bench: Bench, other: Module) -> bool:
+    """Whether the loss of a copy's output needs the model, too: an attribute that its forward has set, or its parameters."""
+    if any(issubclass(type(site.module), torch.jit.ScriptModule) for site in bench.subject.sites):
+        return False  # its parameters are no objects that stay, by which one could tell
     marked = _marked(bench)
     try:
         value = bench.value(bench.output(other))
@@ -66,8 +74,7 @@ def _reads_the_model(bench: Bench, other: Module) -> bool:
         for held, name, tensor in marked:
             held[name] = tensor
     reached = leaves(value) if value.requires_grad else set()
-    ours, theirs = ({id(one) for one in some} for some in ([*bench.model.parameters(), *kept], other.parameters()))
-    return bool(reached & ours) and bool(reached & theirs)
+    return bool(reached & {id(one) for one in (*bench.model.parameters(), *kept)})
 
 
 def _marked(bench: Bench) -> list[tuple[dict[str, Any], str, Tensor]]:

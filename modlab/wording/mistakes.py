@@ -457,6 +457,11 @@ MISTAKES: dict[str, MistakeKind] = {
     "infinite": _NAN,
     "forward fails": _FAILS,
     "loss fails": _FAILS,
+    "step fails": MistakeKind(
+        "stops with {error}",
+        "Loss and gradients can be computed, but the optimizer cannot make a step of them.",
+        "the step of {class}",
+    ),
     "loss is no number": MistakeKind(
         lambda facts: f"gives {_value(facts)}, but must give one number",
         "backward() starts from one number; torch's losses give one with reduction='mean' or 'sum'.",

@@ -1,0 +1,120 @@
+"""The short training of a copy: what it says is so of the user's own model, loss and optimizer, and not of the copy alone."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import modlab
+from tests import test_identity as identity
+
+CROSS = nn.CrossEntropyLoss()
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def batch():
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(32, 8, generator=generator), torch.randint(0, 3, (32,), generator=generator)
+
+
+def kinds(result):
+    return [one.kind for one in result.findings]
+
+
+def the(result, name):
+    return next(one for one in result.experiments if one.name == name)
+
+
+class Signs(torch.optim.Optimizer):
+    """A user's own, whose step lacks ``no_grad``."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.01})
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter -= group["lr"] * parameter.grad.sign()
+
+
+class Counted(Signs):
+    """Another, which also holds what a copy may lack."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters)
+        self.server = object()
+
+
+def of_the_model_itself(model):
+    """The residual of an equation, as of a physics-informed net: the loss does not look at the output."""
+    return lambda output, target: (model(target).square().sum(1) - 1).square().mean()
+
+
+def with_a_penalty(model):
+    return lambda output, target: F.cross_entropy(output, target) + 1e-4 * sum(one.square().sum() for one in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("loss", "target"), [pytest.param(of_the_model_itself, 0, id="the model itself"), pytest.param(with_a_penalty, 1, id="its weights too")]
+)
+def test_a_loss_that_calls_the_model_is_no_cut_graph(loss, target):
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    before = identity.everything(model)
+    inputs = batch()
+    result = modlab.diagnose(model, optimizer, batch=(inputs[0], inputs[target]), loss=loss(model))
+    assert kinds(result) == []
+    assert the(result, "overfit").kind == "learnt"
+    assert identity.everything(model) == before and not optimizer.state
+
+
+def test_a_rate_of_nothing_is_found_where_the_loss_calls_the_model():
+    model = net()
+    result = modlab.diagnose(model, torch.optim.SGD(model.parameters(), 1e-9), batch=(batch()[0],) * 2, loss=of_the_model_itself(model))
+    assert kinds(result) == ["rate too low"]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("make", [torch.jit.script, lambda model: torch.jit.trace(model, batch()[0])], ids=["scripted", "traced"])
+def test_the_optimizer_of_a_scripted_model_is_its_own(make):
+    model = make(net())
+    weights = [one.detach().clone() for one in model.parameters()]
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    assert kinds(modlab.diagnose(model, optimizer, batch=batch(), loss=CROSS)) == []
+    assert all(torch.equal(one, other) and one.grad is None for one, other in zip(model.parameters(), weights, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("last", "make", "name", "error"),
+    [
+        pytest.param(True, torch.optim.Adam, "Adam", "RuntimeError: Adam does not support sparse gradients", id="sparse"),
+        pytest.param(False, Signs, "Signs", "RuntimeError: a leaf Variable that requires grad", id="own"),
+    ],
+)
+def test_a_step_that_fails_is_told(last, make, name, error):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(20, 8, sparse=last), nn.Flatten(), nn.Linear(32, 3))
+    optimizer = make(model.parameters())
+    x = torch.arange(128).reshape(32, 4) % 20
+    result = modlab.diagnose(model, optimizer, batch=(x, batch()[1]), loss=CROSS)
+    assert kinds(result) == ["step fails"] and result.findings[0].sentence.startswith(f"the step of {name} stops with {error}")
+    CROSS(model(x), batch()[1]).backward()
+    with pytest.raises(RuntimeError, match=error.partition(": ")[2]):
+        optimizer.step()
+
+
+def test_a_step_that_fails_is_not_told_of_what_a_copy_may_lack():
+    model = net()
+    assert kinds(modlab.diagnose(model, Counted(model.parameters()), batch=batch(), loss=CROSS)) == []
+
+
+@pytest.mark.parametrize(("rate", "found"), [(1.0, []), (1e-9, ["rate too low"])])
+def test_lbfgs_is_copied_with_all_that_it_holds(rate, found):
+    model = net()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=rate)
+    torch.optim.lr_scheduler.StepLR(optimizer, 10)
+    assert kinds(modlab.diagnose(model, optimizer, batch=batch(), loss=CROSS)) == found
