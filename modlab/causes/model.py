@@ -18,6 +18,12 @@ FADED = 0.1
 GONE, COMING = 1e-3, 3e-3
 """Part of the last layer's gradient below which that of the first one vanishes; and beyond which it has come at the last look."""
 
+GROWN = 5.0
+"""Times what it was that a weight has become which began at zero, or next to it, where the deepest of others become some tenths larger."""
+
+SURE = 4
+"""Numbers of a weight that are not all that small by chance, as a single one may be."""
+
 DROPPED = 0.9
 """A chance to drop from which on hardly anything is left; below it a wide layer may be served well."""
 
@@ -142,7 +148,7 @@ def begins_too_small(s: Symptoms) -> Facts | None:
     scales, least = _scales(s), 0.02
     if not scales:  # tables alone, as of factors that are multiplied: each gets its gradient through the others
         scales, least = {path: scale for path, scale in _tables(s).items() if scale > 0}, NOTHING
-    tiny = [path for path, scale in scales.items() if 0 < scale < least]
+    tiny = [path for path, scale in scales.items() if 0 < scale < least and math.prod(s.shapes.get(path, (SURE,))) >= SURE]
     if not tiny or len(tiny) < len(scales) / 2 or s.progress > (0.9 if all(scales[path] < 1e-3 for path in tiny) else 0.6):
         return None
     return {"path": tiny[0], "places": tuple(tiny), "times": float(np.median([scales[path] for path in tiny]))}
@@ -159,11 +165,18 @@ def _vanishing(s: Symptoms) -> Facts | None:
     first, last = flow[0], flow[-1]
     if not (last[1] > 0 and first[1] < GONE * last[1]) or s.resized() < FADED:
         return None
-    if s.last_gradient(first[0]) > COMING * s.last_gradient(last[0]):  # what stands after it began at zero
-        return None
+    if s.last_gradient(first[0]) > COMING * s.last_gradient(last[0]) or any(_grows(s, path) for path, _ in flow[1:]):
+        return None  # what stands after it began at zero
     if not first[1] and (len(s.loop.optimizers) > 1 or s.ungraded):  # what went backward was the loss of others, or goes past others, too
         return None
     return {"path": first[0], "last": last[0], "ratio": first[1] / last[1]}
+
+
+def _grows(s: Symptoms, path: str) -> bool:
+    """Whether a weight is many times what it was, as one is that begins at zero and learns."""
+    sizes = s.weights.get(path, np.zeros(0))
+    sizes = sizes[np.isfinite(sizes)]
+    return len(sizes) > 1 and float(sizes[0]) < float(sizes[-1]) / GROWN
 
 
 def _nothing_comes(s: Symptoms) -> Facts | None:

@@ -85,7 +85,9 @@ def _future(s: Symptoms) -> Facts | None:
     weights = s.modules("weights")
     ahead = [one for one in weights if one.facts.get("later", 0.0) > SOME]
     if s.pairs.beside:  # an encoder may look ahead, the decoder may not
-        return {"path": ahead[-1].path, "how": "attention"} if ahead and len(ahead) == len(weights) else None
+        own = [one.path for one in s.modules("attention") if one.facts["itself"] and any(two.path == one.path for two in ahead)]
+        path = own[-1] if own else ahead[-1].path if ahead else ""
+        return {"path": path, "how": "attention"} if ahead and len(ahead) == len(weights) else None
     for one in s.modules("attention"):
         if one.facts["itself"] and one.facts.get("future", 0.0) < 0.5 and (ahead or not weights):
             return {"path": one.path, "how": "attention"}

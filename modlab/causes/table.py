@@ -30,7 +30,17 @@ ROWS: tuple[CauseRow, ...] = tuple(
 )
 
 OF_MANY = frozenset(
-    ("same batch", "few samples", "ordered batches", "targets shuffled", "targets shifted", "wrong axes", "too much noise", "imbalance")
+    (
+        "same batch",
+        "few samples",
+        "ordered batches",
+        "constant targets",
+        "targets shuffled",
+        "targets shifted",
+        "wrong axes",
+        "too much noise",
+        "imbalance",
+    )
 )
 """Causes that a training on one batch cannot show."""
 

@@ -64,9 +64,16 @@ def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Findi
     return tuple(one for one in causes(begin) if not ((knows or planned) and one.kind == "rate too low"))
 
 
+class _Quiet(Watcher):
+    """A watch that writes nothing: what it could not look at says nothing about the training of the user."""
+
+    def tell(self, text: str) -> None:
+        """Write nothing."""
+
+
 def _trained(bench: Bench, optimizers: Sequence[Optimizer]) -> WatchRecord | None:
     model, steppers = _copies(bench, optimizers)
-    watcher = Watcher(model, [*steppers], 1.0, one_batch=True)
+    watcher = _Quiet(model, [*steppers], 1.0, one_batch=True)
     watcher.begin()
     try:
         _train(bench, model, steppers)

@@ -17,6 +17,8 @@ from modlab.records.finding import ExperimentRecord, Remedy
 COPIES = 0.5
 """Fraction of a layer's units that are copies: fewer may be meant."""
 ROUNDING = 1e-5
+MOVES, STEP = 3, 1e-2
+"""Steps after which weights of zero that are not stuck have a gradient, and how far the most moved weight of a layer goes in one."""
 
 
 def symmetry(bench: Bench) -> ExperimentRecord:
@@ -30,6 +32,7 @@ def symmetry(bench: Bench) -> ExperimentRecord:
         return record("symmetry", "passed", "units differ")
     grads = torch.autograd.grad(bench.value(bench.output()), [held.tensor for held in suspects], allow_unused=True)
     found = [held for held, grad in zip(suspects, grads, strict=True) if grad is not None and _stay(held, grad)]
+    found = [held for held in found if bool(held.tensor.any())] + _asleep(bench, [held for held in found if not bool(held.tensor.any())])
     if not found:
         return record("symmetry", "passed", "units differ")
     group, kind = cover(found, weights, "weight")[0], "all weights equal"
@@ -52,6 +55,20 @@ def _stay(held: Held, grad: Tensor) -> bool:
     if not bool(held.tensor.any()):
         return not bool(grad.any()) or (not _is_embedding(held) and _equal(grad.flatten(1), held.tensor.detach().flatten(1)))
     return not _is_embedding(held) and bool(grad.any()) and _equal(grad.flatten(1), held.tensor.detach().flatten(1))
+
+
+def _asleep(bench: Bench, zeros: list[Held]) -> list[Held]:
+    """Those weights of zero that get no gradient even when others have moved: before a last layer of zeros they do, once it learns."""
+    trained = [held.tensor for held in bench.subject.trained if held.tensor.is_leaf]
+    for _ in range(MOVES if zeros else 0):
+        grads = torch.autograd.grad(bench.value(bench.output()), trained, allow_unused=True)
+        by_tensor = {id(tensor): grad for tensor, grad in zip(trained, grads, strict=True)}
+        zeros = [held for held in zeros if (grad := by_tensor.get(id(held.tensor))) is not None and _stay(held, grad)]
+        with torch.no_grad():
+            for tensor, grad in zip(trained, grads, strict=True):
+                if grad is not None and grad.layout is torch.strided and bool(grad.any()):
+                    tensor.data = tensor.detach() - STEP * grad / grad.abs().max()
+    return zeros
 
 
 def _equal(grad: Tensor, rows: Tensor) -> bool:

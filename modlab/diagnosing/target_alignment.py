@@ -22,6 +22,8 @@ NOTHING = 0.05
 """Such a fraction is chance."""
 ALONE = 0.9999
 """Correlation of one feature with the target that no measurement reaches."""
+NEARLY, ROUNDING = 0.999, 1e-8
+"""Correlation of a second feature where the target goes on from a smooth series; and what separates one that is the target from 1."""
 MANY = 8
 """Of so many features one alone does not give the target by intent."""
 MOSTLY = 0.95
@@ -107,7 +109,10 @@ def _correlated(rows: Tensor, target: Tensor) -> int | None:
     one, other = (thing - thing.mean(0) for thing in (rows, target))
     r = (one.T @ other).abs() / (one.norm(dim=0)[:, None] * other.norm(dim=0) + 1e-12)
     best, at = r.max(0)
-    return int(at[0]) if bool((best > ALONE).all()) else None
+    if not bool((best > ALONE).all()):
+        return None
+    goes_on = bool((r.topk(2, 0).values[1] > NEARLY).all()) and float(best.min()) < 1 - ROUNDING
+    return None if goes_on else int(at[0])
 
 
 def _telling(rows: Tensor, label: Tensor) -> int | None:

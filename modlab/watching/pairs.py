@@ -30,6 +30,9 @@ ITSELF = 0.05
 EACH = 8
 """Samples of yes, and of no, without which a feature that tells them apart may do so by chance."""
 
+SMOOTH, EXACTLY = 0.8, 1 - 1e-6
+"""Part of a target that the last place but one of a series tells where that goes on in it; and what its own place would tell."""
+
 WIDEST, ENOUGH = 2048, 16
 """Features of an input that are compared with the target one by one, and samples that it takes."""
 
@@ -175,7 +178,7 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
     numbers = next((one.detach() for one in batch if one.is_floating_point()), inputs)  # beside tokens, as of a table
     enough = len(numbers) == len(target) >= ENOUGH and numbers.dim() > 0 and 2 < numbers[0].numel() <= WIDEST
     if numbers.is_floating_point() and enough and target.numel() != numbers.numel():
-        return _with_telling(numbers.double().reshape(len(numbers), -1), target, known)
+        return _with_telling(numbers.double().reshape(len(numbers), -1), target, known, numbers[0].shape)
     return known
 
 
@@ -243,7 +246,9 @@ def _alike(one: Tensor, other: Tensor) -> float:
 
 def _uneven(inputs: Tensor, target: Tensor) -> float:
     """By how much samples differ in how far the two are apart, or in how far that is of the target: whichever is less."""
-    x, y = inputs.double().flatten(1), target.double().flatten(1)
+    if not inputs.dim():
+        return math.nan
+    x, y = (one.double().reshape(len(one), -1) for one in (inputs, target))
     apart, size = (x - y).norm(dim=1), y.norm(dim=1)
     if len(x) < EACH or not bool((apart > 0).all()) or not bool((size > 0).all()):
         return math.nan
@@ -264,7 +269,7 @@ def _padded(inputs: Tensor, target: Tensor) -> float:
     return float((target[ends] == one).double().sum() / target.numel()) if float((there == one).double().mean()) > SURE else 0.0
 
 
-def _with_telling(inputs: Tensor, target: Tensor, known: PairClues) -> PairClues:
+def _with_telling(inputs: Tensor, target: Tensor, known: PairClues, sizes: Sequence[int]) -> PairClues:
     """What one feature tells of the target: the same one in each batch, and no more than it told in any of them."""
     answers = target.double().reshape(len(target), -1)
     told = _telling(inputs, answers, classes=not target.is_floating_point())
@@ -278,13 +283,26 @@ def _with_telling(inputs: Tensor, target: Tensor, known: PairClues) -> PairClues
         itself = answers.shape[1] == 1 and (_is_itself(inputs[:, feature], answers[:, 0]) or _is_filled(inputs[:, feature], answers[:, 0]))
     else:
         itself = _lie_apart(inputs[:, feature], answers[:, 0])
+    goes_on = target.is_floating_point() and share < EXACTLY and _goes_on(told[0], feature, sizes)
     return PairClues(
         feature=feature,
         told=share if fresh else min(known.told, share),
         features=inputs.shape[1],
-        itself=itself and (fresh or known.itself),
-        others=float(told[0].median()),
+        itself=itself and not goes_on and (fresh or known.itself),
+        others=share if goes_on else float(told[0].median()),
     )
+
+
+def _goes_on(told: Tensor, feature: int, sizes: Sequence[int]) -> bool:
+    """Whether a target goes on from the end of a smooth series: there the place beside the last one tells nearly as much."""
+    places = told.reshape(-1) if len(sizes) == 1 else told.reshape(sizes)
+    for dim in range(min(places.dim(), 2)):
+        at = torch.unravel_index(torch.tensor(feature), places.shape)
+        along = places[tuple(slice(None) if one == dim else int(place) for one, place in enumerate(at))]
+        place = int(at[dim])
+        if len(along) > 2 and place in (0, len(along) - 1) and float(along[1 if place == 0 else -2]) > SMOOTH:
+            return True
+    return False
 
 
 def _is_itself(feature: Tensor, answers: Tensor) -> bool:

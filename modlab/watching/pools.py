@@ -418,7 +418,7 @@ class LossPool:
         kept = target[target != found.ignored] if found.ignored is not None else target
         self.ignored += target.numel() - kept.numel()
         self.all += target.numel()
-        self.diagonal = target.shape == output.shape[1:] and bool((target == torch.arange(len(target))).all())
+        self.diagonal = target.dim() == 1 and target.shape == output.shape[1:] and bool((target == torch.arange(len(target))).all())
         if kept.numel():
             if self.looks > DENSE:
                 self.goes.add_classes(output, target)

@@ -328,7 +328,7 @@ class Watcher:
             return
         if self._ending is None or self._ending[0] != "failed":  # once, whatever fails after it
             self._ending = "failed", line_of(error)
-            tell(f"modlab{on_rank()}: the watch ended at step {self.step:,}; training goes on. {self._ending[1]}")
+            self.tell(f"modlab{on_rank()}: the watch ended at step {self.step:,}; training goes on. {self._ending[1]}")
         if self.closed:  # it has not even begun
             self._end_all()
         elif not self._closing:
@@ -338,7 +338,11 @@ class Watcher:
         """Something that the user should know, and that costs no training. Of several ranks the first one says it."""
         self.remarks.append(text)
         if not rank():
-            tell(f"modlab: {text}")
+            self.tell(f"modlab: {text}")
+
+    def tell(self, text: str) -> None:
+        """Write it where the user reads."""
+        tell(text)
 
     # ---- the hooks
 
