@@ -40,7 +40,7 @@ def require(batch: Any, loss: Any, call: str = CALL) -> tuple[Any, Any] | None:
     if not issubclass(type(batch), (tuple, list)) or len(batch) != 2:
         raise BatchError(
             f"batch= got {said(batch)}, but needs a pair: the model's input, and what the loss compares its output with.\n"
-            f"  Write: {call}\n"
+            f"  Write: {_written(batch, call)}\n"
             f"  Pass several inputs as a tuple, batch=((x, mask), target); or by name as a dict, batch=({{'x': x, 'mask': mask}}, target)."
         )
     if loss is None:
@@ -52,6 +52,29 @@ def require(batch: Any, loss: Any, call: str = CALL) -> tuple[Any, Any] | None:
             f"loss= got {said(loss)}, but needs something that takes output and target and returns one number.\n  Write: {call}"
         )
     return batch[0], batch[1]
+
+
+def _written(batch: Any, call: str) -> str:
+    """A right call, for what was given as a batch."""
+    if issubclass(type(batch), Mapping):
+        own = "loss=lambda output, target: output['loss'])  # if the model computes its loss"
+        return f"{call.partition('batch=')[0]}batch=(batch, None), {own}"
+    loads = not issubclass(type(batch), (tuple, list, Tensor)) and hasattr(type(batch), "__iter__")
+    return call.replace("batch=(inputs, target)", "batch=next(iter(loader))") if loads else call
+
+
+def require_samples(pair: tuple[Any, Any] | None, call: str = CALL) -> None:
+    """Ask for a sample: of none nothing can be said, and a mean over none is NaN.
+
+    Raises:
+        BatchError: the first input has no rows.
+    """
+    first = next((tensor for tensor in tensors(pair[0]) if not tensor.is_nested and tensor.dim()), None) if pair is not None else None
+    if first is not None and not first.shape[0]:
+        raise BatchError(
+            f"batch= has no samples: its first input has the shape {tuple(first.shape)}.\n"
+            f"  Look at where the batch is made (a filter that leaves nothing, the end of a data set), and give one with samples: {call}"
+        )
 
 
 def said(thing: Any) -> str:

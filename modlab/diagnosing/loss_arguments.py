@@ -69,14 +69,16 @@ class Comparisons(FunctionMode):
 
 def _spread(name: str, output: tuple[int, ...], target: tuple[int, ...], shape: tuple[int, ...]) -> Finding:
     both = shape not in (output, target)
-    code = ""
-    if output == (*target, 1):
-        code = "loss(output.squeeze(-1), target)  # or target.unsqueeze(-1)"
-    elif target == (*output, 1):
-        code = "loss(output, target.squeeze(-1))  # or output.unsqueeze(-1)"
     facts: dict[str, Fact] = {"function": name, "output": output, "target": target, "shape": shape, "both": both}
     severity: Severity = "broken" if both and name else "careful"
-    return Finding("shapes differ in the loss", "", facts, severity, None, (A_PASS,), (Remedy("same shape", code),))
+    return Finding("shapes differ in the loss", "", facts, severity, None, (A_PASS,), (Remedy("same shape", squeezed(output, target)),))
+
+
+def squeezed(output: tuple[int, ...], target: tuple[int, ...]) -> str:
+    """The call with equal shapes, where one of them has a last dimension of 1 that the other has not."""
+    if output == (*target, 1):
+        return "loss(output.squeeze(-1), target)  # or target.unsqueeze(-1)"
+    return "loss(output, target.squeeze(-1))  # or output.unsqueeze(-1)" if target == (*output, 1) else ""
 
 
 def _twice(func: Any, scores: Tensor) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from modlab.diagnosing import (
     initial_loss,
     input_scale,
     layers_in_training,
+    loss_results,
     order,
     overfit_one_batch,
     padding,
@@ -202,11 +203,11 @@ _BROADCAST = "Using a target size"  # the start of torch's warning about it
 
 def _first_pass(bench: Bench) -> FirstPass:
     """What already goes wrong in one pass."""
-    stage = "forward"
+    stage, output = "forward", None
     said: list[tuple[str, str]] = []
 
-    def first() -> tuple[Any, Comparisons, Finding | None]:
-        nonlocal stage
+    def first() -> tuple[Finding | None, Comparisons, Finding | None]:
+        nonlocal stage, output
         with _listening("the forward pass", said):
             output = bench.output()
         stage = "loss"
@@ -214,16 +215,17 @@ def _first_pass(bench: Bench) -> FirstPass:
         comparisons = Comparisons([*batches.tensors(output)], [*batches.tensors(target)])
         with _listening("the loss", said), comparisons:
             value = bench.loss(output, target)
-        return value, comparisons, _not_a_number(bench, output, value)
+        odd = loss_results.not_one_number(value)
+        return odd, comparisons, None if odd is not None else _not_a_number(bench, output, value)
 
     try:
-        value, comparisons, broken = bench.kept(first)
+        odd, comparisons, broken = bench.kept(first)
     except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
         why = NotRunError("pass fails", stage="forward pass" if stage == "forward" else "loss")
-        return FirstPass((_failed(bench, error, stage),), _warnings(said, ()), _ALL, why)
+        return FirstPass((_failed(bench, error, stage, output),), _warnings(said, ()), _ALL, why)
     notes = _warnings(said, comparisons.found)
-    if not issubclass(type(value), Tensor) or value.numel() != 1:
-        return FirstPass((_no_number(value),), notes, _ALL, NotRunError("pass fails", stage="loss"))
+    if odd is not None:
+        return FirstPass((odd,), notes, _ALL, NotRunError("pass fails", stage="loss"))
     if broken is None:
         return FirstPass((*comparisons.found,), notes)
     why = NotRunError("not a number", output=broken.facts["output"], number=broken.kind)
@@ -263,6 +265,10 @@ def _not_a_number(bench: Bench, output: Any, value: Any) -> Finding | None:
     path, maker, where = traced_pass.first_nan(bench) if word == "NaN" else ("", "", "")
     batch = any(bool(tensor.isnan().any()) for tensor in batches.tensors(bench.inputs) if _has_nan(tensor))
     facts: dict[str, Fact] = {"output": of_output, "infinite": word == "infinite", "maker": maker, "where": where, "batch": batch}
+    left_out = None if of_output or word != "NaN" else loss_results.ignored(bench.loss, bench.target)
+    if left_out is not None:
+        facts |= {"ignored": left_out, "targets": int(bench.target.numel())}
+        return Finding(word, path, facts, "broken", None, (A_PASS,), (Remedy("nothing is asked"),))
     return Finding(word, path, facts, "broken", None, (A_PASS,), (Remedy("look at the ranges"),) if maker or batch else ())
 
 
@@ -270,19 +276,16 @@ def _has_nan(tensor: Tensor) -> bool:
     return (tensor.is_floating_point() or tensor.is_complex()) and not tensor.is_nested and tensor.layout is torch.strided
 
 
-def _no_number(value: Any) -> Finding:
-    facts: dict[str, Fact] = {"shape": tuple(value.shape)} if issubclass(type(value), Tensor) else {"class": type(value).__name__}
-    return Finding("loss is no number", "", facts, "broken", None, (A_PASS,), (Remedy("one number"),))
-
-
-def _failed(bench: Bench, error: Exception, stage: str) -> Finding:
+def _failed(bench: Bench, error: Exception, stage: str, output: Any) -> Finding:
     """The forward pass or the loss raises: where, what, and, if known, why."""
     from modlab.explaining.explain import explain  # slow to import, and most models run
 
     site = bench.where(error) if stage == "forward" else None
     found, _ = explain(error)
     known = " ".join(found.sentence) if found.family else ""
-    fixes = tuple(Remedy(code=fix.code, advice=without_addresses(fix.prose)) for fix in found.fixes[:1] if known)
+    meant = loss_results.other_call(error, output, bench.target) if stage == "loss" else loss_results.spread_arguments(error, bench.inputs)
+    known_fixes = [Remedy(code=fix.code, advice=without_addresses(fix.prose)) for fix in found.fixes[:1] if known]
+    fixes = tuple(known_fixes) if meant is None else (meant,)
     alone = "Expected more than 1 value per channel" in str(error)
     facts: dict[str, Fact] = {"stage": stage, "error": steady_line(error), "explained": without_addresses(known), "alone": alone}
     facts["class"] = site.type if site is not None and site.path else ""

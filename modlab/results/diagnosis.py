@@ -62,7 +62,7 @@ def diagnose(
 
     Raises:
         NotAModuleError: `model` is not a module.
-        BatchError: a batch without a loss or the other way round, or in a different form.
+        BatchError: a batch without a loss or the other way round, in a different form, or without samples.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
@@ -70,6 +70,8 @@ def diagnose(
     >>> print(diagnose(model).headline)
     1 finding: adapters (2 Linear) are hidden in a list: they are not trained, moved or saved.
     """
+    checks.require_module(model, "diagnose")
+    batches.require_samples(batches.require(batch, loss))
     return diagnosed(model, optimizer, batch, loss)
 
 

@@ -100,6 +100,11 @@ FIXES: dict[str, Words] = {
     "look after backward": "look at the code between loss.backward() and optimizer.step()",
     "loss scale": "a GradScaler skips such a step and lowers its scale: a problem only if it keeps happening",
     **batch_causes.FIXES,
+    "keep the tensor": "Return the tensor itself, without .item() or float().",
+    "a real number": "Take .abs() or .real of it.",
+    "all arguments": "The loss is called as loss(output, target). If it takes more, write loss=lambda output, target: … with all of them.",
+    "one argument": "A tuple or list of inputs is passed as several arguments. To pass it as one, put it into a tuple.",
+    "nothing is asked": "Look at where targets are made: a mean over none is 0 / 0. Leave such a batch out.",
     "one number": "Let the loss end with .mean(), or make it with reduction='mean'.",
 }
 """By the `kind` of a `Remedy`; names in braces are facts of the finding, or its ``path``."""

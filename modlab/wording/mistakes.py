@@ -242,6 +242,10 @@ def _not_a_number(facts: Facts) -> str:
     begin = "contains NaN" if facts["output"] else f"is {'infinite' if facts['infinite'] else 'NaN'}"
     if facts["batch"]:
         return f"{begin}: the batch already contains NaN"
+    if "ignored" in facts:
+        many = facts["targets"] > 1
+        all_of_them = f"{'all' if many else 'the'} {format.plural(facts['targets'], 'target')} {'are' if many else 'is'}"
+        return f"{begin}: {all_of_them} {facts['ignored']}, which is left out"
     at = f" at {facts['where']}" if facts["where"] else ""
     return f"{begin}: {facts['maker']} makes the first{at}" if facts["maker"] else begin
 
@@ -252,7 +256,12 @@ def _stops(facts: Facts) -> str:
 
 
 def _value(facts: Facts) -> str:
-    return f"a tensor of shape {facts['shape']}" if "shape" in facts else f"a {facts['class']}"
+    if "plain" in facts:
+        return f"{format.article(facts['class'])}, but must give a tensor: a plain number has no way back to the parameters"
+    if "complex" in facts:
+        return "a complex number, but must give a real one"
+    given = f"a tensor of shape {facts['shape']}" if "shape" in facts else format.article(facts["class"])
+    return f"{given}, but must give one number"
 
 
 def _why_stops(facts: Facts) -> str:
@@ -463,7 +472,7 @@ MISTAKES: dict[str, MistakeKind] = {
         "the step of {class}",
     ),
     "loss is no number": MistakeKind(
-        lambda facts: f"gives {_value(facts)}, but must give one number",
+        lambda facts: f"gives {_value(facts)}",
         "backward() starts from one number; torch's losses give one with reduction='mean' or 'sum'.",
         "the loss",
         "loss fails",
