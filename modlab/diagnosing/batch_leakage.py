@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.diagnosing import batches
@@ -22,6 +22,8 @@ from modlab.statistics.memory import copied, is_gone
 
 TOLERANCE = 1e-5
 """Relative difference of outputs that counts as rounding; for gradients, only exact zeros count as zero."""
+
+_READERS = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
 _Rows = list[Tensor | None]
 
@@ -60,7 +62,7 @@ def _has_rows(tensor: Tensor, dim: int, samples: int | None = None) -> bool:
 
 
 def _is_asked(tensor: Tensor, dim: int, samples: int) -> bool:
-    return tensor.is_floating_point() and _has_rows(tensor, dim, samples)
+    return (tensor.is_floating_point() or tensor.is_complex()) and _has_rows(tensor, dim, samples)
 
 
 def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | None:
@@ -79,8 +81,9 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
     answers = [tensor for tensor in _answers(output, dim, samples) if tensor.requires_grad]
     if not answers:
         return _by_exchange(bench, dim, samples)
+    seen = _seen(answers, asked, dim, samples) or [*range(samples)]
     sees = False
-    for i in dict.fromkeys((0, samples // 2, samples - 1)):  # the first, middle and last sample
+    for i in dict.fromkeys((seen[0], seen[len(seen) // 2], seen[-1])):  # the first, middle and last sample
         total = sum((mixed(answer.select(dim, i)) for answer in answers), start=torch.zeros((), device=answers[0].device))
         grads: tuple[Tensor | None, ...] = torch.autograd.grad(total, asked, retain_graph=True, allow_unused=True)
         for grad in grads:
@@ -95,8 +98,17 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
     return None if sees else _by_exchange(bench, dim, samples)  # a step or rounding function has no gradient, but may depend on its input
 
 
+def _seen(answers: list[Tensor], asked: list[Tensor], dim: int, samples: int) -> list[int]:
+    """The samples on which something in the output depends: units may be dead for all others."""
+    total = sum((mixed(answer) for answer in answers), start=torch.zeros((), device=answers[0].device))
+    grads: tuple[Tensor | None, ...] = torch.autograd.grad(total, asked, retain_graph=True, allow_unused=True)
+    rows = [(grad.movedim(dim, 0).reshape(samples, -1) != 0).any(1) for grad in grads if grad is not None]
+    return torch.stack(rows).any(0).nonzero().flatten().tolist() if rows else []
+
+
 def mixed(answer: Tensor) -> Tensor:
     """A sum with a different weight for each value, so that nothing cancels (a sample's probabilities always add up to 1)."""
+    answer = torch.view_as_real(answer) if answer.is_complex() else answer
     weights = torch.arange(1, answer.numel() + 1, device=answer.device, dtype=torch.float32).cos().to(answer.dtype)
     return (answer.reshape(-1) * weights).sum().to(torch.float32)
 
@@ -104,7 +116,7 @@ def mixed(answer: Tensor) -> Tensor:
 def _answers(output: Any, dim: int, samples: int) -> list[Tensor]:
     found = [t for t in batches.tensors(output) if _is_asked(t, dim, samples)]
     if not found:
-        raise NotRunError("no entry for each sample")
+        raise NotRunError("no entry for each sample", samples=samples)
     return found
 
 
@@ -126,7 +138,17 @@ def _by_exchange(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
             hit = next((k for k, is_moved in enumerate(moved) if is_moved and k != target), None)
             if hit is not None:
                 return Leak(hit, target)
-    return None if sees else Blindness()
+    return None if sees or _is_seen(bench, before, dim, samples) else Blindness()
+
+
+def _is_seen(bench: Bench, before: list[Tensor], dim: int, samples: int) -> bool:
+    """Whether the outputs change with the order of the samples: then some of them do depend on their input."""
+    turned = mapped(bench.inputs, lambda tensor: tensor.flip(dim) if _has_rows(tensor, dim, samples) else tensor)
+    try:
+        after = _passed(bench, turned, dim, samples)
+    except Exception:  # noqa: BLE001 - as above
+        return False
+    return any(one.shape == other.shape and not torch.equal(one, other) for one, other in zip(before, after, strict=False))
 
 
 def sees_nothing(bench: Bench) -> bool:
@@ -240,7 +262,10 @@ def _exchanged(tensor: Tensor, dim: int, samples: int, target: int, source: int)
 
 
 def _passed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[Tensor]:
-    return [answer.detach().to(torch.float64) for answer in _answers(bench.steadily(inputs), dim, samples)]
+    return [
+        answer.detach().to(torch.complex128 if answer.is_complex() else torch.float64)
+        for answer in _answers(bench.steadily(inputs), dim, samples)
+    ]
 
 
 # ---- as a check with an outcome
@@ -269,9 +294,8 @@ def leak(bench: Bench) -> ExperimentRecord:
     except NotRunError:
         along = found
     if not isinstance(along, Leak):
-        return record(
-            "leak", "unclear", "mixes dimension 0 alone", Remedy(code="nn.TransformerEncoderLayer(..., batch_first=True)"), **mixed
-        )
+        reader = next((one.type for one in bench.subject.sites if issubclass(type(one.module), _READERS)), "TransformerEncoderLayer")
+        return record("leak", "unclear", "mixes dimension 0 alone", Remedy(code=f"nn.{reader}(..., batch_first=True)"), **mixed)
     begin: dict[str, Any] = {} if site is None else {"begin": site.label}
     return record("leak", "unclear", "samples mixed", Remedy("keep dimension 0"), site=site, **mixed, **begin)
 

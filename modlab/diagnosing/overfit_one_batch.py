@@ -83,8 +83,8 @@ def _share(first: float, least: float) -> float:
 
 def _same_for_all(bench: Bench, learnt: Module) -> float | None:
     """The loss of the trained copy, relative to that of one answer for all samples; None if that cannot be computed."""
-    samples = next((int(tensor.shape[0]) for tensor in batches.tensors(bench.inputs) if tensor.dim()), 0)
-    targets = [tensor for tensor in batches.tensors(bench.target) if tensor.dim() and tensor.shape[0] == samples]
+    samples = next((int(tensor.shape[0]) for tensor in batches.tensors(bench.inputs) if tensor.dim() and not tensor.is_nested), 0)
+    targets = [tensor for tensor in batches.tensors(bench.target) if tensor.dim() and not tensor.is_nested and len(tensor) == samples]
     if not any(bool((tensor != tensor[:1]).any()) for tensor in targets):
         return None  # no target per sample, or the same for all
     output = without_gradients(lambda: bench.output(learnt))

@@ -13,7 +13,7 @@ from torch.nn import Module
 from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import GoneError
-from modlab.inspection import checks, optimizers, structure
+from modlab.inspection import checks, optimizers, stores, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import DiagnosisRecord, ExperimentRecord, Finding, Remedy
@@ -89,7 +89,7 @@ def diagnosed(
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
     pair = batches.require(batch, loss)
-    subject = Subject(model, given)
+    subject = Subject(model, given, loss if stores.is_module(loss) else None)
     found, notes, remarks = catalogue.findings(subject)
     idle = [one for one in found if _is_idle(one, training)]
     found, notes = [one for one in found if one not in idle and not _is_moved(one, training)], [*notes, *map(_noted, idle)]

@@ -385,7 +385,11 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "no eval mode": "the model has no eval mode: {error}",
     "no dimension for samples": "no input is a plain tensor with a dimension for samples",
     "one sample": "it needs a batch of at least two samples",
-    "no entry for each sample": "no output has one entry for each sample",
+    "no entry for each sample": lambda facts: (
+        f"no tensor in the output has one entry for each of the {facts['samples']} along dimension 0 of the input"
+        if "samples" in facts
+        else "no output has one entry for each sample"
+    ),
     "no exchange": "the model does not accept one sample's input in place of another's",
     "samples equal": "all samples of the batch are equal",
     "another loss": "known only for a loss that is given as nn.CrossEntropyLoss, nn.NLLLoss or their functions",

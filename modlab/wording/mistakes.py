@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modlab import format
@@ -190,6 +190,17 @@ _CAUSES = {
 }
 
 
+def _hold(names: Sequence[str]) -> str:
+    return f"{' and '.join(names)} {'hold' if len(names) > 1 else 'holds'}"
+
+
+def _of_the_loss(facts: Facts) -> str:
+    listed = f"{', '.join(facts['names'])}{', …' if facts['parameters'] > len(facts['names']) else ''}"
+    them = "them" if facts["parameters"] > 1 else "it"
+    begin = f"has {format.plural(facts['parameters'], 'parameter')} ({listed})"
+    return f"{begin} in no group of {' or '.join(facts['optimizers'])}, so no step changes {them}"
+
+
 def _strangers(facts: Facts) -> str:
     shown = f"{', '.join(facts['shapes'])}{', …' if facts['tensors'] > len(facts['shapes']) else ''}"
     return f"holds {format.plural(facts['tensors'], 'tensor')} that this model does not have ({shown})"
@@ -359,6 +370,14 @@ MISTAKES: dict[str, MistakeKind] = {
     "frozen, in an optimizer": MistakeKind(
         "{are} frozen and in {optimizer}: without a gradient step() skips {them}, weight decay included",
         "This is fine. It would change if a gradient were left in .grad.",
+    ),
+    "all frozen": MistakeKind(
+        "is frozen: no step changes it",
+        "requires_grad is False for each of these parameters: backward() brings them no gradient, and raises if nothing else requires one.",
+        lambda facts: f"all that {_hold(facts['optimizers'])}",
+    ),
+    "loss in no optimizer": MistakeKind(
+        _of_the_loss, "A loss with parameters is a module like the model: model.parameters() does not list what is in it.", "the loss"
     ),
     "not of this model": MistakeKind(
         _strangers, "They belong to another model, or to a part that was replaced.", lambda facts: facts["optimizer"]

@@ -39,6 +39,7 @@ NOTES: tuple[StaticCheck, ...] = (
     order.nothing_between,
     values.wild_scales,
     modes.dropouts,
+    optimizer.of_the_loss,
     optimizer.frozen_and_skipped,
     optimizer.strangers,
     optimizer.rates,

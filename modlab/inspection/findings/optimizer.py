@@ -193,8 +193,23 @@ def _some(value: Any) -> bool:
 # ---- notes ---------------------------------------------------------------------------------------------------------------------
 
 
+def of_the_loss(subject: Subject) -> Iterator[Finding]:
+    """Parameters of the loss (centers, the rows of a metric's head) that no optimizer holds."""
+    lacking = [
+        name for name, one in subject.of_loss.items() if one.requires_grad and not subject.owns(one) and id(one) not in subject.by_tensor
+    ]
+    if subject.optimizers and lacking:
+        fix = Remedy(code='optimizer.add_param_group({"params": loss.parameters()})')
+        facts: dict[str, Fact] = {"names": tuple(lacking[:SPELLED_OUT]), "parameters": len(lacking), "optimizers": subject.names}
+        yield Finding("loss in no optimizer", "", facts, "careful", fixes=(fix,))
+
+
 def frozen_and_skipped(subject: Subject) -> Iterator[Finding]:
     """Frozen parameters in an optimizer that stay where they are, weight decay or not."""
+    held_all = memberships(subject)
+    if held_all and not any(one.tensor.requires_grad or one.tensor.grad is not None for one in held_all):
+        yield Finding("all frozen", "", {"optimizers": subject.names}, "careful", fixes=(Remedy(code="model.requires_grad_(True)"),))
+        return
     seen: dict[str, list[Held]] = {}
     for one in memberships(subject):
         held = subject.by_tensor.get(id(one.tensor))
@@ -208,7 +223,7 @@ def frozen_and_skipped(subject: Subject) -> Iterator[Finding]:
 
 def strangers(subject: Subject) -> Iterator[Finding]:
     """What an optimizer holds and this model does not have: another model's, or left from before."""
-    known = {*subject.by_tensor, *subject.hidden}
+    known = {*subject.by_tensor, *subject.hidden, *map(id, subject.of_loss.values())}
     lacking = [held for held in subject.trained if not subject.owns(held.tensor)]
     replaced, _ = _replaced(subject, lacking)
     left = Counter(_shape(held.tensor) for held in replaced)

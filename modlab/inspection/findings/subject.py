@@ -107,12 +107,19 @@ class Held:
 
 
 class Subject:
-    """A model and its optimizers, read once for all checks."""
+    """A model and its optimizers, read once for all checks.
 
-    def __init__(self, model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -> None:
+    Args:
+        model: of the user's.
+        optimizers: that step it.
+        loss: a module of its own, which may have parameters, too.
+    """
+
+    def __init__(self, model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = (), loss: Module | None = None) -> None:
         if not stores.initialized(model):
             raise NotInitializedError(stores.uninitialized_message(model))
         self.model, self.optimizers = model, optimizers
+        self.of_loss = {} if loss is None else {name: one for name, one in loss.named_parameters() if not is_lazy(one)}
         self.index = ModuleIndex(model, ModuleSite)
         self.sites = [site for site, _ in self.index.found]
         self.tensors = [Held(one.node, one.name, one.kind, one.tensor) for one in self.index.tensors(self.index.found)]
