@@ -343,8 +343,8 @@ def _cannot_reach_counts(s: Symptoms, last: str) -> Facts | None:
 def _class_numbers(s: Symptoms) -> Facts | None:
     target, term = s.target, s.loss.term
     few = 3 <= target.distinct <= 20
-    if term.criterion not in ERRORS or not target.whole or not few or target.low < 0 or s.progress > 0.95:
-        return None
+    if term.criterion not in ERRORS or not target.whole or not few or target.low or s.progress > 0.95:
+        return None  # classes are counted from 0 on; grades from 1 to 5 are quantities
     single = not term.compared or len(term.compared) == 1 or term.compared[-1] == 1
     each = target.high - target.low == target.distinct - 1 or target.distinct <= 10
     even = math.sqrt(((target.high - target.low + 1) ** 2 - 1) / 12)

@@ -377,8 +377,9 @@ def _places_unused(s: Symptoms) -> Facts | None:
     shape, (length, width) = s.shapes.get(lost[0].path, ()), _attended(s)
     fits = len(shape) > 1 and shape[-1] == width and shape[-2] >= length > 0
     if s.learns:  # where the next token is asked for, something is learnt without the places, too; a set has none
-        return {"path": blind[0].path, "table": lost[0].path} if blind and fits and s.pairs.moved > ASKED else None
-    return {"path": attends[0].path, "table": lost[0].path} if fits or blind or not s.modules("weights") else None
+        return {"path": blind[0].path, "table": lost[0].path, "asked": lost[0].path} if blind and fits and s.pairs.moved > ASKED else None
+    known = fits or blind or not s.modules("weights")
+    return {"path": attends[0].path, "table": lost[0].path, "asked": lost[0].path} if known else None
 
 
 def _unheard(s: Symptoms) -> Facts | None:
@@ -391,7 +392,7 @@ def _unheard(s: Symptoms) -> Facts | None:
         if any(two.path != one.path and two.facts["filled"] for two in s.modules("recurrent")):
             continue  # that one is given a state: it may be this one's, without a graph
         if mine and mine <= lost and others & s.clues.reached:
-            return {"path": one.path, "calls": 0, "unheard": True}
+            return {"path": one.path, "calls": 0, "unheard": True, "asked": min(mine)}
     return None
 
 

@@ -51,16 +51,21 @@ FOLLOWS = {
     "rate too low": frozenset(
         ("constant loss", "zeroed before step", "clipped to nothing", "weights put back", "rate too high", "eval while training")
     ),
+    "rate too high": frozenset(("no zero grad", "ordered batches")),
+    "not finite by the rate": frozenset(("underflow",)),
     "unused layers": CUT,
     "latent ignored": CUT | {"constant loss"},
     "vanishing gradient": CUT | {"weights begin too small", "dead units"},
     "tokens unknown": frozenset(("noise level hidden",)),
     "overwritten activation": frozenset(("mask turned around",)),
-    "rate too high": frozenset(("no zero grad", "ordered batches")),
 }
-"""What is no cause beside others: where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the
-rate is not too low, nor where layers do in evaluation what leaves little of a gradient; what is cut off is used, tells nothing for that
-reason, and has no gradient that could vanish; and weights of next to nothing, or dead units, take it away."""
+"""What is no cause beside others.
+
+Where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the rate is not too low, nor where
+layers do in evaluation what leaves little of a gradient; and not too high where gradients add up, or each batch is of one kind. What is
+divided by 0 is not finite at any rate. What is cut off is used, tells nothing for that reason, and has no gradient that could vanish;
+weights of next to nothing, or dead units, take it away. Levels that are the same are no tokens; and what a mask hides is not overwritten.
+"""
 
 MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""

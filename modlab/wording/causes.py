@@ -1102,7 +1102,7 @@ CAUSES: dict[str, CauseWords] = {
 """By the kind of a finding, which is a key of the causes in bench/sick."""
 
 SETTLES: dict[str, str] = {
-    "why": "modlab.trace(model)(inputs).why({path!r})",
+    "why": "t.why({asked!r}), after a step within `with modlab.trace(model) as t:`",
     "step": 'print("step")  # beside optimizer.step(): is that line reached?',
     "before and after": "parameter.grad.abs().max()  # before and after what replaces it: below 6e-8, float16 has only zero",
     "graph of the loss": "loss.grad_fn  # without loss.requires_grad_(): None, if it was cut",
@@ -1123,7 +1123,7 @@ SETTLES: dict[str, str] = {
     "batch": "torch.isfinite(inputs).all(), torch.isfinite(target).all()",
     "tokens": "inputs.unique(return_counts=True)",
     "scale of the weights": "modlab.state(model)",
-    "gradients": "w.figure('gradients')",
+    "gradients": "behind backward(), [(name, one.grad.norm()) for name, one in model.named_parameters() if one.grad is not None]",
     "negatives": "outputs.std(0)",
     "own negatives": "(positive - negative).abs().max()  # 0, if each sample is its own negative",
     "labels": "torch.unique(targets of the whole data set, return_counts=True)",
@@ -1142,7 +1142,14 @@ def is_cause(finding: Finding) -> bool:
 def filled(words: Words, finding: Finding) -> str:
     """With the finding's facts and place in it."""
     text = words if isinstance(words, str) else words(finding.facts)
-    return text.format_map({**finding.facts, "place": named(finding.path), "path": finding.path}) if "{" in text else text
+    known = {"asked": _asked(finding), **finding.facts, "place": named(finding.path), "path": finding.path}
+    return text.format_map(known) if "{" in text else text
+
+
+def _asked(finding: Finding) -> str:
+    """The parameter of which a trace can say why it has no gradient; the place itself may be a module."""
+    places = finding.facts.get("places") or ()
+    return str(places[0]) if isinstance(places, tuple) and places and finding.path not in places else finding.path
 
 
 def halves(finding: Finding) -> tuple[str, str]:

@@ -76,7 +76,11 @@ def test_a_diagonal_that_is_filled_is_no_negative(filled, named):
     assert ("wrong negatives" in told) is named
 
 
-@pytest.mark.parametrize(("grades", "named"), [(torch.randint(6, (4000,)), True), ((torch.rand(4000, 5) < 0.5).sum(1), False)])
+@pytest.mark.parametrize(
+    ("grades", "named"),
+    [(torch.randint(6, (4000,)), True), ((torch.rand(4000, 5) < 0.5).sum(1), False), (torch.randint(1, 6, (4000,)), False)],
+    ids=["from 0 on", "counts", "from 1 on"],
+)
 def test_numbers_that_crowd_in_the_middle_are_counts(grades, named):
     torch.manual_seed(0)
 

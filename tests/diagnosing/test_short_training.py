@@ -118,3 +118,39 @@ def test_lbfgs_is_copied_with_all_that_it_holds(rate, found):
     optimizer = torch.optim.LBFGS(model.parameters(), lr=rate)
     torch.optim.lr_scheduler.StepLR(optimizer, 10)
     assert kinds(modlab.diagnose(model, optimizer, batch=batch(), loss=CROSS)) == found
+
+
+class Cut(nn.Module):
+    """Its first layer gets no gradient, and the place of the finding is that layer's parameter, or the function behind it."""
+
+    def __init__(self, cut) -> None:
+        super().__init__()
+        self.first, self.last, self.cut = nn.Linear(8, 16), nn.Linear(16, 3), cut
+
+    def forward(self, x):
+        return self.last(self.cut(self.first(x)))
+
+
+CUTS = {"detached": (lambda x: x.relu().detach(), "detached"), "a sign": (torch.sign, "no gradient through")}
+
+
+@pytest.mark.parametrize("case", CUTS)
+def test_what_tells_causes_apart_can_be_asked(case):
+    torch.manual_seed(0)
+    cut, kind = CUTS[case]
+    model = Cut(cut)
+    found = modlab.diagnose(model, torch.optim.Adam(model.parameters(), 1e-2), batch=batch(), loss=CROSS).findings[0]
+    assert found.kind == kind and "t.why('first.weight'), after a step within `with modlab.trace(model) as t:`" in found.advice
+    x, y = batch()
+    with modlab.trace(model) as t:
+        CROSS(model(x), y).backward()
+    assert t.why("first.weight").kind == ("detached" if kind == "detached" else "zero")
+
+
+@pytest.mark.parametrize(("eps", "found"), [(1e-8, ["underflow"]), (1e-4, [])])
+def test_a_division_by_zero_is_not_the_rates(eps, found):
+    """Adam's ``eps`` is 0 in float16."""
+    model = net().half()
+    x, y = batch()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, eps=eps)
+    assert kinds(modlab.diagnose(model, optimizer, batch=(x.half(), y), loss=CROSS)) == found
