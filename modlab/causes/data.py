@@ -310,8 +310,8 @@ def _vanish(s: Symptoms) -> Facts | None:
 
 
 def beyond_chances(s: Symptoms) -> bool:
-    """Whether targets of a binary cross-entropy of logits, which should be chances, are more than one: that has no end."""
-    return s.loss.term.criterion == "binary cross-entropy with logits" and s.target.high > 1
+    """Whether targets of a binary cross-entropy of logits, which should be chances, lie beyond 0 and 1: that has no end."""
+    return s.loss.term.criterion == "binary cross-entropy with logits" and (s.target.high > 1 or s.target.low < 0)
 
 
 def gets_there(optimizer: str, rate: float, size: float) -> bool:
@@ -322,7 +322,7 @@ def gets_there(optimizer: str, rate: float, size: float) -> bool:
 def _targets(s: Symptoms) -> Facts | None:
     target = s.target
     if beyond_chances(s):
-        return {"mean": target.mean, "std": target.std, "high": target.high}
+        return {"mean": target.mean, "std": target.std, "low": target.low, "high": target.high}
     mean, std = target.mean, target.std
     if s.loss.typical > 0:  # of an error that forgives outliers: what the others are
         mean, std = s.loss.middle, s.loss.typical * OF_A_BELL

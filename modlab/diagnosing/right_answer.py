@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from modlab.causes.data import gets_there
 from modlab.diagnosing import batches
@@ -62,6 +63,8 @@ class Answers(NamedTuple):
 
 def aim(bench: Bench) -> ExperimentRecord:
     """The loss of the right answer is lower than that of a wrong one, and the output can give it."""
+    if bench.loss is F.kl_div or issubclass(type(bench.loss), nn.KLDivLoss):
+        raise NotRunError("no right answer")  # it takes logarithms of what it compares
     output = bench.output()
     if float(bench.value(output)) != float(bench.value(output)):
         raise NotRunError("no right answer")  # a loss that draws its own targets
@@ -205,6 +208,9 @@ def _judged(bench: Bench, output: Tensor, answers: Answers) -> ExperimentRecord:
     if not all(map(math.isfinite, (now, right, wrong))) or not apart:
         raise NotRunError("no right answer")
     if apart > 1e-6 * max(abs(right), abs(wrong)) and now < min(right, wrong):
+        opposite = loss(-answers.right)
+        if opposite < now and math.isclose(opposite, -right, rel_tol=1e-3):  # a likeness, of which the greatest is made the least
+            return record("aim", "failed", "wrong sign", Remedy("wrong sign"), **{**numbers, "wrong": sign * opposite})
         raise NotRunError("no right answer")  # both are worse than what an untrained model says: it is compared otherwise, one later say
     if apart > 1e-6 * max(abs(right), abs(wrong)):
         return record("aim", "failed", "wrong sign", Remedy("wrong sign"), **numbers)

@@ -240,7 +240,7 @@ def _scaler(facts: Facts) -> str:
 
 def _decays(facts: Facts) -> str:
     if "looks" in facts:
-        return f"in {facts['looks']} looks, a part of the weights was added to the gradients behind backward(), and outweighs them"
+        return f"in {facts['looks']} looks, a part of the weights, of a penalty or added later, outweighed all else in the gradients"
     if "part" in facts:
         return f"the loop takes {_share(facts['part'])} of all weights away after each step"
     pull = facts["pull"]
@@ -702,14 +702,18 @@ CAUSES: dict[str, CauseWords] = {
         "(x - mean) / std",
     ),
     "targets not scaled": CauseWords(
-        "the targets are far from unit scale",
+        lambda f: "the targets lie beyond 0 and 1" if "high" in f else "the targets are far from unit scale",
         lambda f: (
-            f"a binary cross-entropy takes targets for chances, and they go up to {rough(f['high'])}"
+            f"a binary cross-entropy takes targets for chances, and they go from {rough(f['low'])} to {rough(f['high'])}"
             if "high" in f
             else f"mean {rough(f['mean'])}, standard deviation {rough(f['std'])}"
         ),
-        "The last layer has to grow a long way, or the steps explode.",
-        "learn (y - mean) / std",
+        lambda f: (
+            "Beyond 0 and 1 that loss has no least value: the scores grow without end."
+            if "high" in f
+            else "The last layer has to grow a long way, or the steps explode."
+        ),
+        lambda f: "targets from 0 to 1: (y - low) / (high - low)" if "high" in f else "learn (y - mean) / std",
     ),
     "targets shifted": CauseWords(
         lambda f: "each target is one token too far on" if "skipped" in f else "each target belongs to a neighbouring sample",

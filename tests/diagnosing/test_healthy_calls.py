@@ -147,3 +147,32 @@ def test_as_many_pictures_as_classes_end_no_search(capsys):
         for _ in range(3):
             nn.CrossEntropyLoss(ignore_index=255)(model(torch.randn(4, 3, 8, 8)), target).backward()
     assert "search for causes" not in "".join(capsys.readouterr()) and not w.record.remarks
+
+
+SIGNS = {
+    "a likeness is made less": (lambda o, t: F.cosine_similarity(o, t).mean(), "wrong sign"),
+    "a likeness is made more": (lambda o, t: -F.cosine_similarity(o, t).mean(), "right is best"),
+    "chances where logarithms are asked": (nn.KLDivLoss(reduction="batchmean"), None),
+}
+
+
+@pytest.mark.parametrize("case", SIGNS)
+def test_what_is_upside_down(case):
+    loss, kind = SIGNS[case]
+    torch.manual_seed(0)
+    softmax = isinstance(loss, nn.Module)
+    model = nn.Sequential(*net(8, 8), *([nn.Softmax(1)] if softmax else []))
+    target = torch.rand(64, 8).softmax(1) if softmax else torch.randn(64, 8)
+    result = modlab.diagnose(model, batch=(torch.randn(64, 8), target), loss=loss)
+    assert [one.kind for one in result.experiments if one.name == "aim"] == ([kind] if kind else [])
+
+
+@pytest.mark.parametrize(("low", "found"), [(-1.0, ["targets not scaled"]), (0.0, [])])
+def test_chances_are_from_0_to_1(low, found):
+    torch.manual_seed(0)
+    x = torch.randn(64, 8)
+    target = torch.where(x[:, :1] + torch.randn(64, 1) > 0, 1.0, low)
+    result = diagnosed(net(8, 1), (x, target), nn.BCEWithLogitsLoss(), 1e-2)
+    assert kinds(result) == found
+    if found:
+        assert "they go from -1 to 1" in result.findings[0].sentence
