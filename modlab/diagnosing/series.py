@@ -50,6 +50,7 @@ from modlab.records.finding import ExperimentRecord, Fact, Finding, Remedy
 from modlab.running.guarded import steady_line, without_addresses
 from modlab.running.listener import Listener
 from modlab.statistics.memory import is_there
+from modlab.watching.last_step import unseen
 
 CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "gradients": gradient_flow.gradients,
@@ -89,7 +90,12 @@ class Results(NamedTuple):
 
 
 def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
-    """Run all checks one after the other, each on the model as it is now."""
+    """Run all checks one after the other, each on the model as it is now; a watch that is open sees nothing of it."""
+    with unseen():
+        return _run(subject, inputs, target, loss)
+
+
+def _run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
     bench = Bench(subject, inputs, target, loss)
     reason = _unfit(subject, bench.model)
     if reason is not None:

@@ -20,7 +20,9 @@ from modlab.inspection.optimizers import step_all
 from modlab.records.finding import Fact, Finding, Remedy
 from modlab.records.watch import WatchRecord
 from modlab.running.guarded import steady_line, without_addresses
+from modlab.running.optimizer_hooks import are_open
 from modlab.statistics.memory import deepcopied
+from modlab.watching.last_step import unseen
 from modlab.watching.watcher import Watcher
 
 STEPS, SECONDS = 60, 10.0
@@ -89,7 +91,11 @@ def _copies(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Module, list
         NotRunError: the copied optimizers do not hold the parameters of the copy, as those of a scripted one.
     """
     memo: dict[int, Any] = {}
-    if reads_the_model(bench, copied(bench)):
+    with unseen():
+        reads = reads_the_model(bench, copied(bench))
+    if reads:
+        if are_open():
+            raise NotRunError("watched")  # it would see the steps of this training as those of the user's
         memo |= {**exchanged(bench), **{id(one): one for one in bench.model.modules()}}
         return bench.model, _steppers(optimizers, memo)
     model = deepcopied(bench.model, memo)

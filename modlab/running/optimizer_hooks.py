@@ -57,6 +57,11 @@ class OptimizerHooks:
             sweep()
 
 
+def are_open() -> bool:
+    """Whether there is a watch or trace that is told of steps."""
+    return bool(_open)
+
+
 def sweep() -> None:
     """Register the pair if it is needed and remove it otherwise; postponed while a thread is running such hooks."""
     with _lock:

@@ -17,7 +17,7 @@ from modlab.running.optimizer_hooks import OptimizerHooks
 from modlab.statistics.memory import local
 from modlab.watching.controls import Controls
 from modlab.watching.knobs import Knobs
-from modlab.watching.last_step import captured
+from modlab.watching.last_step import captured, is_unseen
 from modlab.watching.losses import Losses
 from modlab.watching.nan_guard import NaNGuard
 from modlab.watching.rewritten_weights import RewrittenWeights
@@ -100,6 +100,8 @@ class StepHooks:
     @guarded  # a replay runs the model as it is
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The weights are still good."""
+        if is_unseen():
+            return
         watch, steps = self._watch, self._steps
         steps.enters(optimizer)
         if self._knobs.between and steps.counts(optimizer) and not captured():
@@ -123,6 +125,8 @@ class StepHooks:
 
     @apart
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if is_unseen():
+            return
         steps, guard, losses = self._steps, self._guard, self._losses
         if losses.awaiting and graph_task() == -1:
             losses.judged_with(optimizer)

@@ -154,3 +154,31 @@ def test_a_division_by_zero_is_not_the_rates(eps, found):
     x, y = batch()
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, eps=eps)
     assert kinds(modlab.diagnose(model, optimizer, batch=(x.half(), y), loss=CROSS)) == found
+
+
+LOSSES = {
+    "of the output": lambda model: CROSS,
+    "with a penalty": with_a_penalty,
+    "of the model itself": lambda model: lambda output, target: CROSS(model(batch()[0]), target),
+}
+
+
+@pytest.mark.parametrize("case", LOSSES)
+def test_an_open_watch_sees_nothing_of_it(case):
+    def watched(asks):
+        model = net()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        loss, (x, y) = LOSSES[case](model), batch()
+        with modlab.watch(model, optimizer, budget=1.0) as w:
+            for step in range(30):
+                optimizer.zero_grad()
+                loss(model(x), y).backward()
+                optimizer.step()
+                if asks and step == 15:
+                    modlab.diagnose(model, optimizer, batch=(x, y), loss=loss)
+        return w, [one.detach().clone() for one in model.parameters()]
+
+    (alone, weights), (asked, others) = watched(False), watched(True)
+    assert (asked.record.steps, asked.record.samples) == (alone.record.steps, alone.record.samples) == (30, 30)
+    assert [(one.kind, one.path) for one in asked.findings] == [(one.kind, one.path) for one in alone.findings]
+    assert all(torch.equal(*pair) for pair in zip(weights, others, strict=True))
