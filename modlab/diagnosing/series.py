@@ -268,7 +268,7 @@ def _not_a_number(bench: Bench, output: Any, value: Any) -> Finding | None:
     if not of_output and not lost:
         return None
     word = "NaN" if of_output or math.isnan(float(value.detach())) else "infinite"
-    path, maker, where = traced_pass.first_nan(bench) if word == "NaN" else ("", "", "")
+    path, maker, where = traced_pass.first_nan(bench) if word == "NaN" else traced_pass.last_infinity(bench)
     batch = any(bool(tensor.isnan().any()) for tensor in batches.tensors(bench.inputs) if _has_nan(tensor))
     facts: dict[str, Fact] = {"output": of_output, "infinite": word == "infinite", "maker": maker, "where": where, "batch": batch}
     left_out = None if of_output or word != "NaN" else loss_results.ignored(bench.loss, bench.target)

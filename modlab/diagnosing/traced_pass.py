@@ -29,13 +29,21 @@ def reasons(bench: Bench) -> dict[str, Reason]:
 
 def first_nan(bench: Bench, model: Module | None = None) -> tuple[str, str, str]:
     """Where one pass turns numbers into the first NaN: the module's path, what is called, and the line; "" for what is unknown."""
+    return _named(_first(_passed(bench, model).events, -1))
+
+
+def last_infinity(bench: Bench) -> tuple[str, str, str]:
+    """The same of an infinite loss: where finite numbers last become infinite, for a mask may hold such numbers before that."""
+    events = [one for one in _passed(bench).events if one.kind == "function" and _infinite(one.outputs) and not _infinite(one.inputs)]
+    return _named(events[-1] if events else None)
+
+
+def _passed(bench: Bench, model: Module | None = None) -> TraceRecord:
     recorder = Recorder(bench.subject.model if model is None else model, follow=False)
-    _, record = recorder.run(lambda: under("no_grad", lambda: bench.value(bench.output(model))))
-    return _named(record)
+    return recorder.run(lambda: under("no_grad", lambda: bench.value(bench.output(model))))[1]
 
 
-def _named(record: TraceRecord) -> tuple[str, str, str]:
-    event = _first(record.events, -1)
+def _named(event: Event | None) -> tuple[str, str, str]:
     if event is None:
         return "", "", ""
     words = f"{event.path} ({event.name})" if event.path and event.kind == "module" else event.name
@@ -51,6 +59,10 @@ def _first(events: Sequence[Event], parent: int) -> Event | None:
         if runs and _nan(event.outputs) and not _nan(event.inputs):
             return _first(events, event.index) or event
     return None
+
+
+def _infinite(values: Iterable[Value]) -> bool:
+    return any(one.stats is not None and one.stats.measured and one.stats.posinf + one.stats.neginf for one in values)
 
 
 def _nan(values: Iterable[Value]) -> bool:

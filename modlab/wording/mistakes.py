@@ -258,7 +258,8 @@ def _not_a_number(facts: Facts) -> str:
         all_of_them = f"{'all' if many else 'the'} {format.plural(facts['targets'], 'target')} {'are' if many else 'is'}"
         return f"{begin}: {all_of_them} {facts['ignored']}, which is left out"
     at = f" at {facts['where']}" if facts["where"] else ""
-    return f"{begin}: {facts['maker']} makes the first{at}" if facts["maker"] else begin
+    made = "makes infinity of finite numbers" if facts["infinite"] else "makes the first"
+    return f"{begin}: {facts['maker']} {made}{at}" if facts["maker"] else begin
 
 
 def _stops(facts: Facts) -> str:

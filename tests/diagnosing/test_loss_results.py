@@ -103,3 +103,18 @@ def test_what_is_no_batch_is_refused(case):
     batch, said = BATCHES[case]
     with pytest.raises(BatchError, match=said):
         modlab.diagnose(net(), batch=batch, loss=CROSS)
+
+
+INFINITIES = {
+    "a logarithm": (lambda o, t: -(o.softmax(1) * 0).log().mean(), "Tensor.log"),
+    "a division": (lambda o, t: (1 / (o * 0)).abs().mean(), "y / x"),
+    "behind a mask": (lambda o, t: -((o.masked_fill(o > 0, -torch.inf).softmax(1) * 0).log()).mean(), "Tensor.log"),
+}
+
+
+@pytest.mark.parametrize("case", INFINITIES)
+def test_an_infinite_loss_is_told_with_what_makes_it(case):
+    loss, maker = INFINITIES[case]
+    found = the_one((X, Y), loss)
+    assert found.kind == "infinite" and found.facts["maker"]
+    assert found.what.startswith(f"is infinite: {maker} makes infinity of finite numbers at ") and "test_loss_results.py:" in found.what
