@@ -101,8 +101,7 @@ def diagnosed(
         from modlab.diagnosing import series  # what runs the model is half of what there is to load
 
         run = series.run(subject, *pair, loss)
-        learns = training is not None and training.learns
-        why = seen or (series.causes_of(subject, given, *pair, loss) if not (run.findings or learns) else ())
+        why = seen or (() if run.findings or _is_known(training) else series.causes_of(subject, given, *pair, loss))
         failed = {one.kind for one in run.experiments if one.outcome == "failed"}
         why = [one for one in why if not _is_spoken_against(one, failed, seen, training)]
         why = [_traced(one, run.experiments) if one.kind == "detached" else one for one in why]
@@ -186,6 +185,11 @@ def _is_told(found: Finding, causes: Sequence[Finding]) -> bool:
     told = [str(place) for one in causes if one.kind == "not in the optimizer" for place in one.facts["places"]]  # type: ignore[union-attr]
     own = [str(place) for place in found.facts.get("places", ())] or [found.path]  # type: ignore[union-attr]
     return found.kind == "in no optimizer" and all(any(f"{place}.".startswith(f"{one}.") for place in told) for one in own)
+
+
+def _is_known(training: Symptoms | None) -> bool:
+    """Whether a short training could tell nothing more: the training learns, or its loop steps copies of the weights."""
+    return training is not None and (training.learns or any(one.is_copy for one in training.watched.parameters))
 
 
 def _is_moved(found: Finding, training: Symptoms | None) -> bool:
