@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.inspection import stores
-from modlab.inspection.findings.layer_families import AVERAGING, CONVOLUTIONS
+from modlab.inspection.findings.layer_families import AVERAGING, BATCH_NORMS, CONVOLUTIONS
 from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.index import joined
 from modlab.records.finding import Evidence, Fact, Finding, Remedy
@@ -53,6 +53,8 @@ def bias_before_norm(subject: Subject) -> Iterator[Finding]:
     for site, a, first, b, second in pairs(subject):
         if not (issubclass(type(first), _AFFINE) and issubclass(type(second), AVERAGING)):
             continue
+        if subject.model.training and not second.training and issubclass(type(second), BATCH_NORMS):
+            continue  # it is kept in evaluation on purpose, and subtracts a mean that it has
         if stores.contents(first).get("_parameters", {}).get("bias") is not None:
             facts: dict[str, Fact] = {"norm": _path(site, b), "class": type(second).__name__}
             yield _finding(_path(site, a), "bias before a norm", f"nn.{type(first).__name__}(..., bias=False)", **facts)
