@@ -99,10 +99,11 @@ def _temperature(s: Symptoms) -> Facts | None:
 def _binds(loss: LossClues, scale: float) -> bool:
     """Whether scores are cosines times a number with which even the best ones leave nearly all of the loss."""
     behind = _behind_the_product(loss.term)
-    given = (*loss.term.functions[len(behind) + 1 :], *loss.term.ending)  # what is multiplied: each by its length, which is no constant
-    if loss.classes < 3 or not any(one.name == "Div" and math.isnan(one.number) for one in given):
-        return False
-    if not loss.outputs.high - loss.outputs.low <= 2 * scale * (1 + ROUNDED):
+    product = loss.term.functions[len(behind) : len(behind) + 1]
+    given = loss.term.functions[len(behind) + 1 :]  # what is multiplied: each by its length, which is no constant
+    by_length = any(one.name == "Div" and math.isnan(one.number) for one in given)
+    within = loss.outputs.high - loss.outputs.low <= 2 * scale * (1 + ROUNDED)
+    if loss.classes < 3 or not (any(one.number == 1 for one in product) or (by_length and within)):
         return False
     return math.log1p((loss.classes - 1) * math.exp(-2 * scale)) > NEARLY_ALL * math.log(loss.classes)
 

@@ -53,7 +53,7 @@ class Function:
 
     Attributes:
         dim: of a softmax, along which it normalizes; else -1.
-        number: by what a product or a quotient scales; NaN where that is not one number.
+        number: by what a product or a quotient scales, 1 for a product of matrices that gives cosines; NaN where that is not one number.
         shape: of what it gives.
         ends: the least and the largest number that a clamp, or another one that is told them, lets through.
     """

@@ -165,18 +165,17 @@ def _ordered(top: Any, product: Any) -> bool | None:
         if name_of(node) in ("Add", "Sub") and len(children(node)) > 1:  # a bias of the scores that is learnt
             return True
         between += children(node)
-    met, waiting = {product}, deque(children(product))
+    met, waiting, tells = {product}, deque(children(product)), False
     while waiting and len(met) < DEEP:
         node = waiting.popleft()
         if node in met:
             continue
         met.add(node)
         if _is_attention(node):
-            return None
-        if _tells(node):
-            return True
+            return None  # what is added behind it goes past it, as in each layer of a transformer
+        tells = tells or _tells(node)
         waiting += children(node)
-    return False
+    return tells
 
 
 def _is_bias(node: Any) -> bool:

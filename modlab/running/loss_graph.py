@@ -36,6 +36,9 @@ DEEP = 96
 FAINT = 1e-3
 """Size of weights of samples below which they make a loss small."""
 
+UNIT = 1e-3
+"""What the length of a vector may differ from 1 by."""
+
 ENDING = 8
 """Of the model's own, those that are looked at."""
 
@@ -467,6 +470,14 @@ def _ending(node: Any) -> list[Any]:
     return found
 
 
+def _is_of_directions(product: Any) -> bool:
+    """Whether a product of matrices is one of vectors of length 1, so that it gives cosines."""
+    sides = [(saved(product, "self"), 1), (saved(product, "mat2"), 0)]
+    return all(
+        isinstance(one, Tensor) and is_here(one) and bool(((one.detach().norm(dim=dim) - 1).abs() < UNIT).all()) for one, dim in sides
+    )
+
+
 def _function(node: Any) -> Function:
     name = "LogSoftmax" if _is_normalizing(node) else name_of(node)
     dim = saved(node, "dim") if name in ("Softmax", "LogSoftmax") else None
@@ -477,7 +488,7 @@ def _function(node: Any) -> Function:
     along = -1
     if isinstance(dim, int):
         along = dim % len(shape) if shape else dim
-    number = number_of(saved(node, "other")) if name in ("Mul", "Div") else math.nan
+    number = number_of(saved(node, "other")) if name in ("Mul", "Div") else 1.0 if name == "Mm" and _is_of_directions(node) else math.nan
     return Function(name, along, number, shape, bounds.of(node))
 
 
