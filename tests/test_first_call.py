@@ -32,7 +32,7 @@ MOST = {
     "compare": 80,
     "trace, one step": 131,
     "diagnose": 108,
-    "diagnose, with a batch": 263,
+    "diagnose, with a batch": 265,
     "watch, one step": 176,
 }
 """Files of modlab that a first call may load: those that it loads today, and room for a few."""
