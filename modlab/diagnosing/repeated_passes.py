@@ -107,7 +107,7 @@ def _by_state(bench: Bench, changes: list[Change], numbers: dict[str, Any]) -> E
     """The first pass changed state that the second one read."""
     paths = [(site, change) for change in changes if (site := bench.subject.by_module.get(id(change.owner))) is not None]
     if not paths:
-        return record("repeat", "failed", "state of elsewhere", **numbers)
+        return record("repeat", "unclear", "state of elsewhere", **numbers)  # a generator that the code hides may be meant
     names = tuple(f"{site.path}.{change.name}" if site.path else change.name for site, change in paths)
     site, change = paths[0]
     fixes = [Remedy(code="if self.training: ...")] if change.kind == "buffer" else []

@@ -318,7 +318,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "drawn": (_drawn_in, _why_drawn),
     "state of elsewhere": (
         f"{_DIFFER}: the first one changes something that the second one uses",
-        "It is not in a buffer or a plain attribute of any module.",
+        "It is not in a buffer or a plain attribute of any module: a variable outside of them, or a random generator of the code's own.",
     ),
     "state moves": (_moves, "eval() only sets a flag; forward must check it."),
     "passes differ": (
