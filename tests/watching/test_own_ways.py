@@ -192,7 +192,9 @@ def test_numbers_beyond_float32_are_finite_in_a_net_of_doubles() -> None:
             optimizer.step()
     first = seen.index(False)
     assert max(w.record.scalars[0].mean[:first]) == torch.inf > 3.5e38  # the curve holds float32 ...
-    assert f"not finite at step {first}" in w.headline and "up to NaN" not in w.headline  # ... and what is said goes by the numbers
+    assert (
+        f"not finite, first seen at step {first}" in w.headline and "up to NaN" not in w.headline
+    )  # ... and what is said goes by the numbers
     assert {alert.step for alert in w.alerts if alert.kind in ("nan", "inf")} == {first}
     assert str(w) and w.html() and w.diagnose().headline
 

@@ -770,7 +770,7 @@ CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     (
         a_rate_that_explodes,
         False,
-        r"^The steps are so large that the loss is not finite at step 3: at 5, ",
+        r"^The steps are so large that the loss is not finite, first seen at step 3: at 5, ",
         "No problem",
     ),
     (a_group_at_rest, False, r"2\.weight and 2\.bias did not move .*: the learning rate of their group is 0", "greater learning rate"),
