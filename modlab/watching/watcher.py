@@ -294,6 +294,8 @@ class Watcher:
     @guarded
     def _gone(self, _: Any) -> None:
         """The model no longer exists."""
+        if not self.closed and not self.step:
+            self.say("the model is gone before its first step, so nothing was seen. Keep it in a variable as long as it trains")
         self.close("ended")
 
     @guarded

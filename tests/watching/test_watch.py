@@ -961,3 +961,12 @@ def test_odd_tensors_end_no_watch(name: str) -> None:
             loss(model).backward()
             optimizer.step()
     assert w.record.state == "ended" and w.record.steps == 10 and w.verdict.ok
+
+
+def test_a_model_that_is_gone_before_its_first_step_is_told(capfd):
+    parts = nn.ModuleDict({"a": nn.Linear(2, 2)})
+    w = modlab.watch(parts, torch.optim.SGD(parts.parameters(), lr=0.1))
+    assert capfd.readouterr().err == ""
+    del parts
+    gc.collect()
+    assert "gone before its first step" in capfd.readouterr().err and not w.verdict.ok
