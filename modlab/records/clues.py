@@ -131,6 +131,7 @@ class LossClues:
         even: of targets that are shares of the classes, their entropy at least, as a part of that of even ones.
         ranks: of triples, by how many standard errors the pair that is pulled was farther apart than the other one in the first looks; in
             which share of them it is nearer in the last; and what is left of the margin.
+        masked: how many of the classes each sample leaves out, by a score of minus infinity.
         diagonal: of a cross-entropy, whether each sample's class is its own number.
         floor: the loss, times `factor`, of an answer that is right in each sample.
         middle, typical: of an error that forgives outliers, the target in the middle, and how far from it half of them are at most.
@@ -176,6 +177,7 @@ class LossClues:
     chances: bool = False
     reach: tuple[float, float] = (UNKNOWN, UNKNOWN)
     pressed: int = 0
+    masked: int = 0
 
     @property
     def term(self) -> Term:

@@ -69,6 +69,9 @@ Array = npt.NDArray[np.float64]
 UNCHANGED = MOVES | {"Select", "Slice"}
 """Functions that give numbers as they are."""
 
+SHUT = -1e6
+"""A logarithm of a chance below which a class is masked: scores of minus infinity, or what stands for it, make it so small."""
+
 NEAR, PILE = 0.02, 0.1
 """Distance of a score from 0 or 1, and the share of those that are as near, where they pile up there."""
 
@@ -302,7 +305,7 @@ class LossPool:
         self.varied = self.factors = (math.nan, math.nan)
         self.even = math.nan
         self.ranks: tuple[float, ...] = ()
-        self.diagonal = False
+        self.diagonal, self.masked = False, 0
         self.bend, self.margin = 1.0, math.nan
         self.perfect: list[float] = []  # of counts, by look, what a loss is that says each as it is
         self.farther: list[Tensor] = []  # of triples, in the first looks, by how much the pulled pair is farther apart
@@ -419,6 +422,8 @@ class LossPool:
         self.ignored += target.numel() - kept.numel()
         self.all += target.numel()
         self.diagonal = target.dim() == 1 and target.shape == output.shape[1:] and bool((target == torch.arange(len(target))).all())
+        shut = (some_of(output) < SHUT).sum(dim)
+        self.masked = int(shut.max()) if bool((shut == shut.max()).all()) else 0
         if kept.numel():
             if self.looks > DENSE:
                 self.goes.add_classes(output, target)
@@ -486,6 +491,7 @@ class LossPool:
             self.chances == {True},
             self.reach,
             self.pressed,
+            self.masked,
         )
 
     def _within(self, shares: Array) -> float:

@@ -190,7 +190,7 @@ def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, 
     unseen = _alert(record, "nan", "inf")  # in a step whose loss was not seen
     if unseen is not None and unseen.severity == "broken":
         return _because(name, "broken", unseen)
-    classes = _classes(known)
+    classes = _classes(known) - max((one.masked for one in known.clues.losses), default=0)
     if classes < 2 or loss.passes > 1:
         return _finite(name, loss, record.steps if known.closed else int(loss.last[-1]) + 1)
     first, uniform, at = float(loss.mean[0]), math.log(classes), (int(loss.first[0]), int(loss.last[0]))

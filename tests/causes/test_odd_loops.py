@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -261,3 +262,17 @@ def test_features_are_compared_within_a_batch() -> None:
     w = watched(model, sgd(model, 1e-5), 80, loss)
     low, high = w.record.watched.clues.inputs[0].features
     assert 1 < high / low < 3 and "one huge feature" not in [one.kind for one in w.findings]
+
+
+@pytest.mark.parametrize("low", [-math.inf, -1e9])
+def test_a_guess_is_among_those_that_are_not_masked(low: float) -> None:
+    model = net()
+
+    def loss(_: int) -> Tensor:
+        x, _ = batch(16)
+        z = F.normalize(model(torch.cat([x, x + 0.1 * torch.randn_like(x)])), dim=1)
+        scores = (z @ z.T / 0.5).masked_fill(torch.eye(32, dtype=torch.bool), low)
+        return F.cross_entropy(scores, torch.arange(32).roll(16))
+
+    w = watched(model, torch.optim.Adam(model.parameters(), lr=1e-3), 30, loss)
+    assert "a uniform guess among 31 would give 3.434" in str(w.verdict)
