@@ -162,7 +162,7 @@ def _evaluation(facts: Facts) -> str:
 
 def _order(facts: Facts) -> str:
     return (
-        f"within a batch, targets differ by only {_share(facts['share'])} of what they differ by in all"
+        f"within the batches seen, targets differ by only {_share(facts['share'])} of what they differ by in all"
         if facts["how"] == "alike"
         else f"in {_share(facts['share'])} of the batches seen, the targets were sorted"
     )
@@ -895,7 +895,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "padding idx of a token": CauseWords(
         "padding_idx is a real token",
-        lambda f: f"token {f['token']} is {_share(f['share'])} of what {{place}} gets, and stands between others",
+        lambda f: f"in the batch last seen, token {f['token']} is {_share(f['share'])} of what {{place}} gets, and stands between others",
         "Its embedding stays zero and never learns.",
         "a padding_idx of its own",
     ),
