@@ -55,7 +55,7 @@ class WatchedParameter(NamedTuple):
         slices: of stacked weights, how many there are, 0 of others; `unfelt`: those without a gradient in so many `looks`.
         rates: of one that never moved, the learning rates of the groups that hold it.
         swapped: whether a wrapper puts others into its place for a while.
-        thawed: whether it has been trained only since the last step that was measured.
+        thawed: whether it requires a gradient now, and did not when it was looked at last.
     """
 
     path: str

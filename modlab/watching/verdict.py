@@ -366,7 +366,7 @@ def _moves(record: WatchRecord, falls: Check) -> Check:
     if still:
         return _stands(name, still, owned, rate)
     moved = [weight.moved or weight.elsewhere for weight in owned]
-    rounded = sum(weight.graded and not one for weight, one in zip(owned, moved, strict=True))
+    rounded = sum(weight.graded and not one and bool(weight.stuck) for weight, one in zip(owned, moved, strict=True))
     return _check(name, "passed", "moves", {"moved": sum(moved), "trained": len(owned), "rounded": rounded})
 
 

@@ -138,7 +138,7 @@ def _late_unowned(index: WatchIndex, steps: Steps, model: Module) -> Iterator[st
 
 
 def _is_thawed(weight: Weight, tensor: Tensor) -> bool:
-    """Whether it has been trained only since it was looked at last."""
+    """Whether it requires a gradient now, and did not when it was looked at last."""
     return tensor.requires_grad and not weight.trainable and not weight.empty
 
 

@@ -63,9 +63,10 @@ def _zero(facts: Facts) -> str:
 
 def _graded(facts: Facts) -> str:
     said = f"{facts['felt']:,} of {facts['trained']:,}"
-    said += f"; {facts['since']:,} more {'is' if facts['since'] == 1 else 'are'} trained since the last step that was measured" * bool(
-        facts["since"]
-    )
+    if facts["since"]:
+        said += (
+            f"; {facts['since']:,} more {'requires' if facts['since'] == 1 else 'require'} a gradient now, and did not when last looked at"
+        )
     said += f"; {all_named(facts['aside'])}: in no optimizer either" if facts["aside"] else ""
     return f"{said}; {all_named(facts['moved'])} moved, but no gradient was seen" if facts["moved"] else said
 
@@ -85,8 +86,8 @@ def _late(facts: Facts) -> str:
 
 def _thawed(facts: Facts) -> str:
     paths = facts["paths"]
-    has, them = ("has", "it") if len(paths) == 1 else ("have", "them")
-    return f"{all_named(paths)} {has} got a gradient since the last step that was measured, but {facts['optimizer']} does not hold {them}"
+    requires, them = ("requires", "it") if len(paths) == 1 else ("require", "them")
+    return f"{all_named(paths)} {requires} a gradient now, did not when last looked at, and {facts['optimizer']} does not hold {them}"
 
 
 def _owned(facts: Facts) -> str:
