@@ -85,8 +85,7 @@ def _padded(site: ModuleSite, ids: Tensor, beside: list[Tensor]) -> ExperimentRe
 def inside(rows: Tensor, token: int, read: Tensor | None = None) -> int:
     """In how many rows a token lies between others that differ from it, of what is read."""
     other = rows != token if read is None else (rows != token) & read
-    before, after = other.cumsum(1) > 0, other.flip(1).cumsum(1).flip(1) > 0
-    return int(((rows == token) & before & after).any(1).sum())
+    return int(((rows == token) & lengths.between(other, 1)).any(1).sum())
 
 
 def _unknown(site: ModuleSite, calls: list[Tensor], beside: list[Tensor]) -> ExperimentRecord | None:

@@ -53,3 +53,8 @@ def _open(mask: Tensor, padding: Tensor) -> Tensor:
     """What a mask of truths leaves open, whichever of the two says so: less of it is padding. Where that tells nothing, all."""
     inside, outside = (float(padding[some].double().mean()) if bool(some.any()) else 1.0 for some in (mask, ~mask))
     return torch.ones_like(mask) if inside == outside else mask if inside < outside else ~mask
+
+
+def between(real: Tensor, dim: int) -> Tensor:
+    """Where something real comes before along a dimension, and something later."""
+    return (real.cumsum(dim) > 0) & (real.flip(dim).cumsum(dim).flip(dim) > 0)

@@ -149,12 +149,7 @@ def inner(tokens: Tensor, padding: int, read: Tensor) -> float:
     padded, real = (tokens == padding) & read, (tokens != padding) & read
     if not bool(padded.any()):
         return 0.0
-    return min(float((padded & between(real, dim)).float().sum() / padded.float().sum()) for dim in (0, 1))
-
-
-def between(real: Tensor, dim: int) -> Tensor:
-    """Where something real comes before, and something later."""
-    return (real.cumsum(dim) > 0) & (real.flip(dim).cumsum(dim).flip(dim) > 0)
+    return min(float((padded & lengths.between(real, dim)).float().sum() / padded.float().sum()) for dim in (0, 1))
 
 
 def _attention(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any) -> Told:
