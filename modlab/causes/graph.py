@@ -43,9 +43,13 @@ def _left_out(s: Symptoms) -> Facts | None:
 
 
 def _without_grad(s: Symptoms) -> Facts | None:
+    lost = _run_without_grad(s, _lost(s))
+    return {"path": lost[0], "places": lost} if lost else None
+
+
+def _run_without_grad(s: Symptoms, paths: tuple[str, ...]) -> tuple[str, ...]:
     shut = {one.path for one in s.modules("ungraded")}
-    lost = [path for path in _lost(s) if any(_inside(path, above) for above in shut)]
-    return {"path": lost[0], "places": tuple(lost)} if lost else None
+    return tuple(path for path in paths if any(_inside(path, above) for above in shut))
 
 
 def _inside(path: str, module: str) -> bool:
@@ -76,6 +80,8 @@ def _detached(s: Symptoms) -> Facts | None:
     cut = s.modules("cut")
     if not any(_was_called(s, path) for path in lost):
         return None  # what nobody calls is cut off from nothing: an expert that was never chosen, say
+    if _run_without_grad(s, lost) == lost:
+        return None  # which tells it
     if s.are_biases(lost) or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
         return None
     return {"path": lost[0], "places": lost, "before": cut[0].path if cut else ""}

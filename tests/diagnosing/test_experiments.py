@@ -122,6 +122,18 @@ def test_a_gradient_lost_under_no_grad_is_found_with_its_line_and_not_frozen():
     assert "requires_grad_(False)" not in result.html() and found.advice in str(result)
 
 
+def test_what_runs_under_no_grad_is_told_once():
+    def forward(self, x):
+        with torch.no_grad():
+            inner = self.fc(x)
+        return self.head(inner)
+
+    model = making(forward)
+    result = modlab.diagnose(model, torch.optim.Adam(model.parameters()), batch=batch(), loss=CROSS)
+    assert [one.kind for one in result.record.findings] == ["without grad"]  # and not that the graph is cut, besides
+    assert result.headline.startswith("1 finding: a part of the model runs under no_grad: ")  # and not each look at it
+
+
 def test_a_layer_that_forward_freezes_is_no_failure():
     def forward(self, x):
         self.fc.requires_grad_(False)

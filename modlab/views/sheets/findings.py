@@ -57,7 +57,7 @@ def of_diagnosis(record: DiagnosisRecord) -> Sheet:
 
 def sentence(record: DiagnosisRecord) -> tuple[str, str]:
     """The headline: what is wrong, worst first; or what was checked without finding anything."""
-    failed = [one for one in record.experiments if one.outcome == "failed"]
+    failed = [one for one in record.experiments if one.outcome == "failed" and not _is_found(one, record.findings)]
     checked = _checked(record)
     number = len(record.findings) + len(failed)
     if not number:
@@ -75,6 +75,12 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
     more = f"; and {left} more" if left > 0 else ""
     tally = f" {_passed(record)}" if record.experiments else " The model was not run with a batch." if _is_unrun(record) else ""
     return (f"{first};", f"{rest}{more}.{tally}") if rest else (f"{first}.", tally.strip())
+
+
+def _is_found(check: ExperimentRecord, findings: tuple[Finding, ...]) -> bool:
+    """Whether a check failed for what a finding tells of the same places."""
+    places = {*check.facts.get("places", ())}  # type: ignore[misc]
+    return bool(places) and any(one.kind == check.kind and places <= {*one.facts.get("places", ())} for one in findings)  # type: ignore[misc]
 
 
 def _named(findings: tuple[Finding, ...], failed: list[ExperimentRecord]) -> list[str]:
