@@ -67,6 +67,9 @@ divided by 0 is not finite at any rate. What is cut off is used, tells nothing f
 weights of next to nothing, or dead units, take it away. Levels that are the same are no tokens; and what a mask hides is not overwritten.
 """
 
+EASY = frozenset(("leak",))
+"""Causes by which a loss falls too well."""
+
 MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""
 
@@ -82,8 +85,10 @@ def _asked(row: CauseRow, symptoms: Symptoms, failed: Callable[[Exception], None
 
 
 def _ranked(symptoms: Symptoms) -> tuple[CauseRow, ...]:
-    """The rows, and behind all others those that do not explain a loss gone wild."""
-    return tuple(sorted(ROWS, key=lambda row: row.calm)) if symptoms.is_wild else ROWS
+    """The rows, and behind all others those that do not explain a loss gone wild, or one that stays where it is."""
+    if symptoms.is_wild:
+        return tuple(sorted(ROWS, key=lambda row: row.calm))
+    return tuple(sorted(ROWS, key=lambda row: row.cause in EASY)) if symptoms.is_stuck else ROWS
 
 
 def _is_surer(finding: Finding, row: CauseRow) -> bool:

@@ -70,6 +70,22 @@ def test_a_rate_of_zero_is_told_as_that():
         assert_learns(model, torch.optim.Adam(model.parameters(), lr=0.0), batch=(x, y), loss=F.cross_entropy, steps=50)
 
 
+def test_an_input_that_tells_the_target_explains_no_loss_that_stays():
+    torch.manual_seed(1)
+    x, model = torch.randn(600, 10), nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
+    found = {}
+    for rate in (0.0, 0.1):
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+        with modlab.watch(model, optimizer) as w:
+            for step in range(60):
+                rows = x[30 * step % 570 :][:30]
+                optimizer.zero_grad()
+                F.mse_loss(model(rows), rows[:, :1]).backward()
+                optimizer.step()
+        found[rate] = kinds(w)
+    assert found == {0.0: ["rate too low", "leak"], 0.1: ["leak"]}
+
+
 def test_a_rate_is_not_too_low_where_it_has_nothing_to_move():
     model = net()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
