@@ -27,6 +27,7 @@ from modlab.forking.tape import (
     SCALE,
     SET,
     STEP,
+    ZERO,
     Constant,
     GivenGenerator,
     Place,
@@ -335,6 +336,8 @@ class Player:
             self._zero(entry.zeroing)
             if not gives_gradient(entry.what):
                 return None
+        if entry.kind == ZERO:
+            return None
         if entry.settings is not None and entry.kind == CALL:
             self._set(entry.settings)
         if self._joined:

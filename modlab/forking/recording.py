@@ -40,6 +40,7 @@ from modlab.forking.tape import (
     SCALE,
     SET,
     STEP,
+    ZERO,
     Place,
     Tape,
     TapedStep,
@@ -48,7 +49,7 @@ from modlab.forking.tape import (
     constants_in,
     numbers_in,
 )
-from modlab.forking.zeroing import ZeroCalls
+from modlab.forking.zeroing import ZeroCall, ZeroCalls
 from modlab.inspection import stores
 from modlab.running import guarded as guarding
 from modlab.running.guarded import Look, guarded
@@ -275,22 +276,43 @@ class Recording:
         if not places.touch(args) and not (kwargs and places.touch(kwargs.values())):
             if kind == functions.WRITES or "out" in kwargs:
                 self.tape.spare((*args, *kwargs.values()))
-            if functions.gives_gradient(function) and self.tape.reaches(args[0]):
-                self.tape.lacks = self.tape.lacks or LACKING
+            if functions.gives_gradient(function):
+                self._asked_for_gradient(args[0])
             if kind == functions.ENGINE:
                 self.tape.lacks = self.tape.lacks or LACKING * self.tape.reaches_weights((args, kwargs))
             return None
         if compat.graph_task() != -1 or compat.is_simulated() or torch.compiler.is_compiling():
             return None
-        if self._round is not None and not self._round.goes_on(sys._getframe(1)):
-            self._round = None
-        self.tape.behind = self._round is not None
+        self._ask_round(sys._getframe(1))
         changed = args[0] if kind == functions.WRITES and args else kwargs.get("out")
         if kind == functions.WRITES and str(getattr(function, "__name__", "")).startswith("_amp"):
             changed = args  # they write into several
         if changed is not None:
             self._adopt(changed if type(changed) in (list, tuple) else (changed,))
         return self._function_entry(function, kind, args, kwargs, changed)
+
+    def _asked_for_gradient(self, tensor: Tensor) -> None:
+        """Of a tensor that is not known."""
+        if self.tape.reaches(tensor):
+            self.tape.lacks = self.tape.lacks or LACKING
+        frame = _caller()
+        if self._zeroings.of(frame) is not None:
+            self._ask_round(frame)
+            self._zeroing(frame)
+
+    def _zeroing(self, frame: FrameType) -> ZeroCall | None:
+        """The call of `zero_grad` under way; it has an entry of its own, for in a fork others may have gradients than these."""
+        call = self._zeroings.of(frame)
+        if call is not None and not call.is_taped:
+            entry = TapeEntry(ZERO, None)
+            entry.zeroing, entry.behind, call.is_taped = call, self.tape.behind, True
+            self.tape.entries.append(entry)
+        return call
+
+    def _ask_round(self, frame: FrameType) -> None:
+        if self._round is not None and not self._round.goes_on(frame):
+            self._round = None
+        self.tape.behind = self._round is not None
 
     def _function_entry(self, function: Any, kind: int, args: Any, kwargs: Any, changed: Any) -> TapeEntry:
         what = functions.deep_copy if kind == functions.COPIES else function
@@ -300,7 +322,7 @@ class Recording:
         frame = _caller()
         name, file = frame.f_code.co_name, frame.f_code.co_filename
         entry.caller = name if file.endswith((CLIP_FILE, _HOOK)) else ""
-        entry.clip, entry.zeroing = self._clips.of(frame), self._zeroings.of(frame)
+        entry.clip, entry.zeroing = self._clips.of(frame), self._zeroing(frame)
         entry.behind = self.tape.behind
         if entry.clip is not None:
             self._note_clip(entry.clip, entry)

@@ -25,8 +25,10 @@ from modlab.statistics.memory import NoValuesError, absence, is_gone, is_there
 from modlab.tracing.tensor_ids import version_of
 
 FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN, SCALE, SET = "function", "call", "backward", "step", "check", "given", "scale", "set"
+ZERO = "zero"
 """Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, a tensor
-that comes from outside and is changed or trained, a loss that a `GradScaler` multiplies, and a buffer that the loop replaces."""
+that comes from outside and is changed or trained, a loss that a `GradScaler` multiplies, a buffer that the loop replaces, and a
+whole `zero_grad`, whatever it finds."""
 
 LACKING, CHANGED, EDITED, JOINED = "lacking", "changed", "edited", "joined"
 """Why a step cannot be made again: the weights got gradients past the tape; the loop itself changed the model's members, or what an
@@ -140,7 +142,7 @@ class TapeEntry:
     @property
     def lasts(self) -> bool:
         """Whether it has an effect beside its outputs and what it writes."""
-        return self.kind in (BACKWARD, STEP, CHECK, SET) or self.settings is not None
+        return self.kind in (BACKWARD, STEP, CHECK, SET, ZERO) or self.settings is not None
 
 
 def numbers_in(thing: Any) -> Iterator[int]:

@@ -19,12 +19,13 @@ class ZeroCall:
 
     Attributes:
         of: whose gradients are thrown away: the name of a module, or the number of an optimizer.
+        is_taped: whether it has an entry of its own.
     """
 
-    __slots__ = ("_set_to_none", "of")
+    __slots__ = ("_set_to_none", "is_taped", "of")
 
     def __init__(self, of: str | int, set_to_none: bool) -> None:
-        self.of, self._set_to_none = of, set_to_none
+        self.of, self._set_to_none, self.is_taped = of, set_to_none, False
 
     def again(self, thing: Module | Optimizer) -> None:
         """Throw away the gradients of this one."""

@@ -83,6 +83,48 @@ def nothing(*_: Any) -> None:
     pass
 
 
+def in_the_optimizer(model: Any, optimizer: Any) -> None:
+    optimizer.add_param_group({"params": list(model.parameters())})
+
+
+def unzeroed(foreign: bool, at: int = -1, work: Change | None = None, *, none: bool = True) -> Run:
+    """The optimizer that zeroes has no gradient to zero: it holds another model's parameters, or what is frozen."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    other = nn.Linear(4, 4)
+    optimizers = [torch.optim.Adam(other.parameters(), lr=0.1)]
+    if not foreign:
+        model[0].requires_grad_(False)
+        optimizers = [torch.optim.Adam(one.parameters(), lr=0.1) for one in (model[0], model[2])]
+    drawn = torch.Generator()
+
+    def step(number: int) -> Tensor:
+        assert other is not None  # the optimizer's
+        if number == at and work is not None:
+            work(model, optimizers[0])
+        x = torch.randn(8, 4, generator=drawn)
+        for one in optimizers:
+            one.zero_grad(set_to_none=none)
+        loss: Tensor = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        loss.backward()
+        for one in optimizers:
+            one.step()
+        return loss
+
+    return model, list(optimizers), step
+
+
+@pytest.mark.parametrize("at", [0, 7])
+@pytest.mark.parametrize("none", [True, False])
+@pytest.mark.parametrize("foreign", [True, False])
+def test_a_zero_grad_that_has_nothing_to_zero_does_in_a_fork(foreign: bool, none: bool, at: int) -> None:
+    work = in_the_optimizer if foreign else thawed
+    w, *_ = watched(lambda: unzeroed(foreign, none=none))
+    *_, losses = watched(lambda: unzeroed(foreign, at, work, none=none))
+    fork = w.fork(at, work)
+    assert fork.exact and fork.record.ended == "tape" and w.fork(at).exact
+    assert fork.losses == losses[fork.record.began :]
+
+
 @pytest.mark.parametrize("at", [0, 7])
 @pytest.mark.parametrize("name", CHANGE)
 @pytest.mark.parametrize("handling", HANDLED)
