@@ -43,6 +43,9 @@ GAP = 16
 LEVEL, SPREADS = 16, 3.0
 """Losses that make up its level, and how many of their standard deviations above it is worse."""
 
+BURST = 10.0
+"""Times the first loss by which a later one is above it where the weights are lost, though finite for a while."""
+
 LEAST = 8
 """Steps that stay on the tape behind each state."""
 
@@ -375,6 +378,17 @@ class Keeper:
     def latest(self) -> int:
         """The last state with steps behind it."""
         return max((number for number, one in self.states.items() if any(self.after(one))), default=max(self.states))
+
+    def sound(self) -> list[int]:
+        """The states behind which the loss has not burst."""
+        losses = {number: self._next_loss(one) for number, one in self.states.items()}
+        first = losses[min(losses)]
+        return [number for number, loss in losses.items() if not loss > first + BURST * abs(first)]
+
+    def _next_loss(self, state: KeptState) -> float:
+        step = next(self.after(state), None)
+        losses = step.losses() if step is not None else []
+        return next(iter(_numbers([step.value_of(losses[-1])])), math.nan) if step is not None and losses else math.nan
 
     def after(self, state: KeptState) -> Iterator[TapedStep]:
         """The steps that follow a state, as long as they are kept."""

@@ -409,7 +409,7 @@ def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps
         )
     keeper = require_kept(keeper, record)
     seen = first_seen(finding)
-    at = max([one for one in keeper.states if one <= seen], default=min(keeper.states))
+    at = max([one for one in keeper.sound() if one <= seen], default=min(keeper.states))
     return of_finding(finding, KeptGround(keeper, at), record.title, at, steps, doubt=unjudged(record))
 
 
