@@ -72,7 +72,7 @@ class ForkRecord:
         fork: of the changed one; where nothing was changed it is the twin.
         change: what was changed: "" if nothing; "function", "settings" or the kind of a remedy.
         facts: about the change: names of settings, their values before and after; `rate`: that of Adam, where no optimizer is known;
-            `trials`: doses of the change that were tried before, each with its loss after `trial` steps.
+            `trials`: doses of the change that were tried before, each with its loss in the second half of `trial` steps.
         differs: the first step at which the unchanged fork was not the original bit for bit; -1 if it was.
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
         ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
@@ -124,6 +124,15 @@ class ForkRecord:
         """The mean of the last tenth of a curve behind the change, "original", "twin" or "fork"; NaN if something there is not finite."""
         some = self._last(which)
         return float(np.mean(some)) if len(some) and bool(np.isfinite(some).all()) else math.nan
+
+    @property
+    def settled(self) -> float:
+        """The mean of the fork's losses in the second half behind the change; NaN if something there is not finite.
+
+        A few values at the end may be small by chance where steps are too long.
+        """
+        half = self.fork[self.at - self.began :][self.steps // 2 :]
+        return float(np.mean(half)) if len(half) and bool(np.isfinite(half).all()) else math.nan
 
     @property
     def beside(self) -> str:

@@ -502,7 +502,7 @@ def of_finding(
 
 
 def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: str) -> tuple[str, tuple[Mapping[str, Any], ...]]:
-    """Among doses of one change, the one after which the loss is least in a short trial: every other one first, then its neighbours.
+    """Among doses of one change, the one with the least loss in the second half of a short trial: every other first, then its neighbours.
 
     Where the last one is the best, or all are NaN, those that are further out are tried as well.
 
@@ -515,8 +515,7 @@ def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: 
         for one in some if len(some) > 1 else ():
             if one not in ends:
                 record = run(Futures(ground, at, steps, applied(one, "", finding))).record("")
-                last = record.last("fork") if record.steps else math.inf
-                ends[one] = math.inf if math.isnan(last) else last
+                ends[one] = record.settled if record.steps and not math.isnan(record.settled) else math.inf
         return min(some, key=lambda one: ends.get(one, 0.0))
 
     best(powers)
