@@ -80,7 +80,8 @@ def _not_held(s: Symptoms) -> Facts | None:
     if not s.groups or not any(one.paths for one in s.groups) or not (some or late):
         return None
     felt = [one.path for one in some if one.felt] or late
-    return {"path": felt[0], "places": tuple(felt), "optimizer": s.group.optimizer} if felt else None
+    several = {"several": True} if len(s.loop.optimizers) > 1 else {}
+    return {"path": felt[0], "places": tuple(felt), "optimizer": s.group.optimizer, **several} if felt else None
 
 
 def _two(s: Symptoms) -> Facts | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -151,39 +153,66 @@ def _no_decay(player: Player, finding: Finding) -> None:
 
 
 def _own(player: Player, finding: Finding | None = None) -> None:
-    """Give what is trained and in no optimizer to the first one; where that is the fix of a finding, there has to be something."""
+    """Give what is trained and in no optimizer to the nearest one; where that is the fix of a finding, there has to be something."""
     if not player.things.optimizers:
         return
     held = {id(tensor) for group in _groups(player) for tensor in group["params"]}
-    lacking = [one for one in player.things.model.parameters() if one.requires_grad and id(one) not in held]
-    if lacking:
-        _require_dense(player, lacking)
-        first = player.things.optimizers[0]
-        if isinstance(first, torch.optim.LBFGS):  # it takes one group, and what it remembers is of the parameters that it has
-            (group,) = first.param_groups
-            known = inspect.signature(torch.optim.LBFGS).parameters
-            settings = {name: value for name, value in group.items() if name in known and name != "params"}
-            player.things.optimizers[0] = torch.optim.LBFGS([*group["params"], *lacking], **settings)
-        else:
-            first.add_param_group({"params": lacking})
+    lacking = [name for name, one in player.things.model.named_parameters() if one.requires_grad and id(one) not in held]
+    for number, tensors in _by_optimizer(player, lacking).items():
+        _require_dense(player, number, tensors)
+        _add(player, number, tensors)
     _require(finding is None or bool(lacking))
+
+
+def _by_optimizer(player: Player, lacking: Sequence[str]) -> dict[int, list[Tensor]]:
+    """For each optimizer the parameters that it lacks: those of the modules that it holds, else of their neighbours."""
+    parameters = dict(player.things.model.named_parameters())
+    order = {name: place for place, name in enumerate(parameters)}
+    numbers = {id(one): number for number, each in enumerate(player.things.optimizers) for one in _held(each)}
+    owners = {name: numbers[id(one)] for name, one in parameters.items() if id(one) in numbers}
+
+    def distance(name: str, other: str) -> tuple[int, int]:
+        shared = takewhile(lambda pair: pair[0] == pair[1], zip(name.split("."), other.split("."), strict=False))
+        return -sum(1 for _ in shared), abs(order[name] - order[other])
+
+    found: dict[int, list[Tensor]] = {}
+    for name in lacking:
+        nearest = min(owners, key=partial(distance, name), default=None)
+        found.setdefault(owners[nearest] if nearest is not None else 0, []).append(parameters[name])
+    return found
+
+
+def _held(optimizer: Any) -> list[Tensor]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def _add(player: Player, number: int, tensors: list[Tensor]) -> None:
+    """To an optimizer. LBFGS takes one group, and what it remembers is of the parameters that it has: it begins anew."""
+    optimizer = player.things.optimizers[number]
+    if not isinstance(optimizer, torch.optim.LBFGS):
+        optimizer.add_param_group({"params": tensors})
+        return
+    (group,) = optimizer.param_groups
+    known = inspect.signature(torch.optim.LBFGS).parameters
+    settings = {name: value for name, value in group.items() if name in known and name != "params"}
+    player.things.optimizers[number] = torch.optim.LBFGS([*group["params"], *tensors], **settings)
 
 
 _TAKES_SPARSE = (torch.optim.SGD, torch.optim.Adagrad, torch.optim.SparseAdam, torch.optim.LBFGS)
 """Of PyTorch's own optimizers, those that take sparse gradients."""
 
 
-def _require_dense(player: Player, lacking: Sequence[Tensor]) -> None:
+def _require_dense(player: Player, number: int, lacking: Sequence[Tensor]) -> None:
     """An optimizer that takes no sparse gradients is not given a parameter that gets them."""
-    first = player.things.optimizers[0]
+    optimizer = player.things.optimizers[number]
     wanted = {id(one) for one in lacking}
     modules = player.things.modules().items()
     sparse = [
         f"{path}.weight".lstrip(".") for path, one in modules if getattr(one, "sparse", False) and id(getattr(one, "weight", 0)) in wanted
     ]
-    if sparse and type(first).__module__.startswith("torch.optim") and not isinstance(first, _TAKES_SPARSE):
+    if sparse and type(optimizer).__module__.startswith("torch.optim") and not isinstance(optimizer, _TAKES_SPARSE):
         raise ForkError(
-            f"Its fix cannot be applied to a copy: {sparse[0]} gets sparse gradients, which {type(first).__name__} does not take.\n"
+            f"Its fix cannot be applied to a copy: {sparse[0]} gets sparse gradients, which {type(optimizer).__name__} does not take.\n"
             f"  Give it an optimizer of its own, torch.optim.SparseAdam([model.{sparse[0]}]), or write sparse=False in the embedding."
         )
 
@@ -465,6 +494,7 @@ OF_REMEDIES: dict[str, str] = {
     "one sigmoid": "no activation at the end",
     "softmax twice": "no activation at the end",
     "after the change": "all parameters in the optimizer",
+    "nearest optimizer": "all parameters in the optimizer",
     "or leave it": "all parameters in the optimizer",
     "smaller numbers": "a tenth of the learning rate",
     "less momentum": "a momentum of 0.9",

@@ -318,8 +318,10 @@ def _owned(record: WatchRecord) -> Check:
     name, known = "the optimizer owns it", record.watched
     if not record.optimizer:
         return _check(name, "not seen", "no optimizer")
-    whose: dict[str, Fact] = {"optimizer": record.optimizer}
+    several = len(known.clues.loop.optimizers) > 1
+    whose: dict[str, Fact] = {"optimizer": record.optimizer, **({"several": True} if several else {})}
     anew = f"{record.optimizer}(model.parameters())"
+    given = Remedy("nearest optimizer") if several else Remedy(code=anew)
     trained = [weight for weight in known.parameters if weight.trainable]
     lost = [weight.path for weight in trained if not weight.owned and not weight.elsewhere]
     if trained and len(lost) == len(trained) and not any(weight.felt for weight in trained) and known.feeds_others:
@@ -331,15 +333,16 @@ def _owned(record: WatchRecord) -> Check:
     if felt and record.samples < SOON:
         return _check(name, "not seen", "not held yet", {"paths": felt, **whose})
     if felt:
-        return _check(name, "broken", "not held", {"paths": felt, **whose}, Remedy(code=anew), path=felt[0])
+        return _check(name, "broken", "not held", {"paths": felt, **whose}, given, path=felt[0])
     if known.unregistered:
         return _unregistered(name, known.unregistered)
     late = known.late_unowned
     if late:
-        return _check(name, "broken", "late parameters not held", {"paths": late, **whose}, Remedy("after the change", anew), path=late[0])
+        fix = given if several else Remedy("after the change", anew)
+        return _check(name, "broken", "late parameters not held", {"paths": late, **whose}, fix, path=late[0])
     thawed = known.thawed_unowned
     if thawed:
-        return _check(name, "broken", "thawed parameters not held", {"paths": thawed, **whose}, Remedy(code=anew), path=thawed[0])
+        return _check(name, "broken", "thawed parameters not held", {"paths": thawed, **whose}, given, path=thawed[0])
     held = sum(weight.owned for weight in trained)
     return _check(name, "passed", "owned", {"owned": held, "trained": len(trained), "others": len(trained) - held - len(lost)})
 

@@ -9,6 +9,7 @@ from typing import Any
 from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Finding
+from modlab.wording.fixes import FIXES
 from modlab.wording.names import all_named, capital, named
 from modlab.wording.trends import added, summed
 
@@ -86,7 +87,8 @@ def _momentum(facts: Facts) -> str:
 
 def _not_held(facts: Facts) -> str:
     have, them = ("has", "it") if len(facts["places"]) == 1 else ("have", "them")
-    return f"{all_named(facts['places'])} {have} a gradient, and {facts['optimizer']} does not hold {them}"
+    nobody = "no optimizer holds" if facts.get("several") else f"{facts['optimizer']} does not hold"
+    return f"{all_named(facts['places'])} {have} a gradient, and {nobody} {them}"
 
 
 def _held(facts: Facts) -> str:
@@ -445,10 +447,11 @@ CAUSES: dict[str, CauseWords] = {
         "a weight decay of 0.01 or less",
     ),
     "not in the optimizer": CauseWords(
-        "the optimizer does not hold all parameters",
+        lambda f: f"the optimizer{'s do' if f.get('several') else ' does'} not hold all parameters",
         _not_held,
         "step() moves only what the optimizer was given.",
-        code="optimizer = {optimizer}(model.parameters())",
+        lambda f: str(FIXES["nearest optimizer"]) if f.get("several") else "",
+        lambda f: "" if f.get("several") else "optimizer = {optimizer}(model.parameters())",
     ),
     "another models optimizer": CauseWords(
         "the optimizer belongs to another model",

@@ -78,16 +78,24 @@ def _unregistered(facts: Facts) -> str:
     return f"{facts['place']} ({facts['inside']}) {hidden(facts)}{more}"
 
 
+def _nobody(facts: Facts) -> str:
+    return "no optimizer holds" if facts.get("several") else f"{facts['optimizer']} does not hold"
+
+
+def _lacking(facts: Facts) -> str:
+    return f"{all_named(facts['paths'])} not in {'any optimizer' if facts.get('several') else facts['optimizer']}"
+
+
 def _late(facts: Facts) -> str:
     paths = facts["paths"]
     them = "it" if len(paths) == 1 else "them"
-    return f"{all_named(paths)} joined the model during the watch, but {facts['optimizer']} does not hold {them}"
+    return f"{all_named(paths)} joined the model during the watch, but {_nobody(facts)} {them}"
 
 
 def _thawed(facts: Facts) -> str:
     paths = facts["paths"]
     requires, them = ("requires", "it") if len(paths) == 1 else ("require", "them")
-    return f"{all_named(paths)} {requires} a gradient now, did not when last looked at, and {facts['optimizer']} does not hold {them}"
+    return f"{all_named(paths)} {requires} a gradient now, did not when last looked at, and {_nobody(facts)} {them}"
 
 
 def _owned(facts: Facts) -> str:
@@ -167,10 +175,8 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
         f"{facts['optimizer']} holds parameters that are not the model's, and those get the gradients: functional_call may use them"
     ),
     "holds none": lambda facts: f"{facts['optimizer']} holds none of the model's trainable parameters",
-    "not held yet": lambda facts: (
-        f"{all_named(facts['paths'])} not in {facts['optimizer']}: too early to tell whether something else moves them"
-    ),
-    "not held": lambda facts: f"{all_named(facts['paths'])} not in {facts['optimizer']}",
+    "not held yet": lambda facts: f"{_lacking(facts)}: too early to tell whether something else moves them",
+    "not held": _lacking,
     "unregistered weights": _unregistered,
     "late parameters not held": _late,
     "thawed parameters not held": _thawed,

@@ -53,6 +53,7 @@ FIXES: dict[str, Words] = {
     "smaller last layer": "smaller weights in the last layer, or inputs scaled to about 1",
     "after sharding": "after fully_shard, which replaces the parameters",
     "after the change": "after the change",
+    "nearest optimizer": "give what is missing to the optimizer that holds the layers beside it: optimizer.add_param_group",
     "a class of your own": "Hold both in your own class.",
     "keep apart": "For two separate ones: nn.Parameter({code}.detach().clone()).",
     "keep one, or apart": (
