@@ -466,6 +466,6 @@ ROWS = (
     CauseRow("wrong sign", _wrong_sign),
     CauseRow("weights of classes", _weights),
     CauseRow("loss too small", _too_small, "rate too low", "scale the loss", tier=1),
-    CauseRow("regression of classes", _class_numbers, tier=1),
+    CauseRow("regression of classes", _class_numbers, tier=1, calm=True),
     CauseRow("loss too large", _summed, "rate too high", "mean", tier=1),
 )

@@ -70,6 +70,9 @@ weights of next to nothing, or dead units, take it away. Levels that are the sam
 EASY = frozenset(("leak",))
 """Causes by which a loss falls too well."""
 
+LEAPT = 100.0
+"""Times its first value to which a loss goes up where steps are far too long."""
+
 MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""
 
@@ -117,4 +120,11 @@ def causes(symptoms: Symptoms, failed: Callable[[Exception], None] | None = None
                 told = {"rival": row.rival, "settle": row.settle, **told}
             if all(row.cause != one.kind for one in found):
                 found.append(Finding(row.cause, str(facts.get("path", "")), told, row.severity, fixes=(Remedy(row.cause),)))
-    return tuple(found[:MOST])
+    return tuple(_in_order(found)[:MOST])
+
+
+def _in_order(found: list[Finding]) -> list[Finding]:
+    """Units that are dead come behind the rate where the loss has leapt: steps have killed them."""
+    rates = [one.facts for one in found if one.kind == "rate too high"]
+    leapt = any(0 < float(one["first"]) * LEAPT < float(one["most"]) for one in rates)  # type: ignore[arg-type]
+    return sorted(found, key=lambda one: leapt and one.kind == "dead units")

@@ -544,10 +544,8 @@ def require_surest(finding: Finding, found: Iterable[Finding]) -> None:
     """
     causes = [one for one in found if "tier" in one.facts]
     own = int(str(finding.facts.get("tier", -1)))
-    surer = [one for one in causes if int(str(one.facts["tier"])) < own]
-    if is_rate(finding):
-        before = causes[: next((place for place, one in enumerate(causes) if one.kind == finding.kind), len(causes))]
-        surer += [one for one in before if not is_rate(one)]
+    before = causes[: next((place for place, one in enumerate(causes) if one.kind == finding.kind), len(causes))]
+    surer = [one for one in before if int(str(one.facts["tier"])) < own or (is_rate(finding) and not is_rate(one))]
     if surer:
         surest = min(surer, key=lambda one: int(str(one.facts["tier"])))
         raise ForkError(f"A surer cause was found, so this fix is not tried: {wording.said(surest)}.\n  Mend that first.\n{OWN_CHANGE}")
