@@ -98,12 +98,17 @@ def _no_zero_grad(s: Symptoms) -> Facts | None:
     stepwise = s.curve is None or s.curve.passes < 1.5
     if _piles_up(s) and _is_skipped(s):
         return {"looks": s.loop.looks}
-    if not s.record.steps or not stepwise or s.loop.looks < SEVERAL or s.loop.carried < MOSTLY * (s.loop.looks - 1):
+    if not s.record.steps or s.loop.looks < SEVERAL or s.loop.carried < MOSTLY * (s.loop.looks - 1):
+        return None
+    if not stepwise and not any(
+        one.kind == "not zeroed" and not one.over for one in s.record.alerts
+    ):  # passes of one step add up on purpose
         return None
     if not s.loop.backwards:  # what goes backward is a loss of others, as of copies whose steps are written into .grad
         return None
     shows = bool(s.loss.term.criterion) or s.has_baseline  # else a loss that falls says little, as that of a policy
-    return None if shows and _is_well(s) else {"looks": s.loop.looks}
+    several = {} if stepwise else {"several": True}
+    return None if shows and _is_well(s) else {"looks": s.loop.looks, **several}
 
 
 def _zeroed(s: Symptoms) -> Facts | None:

@@ -120,11 +120,10 @@ def causes(symptoms: Symptoms, failed: Callable[[Exception], None] | None = None
                 told = {"rival": row.rival, "settle": row.settle, **told}
             if all(row.cause != one.kind for one in found):
                 found.append(Finding(row.cause, str(facts.get("path", "")), told, row.severity, fixes=(Remedy(row.cause),)))
-    return tuple(_in_order(found)[:MOST])
+    return tuple(_in_order(found, symptoms)[:MOST])
 
 
-def _in_order(found: list[Finding]) -> list[Finding]:
+def _in_order(found: list[Finding], symptoms: Symptoms) -> list[Finding]:
     """Units that are dead come behind the rate where the loss has leapt: steps have killed them."""
-    rates = [one.facts for one in found if one.kind == "rate too high"]
-    leapt = any(0 < float(one["first"]) * LEAPT < float(one["most"]) for one in rates)  # type: ignore[arg-type]
+    leapt = 0 < LEAPT * symptoms.start < symptoms.most and any(one.kind == "rate too high" for one in found)
     return sorted(found, key=lambda one: leapt and one.kind == "dead units")

@@ -91,6 +91,13 @@ def _not_held(facts: Facts) -> str:
     return f"{all_named(facts['places'])} {have} a gradient, and {nobody} {them}"
 
 
+def _not_zeroed(facts: Facts) -> str:
+    before = (
+        "gradients that were there already, the first one of a step too" if facts.get("several") else "the gradients of the step before"
+    )
+    return f"in each of {format.plural(facts['looks'], 'look')}, backward() began with {before}"
+
+
 def _held(facts: Facts) -> str:
     return ", although the optimizer holds them" if facts.get("held") else ""
 
@@ -333,7 +340,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "no zero grad": CauseWords(
         "gradients of all steps add up",
-        lambda f: f"in each of {format.plural(f['looks'], 'look')}, backward() began with the gradients of the step before",
+        _not_zeroed,
         "backward() adds to .grad: without zero_grad() each step goes along the sum of all gradients so far.",
         code="optimizer.zero_grad()",
     ),

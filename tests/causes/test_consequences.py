@@ -70,6 +70,22 @@ def test_a_rate_of_zero_is_told_as_that():
         assert_learns(model, torch.optim.Adam(model.parameters(), lr=0.0), batch=(x, y), loss=F.cross_entropy, steps=50)
 
 
+@pytest.mark.parametrize("zeroed", [False, True])
+@pytest.mark.parametrize("passes", [4, 8])
+def test_gradients_that_are_accumulated_are_zeroed_before_the_next_step(passes: int, zeroed: bool):
+    model, (x, y) = net(), blobs()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(80):
+            if zeroed:
+                optimizer.zero_grad()
+            for rows in torch.arange(64 * passes).chunk(passes):
+                (F.mse_loss(model(x[rows]), F.one_hot(y[rows], 4).float()) / passes).backward()
+            optimizer.step()
+    assert kinds(w)[:1] == ([] if zeroed else ["no zero grad"])
+    assert zeroed or "gradients that were there already, the first one of a step too" in w.headline
+
+
 def test_an_input_that_tells_the_target_explains_no_loss_that_stays():
     torch.manual_seed(1)
     x, model = torch.randn(600, 10), nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
