@@ -262,7 +262,8 @@ def _too_small(s: Symptoms) -> Facts | None:
         return None  # the factor makes up for the units of the targets
     if not 0 < factor < TINY or s.learns:
         return None
-    return {"factor": factor, "pace": s.pace, "added": s.loss.added, "bends": s.loss.term.node == "HuberLoss"}
+    passes = s.curve.passes if s.curve is not None else 1.0
+    return {"factor": factor, "pace": s.pace, "added": s.loss.added, "bends": s.loss.term.node == "HuberLoss", "passes": max(1.0, passes)}
 
 
 def _summed(s: Symptoms) -> Facts | None:

@@ -376,9 +376,9 @@ def _is_more(held: Any, p: float) -> bool:
 
 
 def _divide_loss(player: Player, finding: Finding) -> None:
-    """By what makes more or less of it than a mean, as far as the finding knows."""
-    times, factor, added = (finding.facts.get(name, 0.0) for name in ("times", "factor", "added"))
-    times = times or factor * added  # type: ignore[operator]
+    """By what makes more or less of it than a mean, over all passes of a step, as far as the finding knows."""
+    times, factor, added, passes = (finding.facts.get(name, 0.0) for name in ("times", "factor", "added", "passes"))
+    times = times or factor * added * round(passes or 1)  # type: ignore[operator,arg-type]
     _require(isinstance(times, float) and times > 0 and "first" not in finding.facts)  # one that changes is not known at each step
     player.loss_factor = 1 / times  # type: ignore[operator]
 

@@ -102,3 +102,20 @@ def test_a_rate_is_tried_where_its_steps_have_killed_units() -> None:
             F.cross_entropy(model(x[rows]), y[rows]).backward()
             optimizer.step()
     assert w.findings[0].kind == "rate too high" and w.findings[0].try_fix().outcome == "better"
+
+
+def test_what_the_passes_of_a_step_are_divided_by_is_no_factor_of_the_loss() -> None:
+    x, y = classes()
+    ends = []
+    for passes in (1, 4):
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with modlab.watch(model, optimizer, keep="good") as w:
+            for _ in range(60):
+                optimizer.zero_grad()
+                for rows in torch.arange(256).chunk(passes):
+                    (1e-6 * F.cross_entropy(model(x[rows]), y[rows]) / passes).backward()
+                optimizer.step()
+        assert w.findings[0].kind == "loss too small"
+        ends.append(w.findings[0].try_fix(60).record.last())
+    assert ends[0] == pytest.approx(ends[1], rel=1e-3)
