@@ -23,7 +23,7 @@ from modlab.forking.batch_player import BatchGround
 from modlab.forking.fixes import DOSES, FURTHER, OWN_CHANGE, TRIAL, applied, fix_of, is_climbing, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
-from modlab.forking.kept_states import TrainedThings, is_finite
+from modlab.forking.kept_states import NotCopiedError, TrainedThings, is_finite
 from modlab.forking.module_settings import numbers_of, settings_of
 from modlab.forking.param_groups import refusal
 from modlab.forking.player import Player
@@ -34,6 +34,7 @@ from modlab.records.finding import Fact, Finding
 from modlab.records.fork import ForkRecord
 from modlab.records.watch import Check, WatchRecord
 from modlab.results.result import Result
+from modlab.running.guarded import line_of
 from modlab.watching.last_step import unseen
 from modlab.wording import forks
 
@@ -464,8 +465,21 @@ def of_batch(
         return loss(batches.call(model, batches.copied(inputs)), batches.copied(target))
 
     with unseen(), quiet(True):
-        ground = BatchGround(model, optimizers, loss, forward, steps)
+        ground = _present(title, lambda: BatchGround(model, optimizers, loss, forward, steps))
     return of_finding(finding, ground, title, 0, steps, doubt=doubt)
+
+
+def _present(title: str, make: Callable[[], BatchGround]) -> BatchGround:
+    """The present state, copied.
+
+    Raises:
+        ForkError: something in it cannot be copied.
+    """
+    try:
+        return make()
+    except Exception as error:
+        why = str(error) if isinstance(error, NotCopiedError) else line_of(error)
+        raise ForkError(f"No copy of {title} can be made to try a fix on: {why}.") from None
 
 
 def of_finding(

@@ -1,0 +1,45 @@
+"""Fixes that are tried on the present state of a model, with one batch: where a watch has kept no weights, and of a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab import errors as modlab_errors
+from modlab.records.finding import Finding
+
+X = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
+TARGET = X.sum(1, keepdim=True)
+
+
+def net(*between: nn.Module) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), *between, nn.Linear(16, 1))
+
+
+def found(w: Any, kind: str) -> Any:
+    return next(one for one in w.findings if one.kind == kind)
+
+
+@pytest.mark.parametrize("of", ["a watch", "a diagnosis"])
+def test_what_cannot_be_copied_is_said(of: str, tmp_path: Path) -> None:
+    model = net()
+    with (tmp_path / "log").open("w") as log:
+        model.log = log  # type: ignore[assignment]
+        optimizer = torch.optim.SGD(model[0].parameters(), 0.01)
+        with modlab.watch(model, optimizer) as w:
+            for _ in range(12):
+                optimizer.zero_grad()
+                F.mse_loss(model(X), TARGET).backward()
+                optimizer.step()
+        diagnosis = modlab.diagnose(model, optimizer, batch=(X, TARGET), loss=nn.MSELoss())
+        one = found(w, "not in the optimizer") if of == "a watch" else found(diagnosis, "in no optimizer")
+        with pytest.raises(modlab_errors.ForkError, match="No copy of Sequential.*: log cannot be copied .*hold it outside of the model"):
+            one.try_fix(5)
