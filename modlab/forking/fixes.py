@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.errors import ForkError
+from modlab.forking.batch_player import BatchPlayer
 from modlab.forking.player import NARROW, Player
 from modlab.inspection import stores
 from modlab.records.finding import Finding
@@ -234,16 +235,18 @@ def _places(player: Player, finding: Finding) -> list[Module]:
 
 
 def _fresh(player: Player, _: Finding) -> None:
-    _require(not player.zeroes)
+    _require_loop(player)
     player.fresh_gradients = True
 
 
 def _unclipped(player: Player, _: Finding) -> None:
+    _require_loop(player)
     _require(player.clips)
     player.without_clipping = True
 
 
 def _clip_higher(player: Player, _: Finding) -> None:
+    _require_loop(player)
     _require(player.clips)
     player.clipping = 10.0
 
@@ -319,6 +322,23 @@ def _require(there: bool) -> None:
         raise NothingToChangeError
 
 
+class NoLoopError(ForkError):
+    """The fix is about the loop, and a run on one batch has none of the training's."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The fix is about the loop, and a fork on one batch has a loop of its own, which zeroes gradients in each step, "
+            "clips none and casts nothing to 16 bits.\n"
+            '  Watch again, with keep="good", which keeps the loop: modlab.watch(model, optimizer, keep="good")'
+        )
+
+
+def _require_loop(player: Player) -> None:
+    """The fork has to run the training's own loop."""
+    if isinstance(player, BatchPlayer):
+        raise NoLoopError
+
+
 _ACTIVATED = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid, nn.LogSigmoid)
 
 
@@ -385,7 +405,10 @@ def _divide_loss(player: Player, finding: Finding) -> None:
 
 def _float32(player: Player, _: Finding) -> None:
     numbers = [*player.things.model.parameters(), *player.things.model.buffers()]
-    _require(player.narrow or any(one.dtype in NARROW for one in numbers))
+    is_narrow = any(one.dtype in NARROW for one in numbers)
+    if not is_narrow:
+        _require_loop(player)
+    _require(player.narrow or is_narrow)
     player.things.model.float()
     player.wide = True
 

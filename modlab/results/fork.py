@@ -477,7 +477,7 @@ def _present(title: str, make: Callable[[], BatchGround]) -> BatchGround:
     """
     try:
         return make()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - anything may refuse in its own way
         why = str(error) if isinstance(error, NotCopiedError) else line_of(error)
         raise ForkError(f"No copy of {title} can be made to try a fix on: {why}.") from None
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 import modlab
 from modlab import errors as modlab_errors
-from modlab.records.finding import Finding
+from modlab.records.finding import Finding, Remedy
+from modlab.results.fork import of_batch
 
 X = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
 TARGET = X.sum(1, keepdim=True)
@@ -41,5 +41,14 @@ def test_what_cannot_be_copied_is_said(of: str, tmp_path: Path) -> None:
                 optimizer.step()
         diagnosis = modlab.diagnose(model, optimizer, batch=(X, TARGET), loss=nn.MSELoss())
         one = found(w, "not in the optimizer") if of == "a watch" else found(diagnosis, "in no optimizer")
-        with pytest.raises(modlab_errors.ForkError, match="No copy of Sequential.*: log cannot be copied .*hold it outside of the model"):
+        with pytest.raises(modlab_errors.ForkError, match=r"No copy of Sequential.*: log cannot be copied .*hold it outside of the model"):
             one.try_fix(5)
+
+
+@pytest.mark.parametrize("kind", ["clipped to nothing", "clip higher", "no zero grad", "overflow"])
+def test_a_fix_of_the_loop_says_that_one_batch_has_none(kind: str) -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    of = Finding("clipped to nothing", fixes=(Remedy("clip less"),)) if kind == "clip higher" else Finding(kind)
+    with pytest.raises(modlab_errors.ForkError, match=r'a loop of its own, which zeroes(?s:.*)clips none(?s:.*)keep="good", which keeps'):
+        of_batch(model, [optimizer], (X, TARGET), nn.MSELoss(), of, 5)
