@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -96,7 +97,8 @@ def assert_learns(
     """
     checks.require_module(model, "testing.assert_learns")
     optimizers = as_tuple(optimizer, "testing.assert_learns")
-    _require_numbers(steps, below)
+    steps = _as_steps(steps)
+    _require_below(below)
     if not isinstance(keep, bool):
         raise QuestionError(f"assert_learns(keep=…) got {keep!r}, but takes True (leave the model trained) or False.")
     if not optimizers:
@@ -240,9 +242,18 @@ def _again(source: Iterable[Any], steps: int) -> Iterator[Any]:
             )
 
 
-def _require_numbers(steps: Any, below: Any) -> None:
-    if type(steps) is not int or steps < 1:
+def _as_steps(steps: Any) -> int:
+    """A number of steps, of whichever integer type."""
+    try:
+        made = 0 if isinstance(steps, bool) else operator.index(steps)
+    except TypeError:
+        made = 0
+    if made < 1:
         raise QuestionError(f"assert_learns(steps=…) got {steps!r}, but takes a whole number of at least 1.")
+    return made
+
+
+def _require_below(below: Any) -> None:
     if below is not None and (type(below) is bool or not isinstance(below, Real) or not math.isfinite(below)):
         raise QuestionError(f"assert_learns(below=…) got {below!r}, but takes a number that the loss must end below.")
 

@@ -265,6 +265,14 @@ def test_batches_come_as(source):
     assert assert_learns(model, sgd(model), batch=SOURCES[source](), loss=LOSS, steps=30).record.steps == 30
 
 
+def test_a_number_of_steps_is_of_any_integer_type():
+    model = net()
+    assert assert_learns(model, sgd(model), batch=batch(), loss=LOSS, steps=np.int64(30)).record.steps == 30
+    for steps in (True, 2.5, np.int64(0), "30"):
+        with pytest.raises(QuestionError, match="takes a whole number of at least 1"):
+            assert_learns(model, sgd(model), batch=batch(), loss=LOSS, steps=steps)
+
+
 def test_inputs_by_position_and_by_name():
     class Two(nn.Module):
         def __init__(self):
