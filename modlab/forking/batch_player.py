@@ -10,12 +10,13 @@ from torch.nn import Module
 
 from modlab.forking.kept_states import KeptState, TrainedThings
 from modlab.forking.originals import Originals
-from modlab.forking.player import Player
+from modlab.forking.player import NARROW, Player
 from modlab.forking.tape import PlaceNumbers, TapedStep
 from modlab.inspection import stores
 from modlab.inspection.optimizers import step_all
 from modlab.records.finding import Fact
 from modlab.running.randomness import referred
+from modlab.running.values import mapped
 from modlab.statistics.memory import copied
 
 RATE = 1e-3
@@ -27,13 +28,13 @@ class BatchPlayer(Player):
 
     Args:
         state: where it begins.
-        forward: calls a model with a fresh copy of the batch, and gives its loss.
+        forward: calls a model with a fresh copy of the batch, and gives its loss; the last one says whether 16 bits are widened.
         loss: what it calls for that, where it refers to random generators of its own.
     """
 
     zeroes = True
 
-    def __init__(self, state: KeptState, forward: Callable[[Module, Module | None], Any], loss: Any) -> None:
+    def __init__(self, state: KeptState, forward: Callable[[Module, Module | None, bool], Any], loss: Any) -> None:
         super().__init__(state, set())
         self._private += referred((loss,))
         self._forward = forward
@@ -49,11 +50,16 @@ class BatchPlayer(Player):
         things = self.things
         for optimizer in things.optimizers:
             optimizer.zero_grad()
-        loss = self._forward(things.model, things.beside.get("loss"))
+        loss = self._forward(things.model, things.beside.get("loss"), self.wide)
         self.losses.setdefault(0, copied(loss))
         scaled = loss if self.loss_factor == 1 else loss * self.loss_factor
         scaled.backward()
         return scaled
+
+
+def widened(thing: Any) -> Any:
+    """The nest with what is 16 bits wide in float32."""
+    return mapped(thing, lambda tensor: tensor.float() if tensor.dtype in NARROW else tensor)
 
 
 class BatchGround:
@@ -63,13 +69,13 @@ class BatchGround:
         model: the model; it is copied.
         optimizers: copied as well; none: Adam.
         loss: called with an output and the target.
-        forward: calls a model, and a loss, with a fresh copy of the batch.
+        forward: calls a model, and a loss, with a fresh copy of the batch; the last one says whether 16 bits are widened.
         most: steps that can be made.
     """
 
     began, kind = 0, "batch"
 
-    def __init__(self, model: Module, optimizers: list[Any], loss: Any, forward: Callable[[Module, Any], Any], most: int) -> None:
+    def __init__(self, model: Module, optimizers: list[Any], loss: Any, forward: Callable[[Module, Any, bool], Any], most: int) -> None:
         held = {"loss": loss} if stores.is_module(loss) else {}
         trained = [one for one in model.parameters() if one.requires_grad] or [*model.parameters()]
         given = optimizers or [torch.optim.Adam(trained, RATE)]
@@ -86,7 +92,7 @@ class BatchGround:
 
     def player(self) -> Player:
         """A copy of the training at its beginning."""
-        return BatchPlayer(self._state, lambda model, loss: self._forward(model, loss or self._loss), self._loss)
+        return BatchPlayer(self._state, lambda model, loss, wide: self._forward(model, loss or self._loss, wide), self._loss)
 
     def steps(self) -> Iterator[TapedStep]:
         """Steps without a tape."""

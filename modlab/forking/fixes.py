@@ -409,7 +409,8 @@ def _float32(player: Player, _: Finding) -> None:
     if not is_narrow:
         _require_loop(player)
     _require(player.narrow or is_narrow)
-    player.things.model.float()
+    for module in (player.things.model, *player.things.beside.values()):  # a criterion's own weights, too
+        module.float()
     player.wide = True
 
 

@@ -19,7 +19,7 @@ from modlab.comparing.modes import quiet
 from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import ForkError, QuestionError, names_near
-from modlab.forking.batch_player import BatchGround
+from modlab.forking.batch_player import BatchGround, widened
 from modlab.forking.fixes import DOSES, FURTHER, OWN_CHANGE, TRIAL, applied, fix_of, is_climbing, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
@@ -459,10 +459,10 @@ def of_batch(
             f"No optimizer of {title} is known, so another learning rate cannot be tried.\n"
             "  Write: modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss)"
         )
-    inputs, target = pair
 
-    def forward(model: Module, loss: Any) -> Any:
-        return loss(batches.call(model, batches.copied(inputs)), batches.copied(target))
+    def forward(model: Module, loss: Any, wide: bool) -> Any:
+        given, asked = widened(batches.copied(pair)) if wide else batches.copied(pair)
+        return loss(batches.call(model, given), asked)
 
     with unseen(), quiet(True):
         ground = _present(title, lambda: BatchGround(model, optimizers, loss, forward, steps))

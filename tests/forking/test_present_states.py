@@ -52,3 +52,33 @@ def test_a_fix_of_the_loop_says_that_one_batch_has_none(kind: str) -> None:
     of = Finding("clipped to nothing", fixes=(Remedy("clip less"),)) if kind == "clip higher" else Finding(kind)
     with pytest.raises(modlab_errors.ForkError, match=r'a loop of its own, which zeroes(?s:.*)clips none(?s:.*)keep="good", which keeps'):
         of_batch(model, [optimizer], (X, TARGET), nn.MSELoss(), of, 5)
+
+
+NARROW_LOSSES: dict[str, Any] = {
+    "a function": F.mse_loss,
+    "a criterion": nn.MSELoss(),
+    "one with weights": nn.BCEWithLogitsLoss(pos_weight=torch.ones(1, dtype=torch.bfloat16)),
+}
+
+
+@pytest.mark.parametrize("loss", NARROW_LOSSES)
+@pytest.mark.parametrize("given", ["a tensor", "a tuple"])
+def test_float32_widens_the_batch_too(loss: str, given: str) -> None:
+    model, x = net().bfloat16(), X.bfloat16()
+    optimizer, target = torch.optim.SGD(model.parameters(), 0.001), (TARGET > 0).bfloat16()
+    inputs = x if given == "a tensor" else (x,)
+    fork = of_batch(model, [optimizer], (inputs, target), NARROW_LOSSES[loss], Finding("too few digits"), 10)
+    assert fork.record.steps == 10 and fork.losses[-1] < fork.losses[0]
+    assert model[0].weight.dtype is x.dtype is torch.bfloat16
+
+
+def test_a_watch_without_kept_weights_tries_float32() -> None:
+    model, x = net().bfloat16(), X.bfloat16()
+    optimizer = torch.optim.SGD(model.parameters(), 0.001)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(100):
+            optimizer.zero_grad()
+            F.mse_loss(model(x), TARGET.bfloat16()).backward()
+            optimizer.step()
+    fork = found(w, "too few digits").try_fix(20)
+    assert fork.record.steps == 20 and "with float32" in fork.headline
