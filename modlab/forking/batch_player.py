@@ -9,6 +9,7 @@ import torch
 from torch.nn import Module
 
 from modlab.forking.kept_states import KeptState, TrainedThings
+from modlab.forking.module_settings import named_modules
 from modlab.forking.originals import Originals
 from modlab.forking.player import NARROW, Player
 from modlab.forking.tape import PlaceNumbers, TapedStep
@@ -62,6 +63,23 @@ def widened(thing: Any) -> Any:
     return mapped(thing, lambda tensor: tensor.float() if tensor.dtype in NARROW else tensor)
 
 
+def _told(model: Module, modes: Mapping[str, bool]) -> dict[str, Fact]:
+    """What to say of the modes, where they are no longer those of the training, or where the present ones may not be."""
+    if not modes:
+        return {} if stores.mode(model) else {"mode": "as the model"}
+    others = [one for path, one in named_modules([("", model)]).items() if stores.mode(one) is not modes.get(path, stores.mode(one))]
+    return {"mode": "as in its steps"} if others else {}
+
+
+def _set_modes(things: TrainedThings, modes: Mapping[str, bool]) -> None:
+    """Put copies into these modes. First by the model's own `train`, which may do more than that."""
+    if "" in modes and stores.mode(things.model) is not modes[""]:
+        things.model.train(modes[""])
+    for path, module in named_modules([("", things.model)]).items():
+        if path in modes and stores.mode(module) is not modes[path]:
+            module.training = modes[path]
+
+
 class BatchGround:
     """The present state of a model, with a batch and a loss.
 
@@ -71,17 +89,27 @@ class BatchGround:
         loss: called with an output and the target.
         forward: calls a model, and a loss, with a fresh copy of the batch; the last one says whether 16 bits are widened.
         most: steps that can be made.
+        modes: which modules were in training mode in the training's steps, by path, as far as that is known.
     """
 
     began, kind = 0, "batch"
 
-    def __init__(self, model: Module, optimizers: list[Any], loss: Any, forward: Callable[[Module, Any, bool], Any], most: int) -> None:
+    def __init__(
+        self,
+        model: Module,
+        optimizers: list[Any],
+        loss: Any,
+        forward: Callable[[Module, Any, bool], Any],
+        most: int,
+        modes: Mapping[str, bool] | None = None,
+    ) -> None:
         held = {"loss": loss} if stores.is_module(loss) else {}
         trained = [one for one in model.parameters() if one.requires_grad] or [*model.parameters()]
         given = optimizers or [torch.optim.Adam(trained, RATE)]
-        self.facts: Mapping[str, Fact] = {} if optimizers else {"rate": RATE}
+        self.facts: Mapping[str, Fact] = {**({} if optimizers else {"rate": RATE}), **_told(model, modes or {})}
         things = TrainedThings(model, given, held)
         self._state = KeptState(0, things, PlaceNumbers(), (0.0, 0.0))
+        _set_modes(self._state.things, modes or {})
         self._forward, self._loss, self._most = forward, loss, most
         self._things = things
         self.aside = Originals(things.tensors()).spared

@@ -7,7 +7,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 from torch.nn import Module
@@ -420,6 +420,18 @@ def first_seen(finding: Finding) -> int:
     return named if isinstance(named, int) else -1
 
 
+class SeenTraining(NamedTuple):
+    """What a watch knows of a training whose present state is forked.
+
+    Attributes:
+        doubt: whether its loss says what is better: `unjudged`.
+        modes: which modules were in training mode in its steps, by path.
+    """
+
+    doubt: tuple[str, dict[str, Fact]]
+    modes: Mapping[str, bool]
+
+
 def of_batch(
     model: Module,
     optimizers: list[Any],
@@ -427,7 +439,7 @@ def of_batch(
     loss: Any,
     finding: Finding,
     steps: int,
-    doubt: tuple[str, dict[str, Fact]] = ("", {}),
+    seen: SeenTraining | None = None,
 ) -> Fork:
     """The fix of a finding of a diagnosis, tried on the present weights and the batch.
 
@@ -438,7 +450,7 @@ def of_batch(
         loss: called with output and target.
         finding: what was found.
         steps: how many to make.
-        doubt: of a watched training, whether its loss says what is better: `unjudged`.
+        seen: what a watch knows of the training.
     """
     require_fix(finding)
     title = own_class(type(model)).__name__
@@ -465,8 +477,8 @@ def of_batch(
         return loss(batches.call(model, given), asked)
 
     with unseen(), quiet(True):
-        ground = _present(title, lambda: BatchGround(model, optimizers, loss, forward, steps))
-    return of_finding(finding, ground, title, 0, steps, doubt=doubt)
+        ground = _present(title, lambda: BatchGround(model, optimizers, loss, forward, steps, seen and seen.modes))
+    return of_finding(finding, ground, title, 0, steps, doubt=seen.doubt if seen is not None else ("", {}))
 
 
 def _present(title: str, make: Callable[[], BatchGround]) -> BatchGround:

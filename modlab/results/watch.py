@@ -622,8 +622,8 @@ class Watch(Result):
         model = self._source()
         kept = self._watcher.clues.kept if self._watcher is not None else self._kept
         if self._keeper is None and kept is not None and model is not None:  # the present state, with the batch that is at hand
-            doubt = fork.unjudged(self.record)
-            return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps, doubt)
+            seen = fork.SeenTraining(fork.unjudged(self.record), kept.modes)
+            return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps, seen)
         return fork.of_watch(self._keeper, self.record, finding, steps, model)
 
     @classmethod

@@ -93,12 +93,13 @@ STUCK = 0.5
 
 
 class KeptBatch(NamedTuple):
-    """One batch of the training, and its loss as a function of output and target."""
+    """One batch of the training, its loss as a function of output and target, and which modules were in training mode, by path."""
 
     step: int
     inputs: Any
     target: Tensor
     loss: Any
+    modes: dict[str, bool]
 
 
 class HeldParameters(NamedTuple):
@@ -568,7 +569,8 @@ class ClueCollector:
         loss = criterion.rebuilt(found, found.way, self._output, value, smoothed)
         if loss is not None and (not kwargs or not args):
             inputs = _copied(kwargs) if kwargs else _copied(args[0]) if len(args) == 1 and isinstance(args[0], Tensor) else _copied(args)
-            self.kept = KeptBatch(self._step, inputs, found.target.detach().clone(), loss if scale == 1 else _unscaled(loss, scale))
+            loss, target = loss if scale == 1 else _unscaled(loss, scale), found.target.detach().clone()
+            self.kept = KeptBatch(self._step, inputs, target, loss, _modes(self._index.root))
 
     @_aside
     def graded(self, task: int) -> None:
@@ -845,6 +847,12 @@ def _copied(thing: Any) -> Any:
     if isinstance(thing, dict):
         return {name: _copied(one) for name, one in thing.items()}
     return type(thing)(map(_copied, thing)) if type(thing) in (tuple, list) else thing
+
+
+def _modes(root: Module | None) -> dict[str, bool]:
+    """Which modules are in training mode, by path."""
+    found = root.named_modules() if root is not None else ()
+    return {path: mode for path, module in found if (mode := stores.mode(module)) is not None}
 
 
 def _beginning(tensor: Tensor) -> Tensor:

@@ -178,6 +178,7 @@ def notes(record: ForkRecord) -> Iterator[str]:
     if record.source == "batch":
         by = f" by Adam with lr = {record.facts['rate']}, for no optimizer is known" if "rate" in record.facts else ""
         yield f"Two copies of the model, one of them changed, trained on the one batch{by}, from the present weights on."
+        yield from _present(record)
         return
     if record.steps:
         began = f"Run from the state kept after {format.plural(record.began, 'step')}"
@@ -197,6 +198,20 @@ def notes(record: ForkRecord) -> Iterator[str]:
         yield _ended(record)
     if record.ended == "tape":
         yield "It ends where the kept batches end."
+
+
+_MODES = {
+    "as the model": "They began in evaluation mode, as the model is now, in which dropout and batch norms do not what they do in training. "
+    "Ask for the other mode before: model.train().",
+    "as in its steps": "They are in the modes that the steps of the training had, and not in those that the model has now.",
+}
+"""By the fact `mode`: in which modes the copies are."""
+
+
+def _present(record: ForkRecord) -> Iterator[str]:
+    """What to know about a fork of the present state."""
+    if mode := _MODES.get(str(record.facts.get("mode", ""))):
+        yield mode
 
 
 def _ends(record: ForkRecord) -> Iterator[str]:

@@ -82,3 +82,40 @@ def test_a_watch_without_kept_weights_tries_float32() -> None:
             optimizer.step()
     fork = found(w, "too few digits").try_fix(20)
     assert fork.record.steps == 20 and "with float32" in fork.headline
+
+
+def dropping(*, ends: bool) -> tuple[nn.Sequential, Any, torch.optim.Optimizer]:
+    """A training whose batch norm is held in evaluation, and that may end in a validation."""
+    model = net(nn.BatchNorm1d(16), nn.Dropout(0.5))
+    optimizer = torch.optim.SGD(model[0].parameters(), 0.01)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(30):
+            model.train()
+            model[2].eval()
+            optimizer.zero_grad()
+            F.mse_loss(model(X), TARGET).backward()
+            optimizer.step()
+        if ends:
+            model.eval()
+    return model, w, optimizer
+
+
+def test_copies_train_in_the_modes_that_the_steps_had() -> None:
+    forks = []
+    for ends in (False, True):
+        model, w, optimizer = dropping(ends=ends)
+        torch.manual_seed(1)
+        forks.append(found(w, "not in the optimizer").try_fix(10))
+        assert [one.training for one in model] == [not ends, not ends, False, not ends, not ends]
+        del optimizer
+    assert forks[0].losses == forks[1].losses and len({*forks[1].losses}) == 10
+    assert "modes that the steps of the training had" in str(forks[1]) and "mode" not in forks[0].record.facts
+
+
+def test_a_diagnosis_in_evaluation_mode_says_that_its_copies_are_in_it() -> None:
+    for trains in (True, False):
+        model = net(nn.Dropout(0.5)).train(trains)
+        optimizer = torch.optim.SGD(model[0].parameters(), 0.01)
+        diagnosis = modlab.diagnose(model, optimizer, batch=(X, TARGET), loss=nn.MSELoss())
+        fork = diagnosis.findings[0].try_fix(10)
+        assert ("They began in evaluation mode, as the model is now" in str(fork)) is not trains
