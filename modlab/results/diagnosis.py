@@ -263,6 +263,11 @@ class Diagnosis(RowsResult):
         """What each check that ran the model found; empty without a batch."""
         return tuple(Experiment.of(one, self) for one in self.record.experiments)
 
+    @property
+    def can_try(self) -> bool:
+        """Whether it was given a batch, to try fixes on."""
+        return self._given[1] is not None
+
     def try_fix(self, finding: Finding, steps: int = 100) -> Fork:
         """Apply a finding's fix to a fork, beside an unchanged one: `Worded.try_fix`. Of what a watch has seen, that one has the fork."""
         from modlab.results import fork
@@ -272,7 +277,8 @@ class Diagnosis(RowsResult):
         optimizers, pair, loss = self._given
         fork.require_surest(finding, self.record.findings)
         fork.require_fix(finding)
-        if self._watch is not None and (finding.kind, finding.path) in self._seen:
+        is_seen = self._watch is not None and (finding.kind, finding.path) in self._seen
+        if self._watch is not None and is_seen and (self._watch.can_try or not self.can_try):
             return self._watch.try_fix(finding, steps)
         model = self._alive("try_fix()")
         held = [one() for one in optimizers]

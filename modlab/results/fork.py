@@ -392,7 +392,7 @@ def unjudged(record: WatchRecord) -> tuple[str, dict[str, Fact]]:
     return (falls.kind if falls is not None and falls.kind in ("negative values", "climbed") else ""), {}
 
 
-def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps: int, model: Module | None) -> Fork:
+def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps: int) -> Fork:
     """The fix of a finding of a watch, tried from the last good state before it.
 
     Args:
@@ -400,18 +400,34 @@ def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps
         record: of the watch.
         finding: what was found.
         steps: how many to make.
-        model: as it is now, if it still exists.
     """
     require_fix(finding)
-    if keeper is None and model is not None and not is_finite(model):
-        raise ForkError(
-            f"The weights of {record.title} are not finite any more, and no good ones were kept, so there is nothing to try a fix on.\n"
-            '  Watch again, with keep="good": modlab.watch(model, optimizer, keep="good")'
-        )
     keeper = require_kept(keeper, record)
     seen = first_seen(finding)
     at = max([one for one in keeper.sound() if one <= seen], default=min(keeper.states))
     return of_finding(finding, KeptGround(keeper, at), record.title, at, steps, doubt=unjudged(record))
+
+
+def without_batch(title: str, finding: Finding, model: Module, why: str) -> ForkError:
+    """The error where a watch has kept neither weights nor a batch.
+
+    Args:
+        title: the model's class.
+        finding: what was found.
+        model: as it is now.
+        why: a key of `wording.forks.UNKEPT`.
+    """
+    require_fix(finding)
+    again = 'watch again, with keep="good": modlab.watch(model, optimizer, keep="good")'
+    if not is_finite(model):
+        return ForkError(
+            f"The weights of {title} are not finite any more, and no good ones were kept, so there is nothing to try a fix on.\n"
+            f"  W{again[1:]}"
+        )
+    return ForkError(
+        f"This watch of {title} kept no weights, and no batch to try a fix on the present ones: {forks.UNKEPT[why]}.\n"
+        f"  Give a batch: w.diagnose(batch=(inputs, target), loss=loss).findings[0].try_fix()\n  Or {again}"
+    )
 
 
 def first_seen(finding: Finding) -> int:

@@ -215,6 +215,7 @@ class Watch(Result):
         self._grad = True  # as it was when the block began
         self._final: WatchRecord | None = None
         self._kept: KeptBatch | None = None  # a batch and its loss
+        self._unkept = ""  # why there is none
         self._optimizers: list[ReferenceType[Optimizer]] = []
         self._keeper = watcher.keeper
         self._forks: tuple[ForkRecord, ...] = ()
@@ -338,8 +339,7 @@ class Watch(Result):
         from modlab.results import diagnosis  # with what runs the model
 
         record, model = self.record, self._alive("w.diagnose()")
-        watcher = self._watcher
-        kept = watcher.clues.kept if watcher is not None else self._kept
+        kept = self._kept_batch()[0]
         if kept is None and (batch is None) is not (loss is None):
             raise QuestionError(
                 "w.diagnose(): the watch kept no batch whose loss it could compute again, so it needs both from you.\n"
@@ -351,6 +351,16 @@ class Watch(Result):
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
         unheld = tuple(one for one in record.verdict.checks if one.state == "broken")
         return diagnosis.diagnosed(model, optimizers, batch, loss, seen, Symptoms(record), self, unheld)
+
+    def _kept_batch(self) -> tuple[KeptBatch | None, str]:
+        """A batch and its loss, or why there is none."""
+        clues = self._watcher.clues if self._watcher is not None else None
+        return (self._kept, self._unkept) if clues is None else (clues.kept, clues.unkept)
+
+    @property
+    def can_try(self) -> bool:
+        """Whether weights or a batch were kept, to try fixes on."""
+        return self._keeper is not None or self._kept_batch()[0] is not None
 
     def _known_optimizers(self) -> list[Any]:
         """Those that were given, and those that made steps with parameters of the model's; without those that were replaced."""
@@ -461,7 +471,7 @@ class Watch(Result):
             return self._final
         closed, record = watcher.closed, self._with_forks(watcher.record())
         if closed:  # first kept, then the rest is let go
-            self._final, self._kept = record, watcher.clues.kept
+            self._final, self._kept, self._unkept = record, watcher.clues.kept, watcher.clues.unkept
             self._optimizers = [ref(one) for one in watcher.steps.at_work()]
             self._watcher = None
         return record
@@ -620,18 +630,20 @@ class Watch(Result):
             fork.require_fix(finding)
             raise fork.without_ground()
         model = self._source()
-        kept = self._watcher.clues.kept if self._watcher is not None else self._kept
+        kept, why = self._kept_batch()
+        if self._keeper is None and kept is None and model is not None:
+            raise fork.without_batch(self.record.title, finding, model, why)
         if self._keeper is None and kept is not None and model is not None:  # the present state, with the batch that is at hand
             seen = fork.SeenTraining(fork.unjudged(self.record), kept.modes)
             return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps, seen)
-        return fork.of_watch(self._keeper, self.record, finding, steps, model)
+        return fork.of_watch(self._keeper, self.record, finding, steps)
 
     @classmethod
     def _of(cls, record: WatchRecord) -> Watch:
         made = cls.__new__(cls)
         super(Watch, made).__init__()
         made._watcher, made._stage, made._final, made._knobs, made._keeper = None, None, record, None, None
-        made._kept, made._optimizers = None, []
+        made._kept, made._unkept, made._optimizers = None, "", []
         made._forks, made._refused, made._sliced, made._pages = record.forks, record.refused, None, []
         made._output = None
         return made

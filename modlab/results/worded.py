@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 class FixGround(Protocol):
     """What a fix can be tried on: a watch, or a diagnosis."""
 
+    @property
+    def can_try(self) -> bool:
+        """Whether there are kept weights, or a batch."""
+
     def try_fix(self, finding: Finding, steps: int) -> Fork:
         """Apply the finding's fix to a fork."""
 

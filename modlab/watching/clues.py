@@ -180,6 +180,7 @@ class ClueCollector:
         self._given: Any = None
         self._output: Any = None
         self.kept: KeptBatch | None = None
+        self.unkept = ""  # why no batch could be, as of the last loss that was read: a key of `wording.forks.UNKEPT`
         self._held = HeldParameters()
         self._told: HeldParameters | None = None  # in the end
 
@@ -406,6 +407,9 @@ class ClueCollector:
             root = self._index.root
             self._in_eval += root is not None and not root.training
             found = loss_graph.read(tensor, self._made)
+            smoothed = criterion.smoothing(found)
+            why = self._unkept_for(found, smoothed)
+            self.unkept = (why if whole else "") or self.unkept
             if not found:
                 return
             pool = self._losses.setdefault(name, LossPool(name))
@@ -419,8 +423,7 @@ class ClueCollector:
                 self._walked[name] = step
                 without_autograd(self._walk, tensor)
                 without_autograd(self._look_beside, found)
-            smoothed = criterion.smoothing(found)
-            if whole and (len(found) == 1 or smoothed) and isinstance(self._output, Tensor) and self._output.dim():
+            if whole and not why:
                 without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan, times, smoothed)
             if self.reads and whole and pool.looks <= DENSE and self.batch and found[0].target is not None:
                 found[0] = found[0]._replace(target=_one_for_each_place(found))
@@ -558,16 +561,32 @@ class ClueCollector:
         target = whole if bool(((target - whole).abs() < CLOSE * (1 + whole.abs())).all()) else target
         return found._replace(output=given, target=target)
 
+    def _unkept_for(self, found: list[loss_graph.Found], smoothed: float) -> str:
+        """Why this loss cannot be computed once more, as far as its graph tells."""
+        root = self._index.root
+        if self._given is None and root is not None and not stores.mode(root):
+            return "evaluation"
+        if len(found) > 1 and not smoothed:
+            return "terms"
+        if not found or self._given is None:
+            return "loss"
+        return "" if isinstance(self._output, Tensor) and self._output.dim() else "output"
+
     def _keep(self, found: loss_graph.Found, value: float, scale: float, smoothed: float) -> None:
         """Keep a copy of this batch and its loss, where that can be computed once more."""
-        if self._given is None or found.target is None or (self.kept is not None and self._step < 2 * self.kept.step):
+        if self.kept is not None and self._step < 2 * self.kept.step:
             return
         args, kwargs = self._given
         tensors = [one for _, one, _ in leaves((args, kwargs)) if isinstance(one, Tensor)]
-        if sum(one.numel() * one.element_size() for one in (*tensors, found.target)) > HELD or not all(map(is_readable, tensors)):
+        if found.target is None or not all(map(is_readable, tensors)):
+            self.unkept = "loss"
+            return
+        if sum(one.numel() * one.element_size() for one in (*tensors, found.target)) > HELD:
+            self.unkept = "large"
             return
         loss = criterion.rebuilt(found, found.way, self._output, value, smoothed)
-        if loss is not None and (not kwargs or not args):
+        self.unkept = "loss" if loss is None else "inputs" if args and kwargs else ""
+        if loss is not None and not self.unkept:
             inputs = _copied(kwargs) if kwargs else _copied(args[0]) if len(args) == 1 and isinstance(args[0], Tensor) else _copied(args)
             loss, target = loss if scale == 1 else _unscaled(loss, scale), found.target.detach().clone()
             self.kept = KeptBatch(self._step, inputs, target, loss, _modes(self._index.root))

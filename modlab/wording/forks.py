@@ -27,6 +27,17 @@ NOTHING = {
 }
 """Why no state is left, where no error tells."""
 
+UNKEPT = {
+    "": "of its steps that were looked at, none had a loss to be read",
+    "evaluation": "it trains in evaluation mode, and of such a pass a watch keeps no batch",
+    "terms": "its loss has several terms (a sum, a penalty), and a watch computes a loss of one term again from a batch",
+    "output": "it gives more than one tensor, so its loss cannot be computed again from a batch",
+    "inputs": "it is called with arguments both by place and by name, and such a batch is not kept",
+    "large": "its batch is larger than what a watch keeps (16 MB)",
+    "loss": "its loss could not be computed again from a batch",
+}
+"""Why a watch has no batch, by what the clues note."""
+
 CHANGES: dict[str, str] = {
     "function": "changed by {name}",
     "settings": "with {settings}",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 import modlab
 from modlab import errors as modlab_errors
@@ -119,3 +120,44 @@ def test_a_diagnosis_in_evaluation_mode_says_that_its_copies_are_in_it() -> None
         diagnosis = modlab.diagnose(model, optimizer, batch=(X, TARGET), loss=nn.MSELoss())
         fork = diagnosis.findings[0].try_fix(10)
         assert ("They began in evaluation mode, as the model is now" in str(fork)) is not trains
+
+
+class Pair(nn.Module):
+    """Gives two tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = net()
+
+    def forward(self, x: Tensor, *, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+        return self.inner(x) * scale, x
+
+
+def mse(model: nn.Module) -> Tensor:
+    return F.mse_loss(model(X), TARGET)
+
+
+WITHOUT_BATCH: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Tensor], str]] = {
+    "two terms": (net, lambda model: mse(model) + 0.3 * F.l1_loss(model(X), TARGET), "its loss has several terms"),
+    "a penalty": (net, lambda model: mse(model) + 1e-3 * model[0].weight.square().sum(), "its loss has several terms"),
+    "evaluation mode": (lambda: net(nn.Dropout(0.5)).eval(), mse, "it trains in evaluation mode"),
+    "two tensors": (Pair, lambda model: F.mse_loss(model(X)[0], TARGET), "it gives more than one tensor"),
+    "a loss of its own": (net, lambda model: (model(X) - TARGET).abs().pow(2.7).mean(), "its loss could not be computed again"),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_BATCH)
+def test_why_no_batch_was_kept_is_said_and_one_can_be_given(name: str) -> None:
+    make, loss, why = WITHOUT_BATCH[name]
+    model = make()
+    optimizer = torch.optim.SGD([*model.parameters()][:2], 0.01)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(30):
+            optimizer.zero_grad()
+            loss(model).backward()
+            optimizer.step()
+    one = next(one for one in w.findings if one.kind in ("not in the optimizer", "eval while training"))
+    with pytest.raises(modlab_errors.ForkError, match=rf"and no batch to try a fix on.*: {why}(?s:.*)w.diagnose\(batch=(?s:.*)keep="):
+        one.try_fix(5)
+    given = w.diagnose(batch=(X, TARGET), loss=lambda output, target: F.mse_loss(output[0] if name == "two tensors" else output, target))
+    assert next(other for other in given.findings if other.kind == one.kind).try_fix(5).record.steps == 5
