@@ -32,6 +32,7 @@ from modlab.inspection.distributed import distribution_of
 from modlab.inspection.optimizers import needs_closure
 from modlab.records.finding import Fact, Finding
 from modlab.records.fork import ForkRecord
+from modlab.records.loss import the_loss
 from modlab.records.watch import Check, WatchRecord
 from modlab.results.result import Result
 from modlab.running.guarded import line_of
@@ -442,10 +443,19 @@ class SeenTraining(NamedTuple):
     Attributes:
         doubt: whether its loss says what is better: `unjudged`.
         modes: which modules were in training mode in its steps, by path.
+        first: the first finite loss of it; 0 if there is none.
     """
 
     doubt: tuple[str, dict[str, Fact]]
     modes: Mapping[str, bool]
+    first: float
+
+
+def seen_of(record: WatchRecord, modes: Mapping[str, bool]) -> SeenTraining:
+    """What the record of a watch tells of it."""
+    curve = the_loss(record)
+    finite = (float(one) for one in curve.mean if math.isfinite(one)) if curve is not None else iter(())
+    return SeenTraining(unjudged(record), modes, next(finite, 0.0))
 
 
 def of_batch(
@@ -494,6 +504,8 @@ def of_batch(
 
     with unseen(), quiet(True):
         ground = _present(title, lambda: BatchGround(model, optimizers, loss, forward, steps, seen and seen.modes))
+    if seen is not None:
+        ground.facts = {**ground.facts, "first": seen.first}
     return of_finding(finding, ground, title, 0, steps, doubt=seen.doubt if seen is not None else ("", {}))
 
 

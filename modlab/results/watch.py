@@ -634,7 +634,7 @@ class Watch(Result):
         if self._keeper is None and kept is None and model is not None:
             raise fork.without_batch(self.record.title, finding, model, why)
         if self._keeper is None and kept is not None and model is not None:  # the present state, with the batch that is at hand
-            seen = fork.SeenTraining(fork.unjudged(self.record), kept.modes)
+            seen = fork.seen_of(self.record, kept.modes)
             return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps, seen)
         return fork.of_watch(self._keeper, self.record, finding, steps)
 

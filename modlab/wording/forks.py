@@ -13,6 +13,9 @@ from modlab.wording.names import joined
 SAME = 0.05
 """Of the original's loss: less than this is little difference."""
 
+LOST = 100
+"""Times the loss that a watch saw at first: where a fork begins above that, its weights were lost before."""
+
 CLEAR = 2.8
 """Standard errors, of five differences or more, that chance hardly makes."""
 
@@ -223,6 +226,12 @@ def _present(record: ForkRecord) -> Iterator[str]:
     """What to know about a fork of the present state."""
     if mode := _MODES.get(str(record.facts.get("mode", ""))):
         yield mode
+    first: Any = record.facts.get("first", 0.0)
+    if first > 0 and len(record.twin) and not record.twin[0] <= LOST * first:
+        yield (
+            f"The fork begins with a loss of {_number(record.twin[0])}, and the watch began with {_number(first)}: these weights were lost "
+            'before. With keep="good" a watch keeps good ones, and a fork begins there: modlab.watch(model, optimizer, keep="good").'
+        )
 
 
 def _ends(record: ForkRecord) -> Iterator[str]:

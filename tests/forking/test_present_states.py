@@ -161,3 +161,19 @@ def test_why_no_batch_was_kept_is_said_and_one_can_be_given(name: str) -> None:
         one.try_fix(5)
     given = w.diagnose(batch=(X, TARGET), loss=lambda output, target: F.mse_loss(output[0] if name == "two tensors" else output, target))
     assert next(other for other in given.findings if other.kind == one.kind).try_fix(5).record.steps == 5
+
+
+@pytest.mark.parametrize("times", [1.0, 1e6, 1e30])
+def test_a_fork_of_weights_that_were_lost_says_so(times: float) -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model[0].parameters(), 0.01)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(30):
+            optimizer.zero_grad()
+            mse(model).backward()
+            optimizer.step()
+    with torch.no_grad():
+        model[2].weight.mul_(times)
+    fork = found(w, "not in the optimizer").try_fix(5)
+    said = 'these weights were lost before. With keep="good" a watch keeps good ones'
+    assert (said in str(fork)) is (times > 1) and fork.record.steps == 5
