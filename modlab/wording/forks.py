@@ -16,6 +16,9 @@ SAME = 0.05
 LOST = 100
 """Times the loss that a watch saw at first: where a fork begins above that, its weights were lost before."""
 
+UNSCALED = "the loss without its factor"
+"""The fix after which the losses that are shown still have what the gradients are without."""
+
 CLEAR = 2.8
 """Standard errors, of five differences or more, that chance hardly makes."""
 
@@ -189,6 +192,8 @@ def notes(record: ForkRecord) -> Iterator[str]:
     if record.change and not record.running:
         yield from _ends(record)
         yield from _trials(record)
+        if record.facts.get("what") == UNSCALED:
+            yield "The losses of the fork are shown with the factor, as the loop computes them: its gradients alone are without it."
     if record.source == "batch":
         by = f" by Adam with lr = {record.facts['rate']}, for no optimizer is known" if "rate" in record.facts else ""
         yield f"Two copies of the model, one of them changed, trained on the one batch{by}, from the present weights on."

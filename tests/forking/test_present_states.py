@@ -177,3 +177,18 @@ def test_a_fork_of_weights_that_were_lost_says_so(times: float) -> None:
     fork = found(w, "not in the optimizer").try_fix(5)
     said = 'these weights were lost before. With keep="good" a watch keeps good ones'
     assert (said in str(fork)) is (times > 1) and fork.record.steps == 5
+
+
+@pytest.mark.parametrize("keep", [None, "good"])
+def test_losses_without_their_factor_are_shown_with_it(keep: str | None) -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with modlab.watch(model, optimizer, keep=keep) as w:  # type: ignore[arg-type]
+        for _ in range(30):
+            optimizer.zero_grad()
+            (1e-4 * mse(model)).backward()
+            optimizer.step()
+    fork = found(w, "loss too small").try_fix(10)
+    assert fork.losses[0] == fork.original[0] < 1e-3 and fork.outcome == "better"
+    assert "shown with the factor, as the loop computes them: its gradients alone are without it" in str(fork)
+    assert "its gradients alone" not in str(of_batch(model, [optimizer], (X, TARGET), nn.MSELoss(), Finding("rate too low"), 5))
