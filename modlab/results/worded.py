@@ -48,7 +48,8 @@ class Worded(Finding):
         """Apply the fix to a copy of the training, and run it beside an unchanged copy; the training itself is untouched.
 
         Of what a watch with ``keep="good"`` has seen, the copies begin at the last good state before it, and get the batches that were
-        kept. Of a diagnosis with a batch and a loss they begin at the present weights, and train on that batch.
+        kept. Of a diagnosis with a batch and a loss, and of a watch that keeps no weights, they begin at the present weights, and train on
+        one batch.
 
         Args:
             steps: how many to make.
