@@ -43,6 +43,9 @@ _AT_REST = "export default { render({ el }) { el.textContent = 'this watch has e
 FIRST = 20
 """Steps after which a script is told what is broken already."""
 
+NOTHING = 3
+"""The exit code of a verdict of nothing."""
+
 PROGRESS = 1.0
 """Seconds between two progress lines in a terminal."""
 
@@ -349,14 +352,20 @@ class Lines:
             self._wide = len(line)
 
     def end(self) -> None:
-        """The headline and the verdict, once; on any rank but the first one line, if its own verdict is broken."""
+        """The headline and the verdict, once; on any rank but the first one line, if its own verdict is broken.
+
+        Of a training that made no step there may be a verdict as well; where nothing was seen, the headline says so.
+        """
         record = self._watch.record
-        if self._rank:
-            if record.steps and record.state != "failed" and record.verdict.broken is not None:
-                self._say(f"modlab (rank {self._rank}): {' '.join(headline.of_watch(record)).strip()}")
+        if record.state == "failed":  # of which there is a line
             return
-        if record.steps and record.state != "failed":  # of which there is a line
-            self._say(f"modlab {__version__}: {' '.join(headline.of_watch(record)).strip()}\n{Verdict.of(record.verdict)}")
+        said = " ".join(headline.of_watch(record)).strip()
+        if self._rank:
+            if record.steps and record.verdict.broken is not None:
+                self._say(f"modlab (rank {self._rank}): {said}")
+            return
+        nothing = not record.steps and record.verdict.exit_code == NOTHING
+        self._say(f"modlab {__version__}: {said}" + ("" if nothing else f"\n{Verdict.of(record.verdict)}"))
 
     def _say(self, text: str) -> None:
         if self._wide:

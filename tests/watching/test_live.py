@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from contextlib import suppress
 from typing import Any
 from weakref import ref
 
@@ -189,6 +190,29 @@ def test_what_begins_in_one_step_is_one_line(capsys: pytest.CaptureFixture[str])
     assert printed.count("got no gradient in any step") == printed.count(said) == 1
     assert len(w.alerts) == 20 and str(w).count("got no gradient in any step") == str(w).count(said) == 1
     assert w.html().count("more like it") == 1
+
+
+@pytest.mark.parametrize(
+    ("trainable", "passes", "said", "checks"),
+    [
+        pytest.param(True, 20, "optimizer.step() is never called", True, id="a step is forgotten"),
+        pytest.param(False, 1, "Most of the model is frozen", True, id="a model that is frozen, which backward() refuses"),
+        pytest.param(True, 0, "Nothing was seen", False, id="nothing"),
+    ],
+)
+def test_of_a_training_without_a_step_the_verdict_is_told(
+    trainable: bool, passes: int, said: str, checks: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = nn.Linear(2, 1).requires_grad_(trainable)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with suppress(RuntimeError), modlab.watch(net, optimizer) as w:
+        for _ in range(passes):
+            optimizer.zero_grad()
+            net(torch.randn(4, 2)).square().mean().backward()
+    printed = capsys.readouterr().err
+    assert printed.count(w.headline) == 1 and said in w.headline
+    assert (str(w.verdict) in printed) is checks
+    assert checks or printed.count("\n") == 1
 
 
 def test_views_get_the_same_bytes_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
