@@ -189,6 +189,23 @@ def _in_evaluation(s: Symptoms) -> Facts | None:
     return {"looks": s.loop.in_eval or s.watched.evaluated, "places": tuple(minded)}
 
 
+def _turned(s: Symptoms) -> Facts | None:
+    """In training mode at first, and in evaluation mode for most of what follows: a validation has turned it, and nobody turned it back."""
+    modes = s.loop.modes
+    rest = modes.trained + modes.evaluated - modes.since
+    drawn = any(one.kind == "mode" for one in s.record.scalars)  # the mode differed at backward() as well, not just at the step
+    if not modes.places or not modes.trained or not drawn or modes.evaluated < max(SEVERAL, rest / 2):
+        return None
+    told = {"steps": modes.trained + modes.evaluated, "since": modes.since, "throughout": modes.evaluated == rest}
+    return {"evaluated": modes.evaluated, **told, "places": modes.places}
+
+
+def _turned_early(s: Symptoms) -> Facts | None:
+    """The same, so early that it may be why the loss does not fall."""
+    falls = s.learns or s.fallen > 0.2
+    return None if falls or s.loop.modes.evaluated <= s.loop.modes.trained else _turned(s)
+
+
 def _clipped(s: Symptoms) -> Facts | None:
     norm = s.norm
     if s.learns or s.loop.scaled_steps:
@@ -236,7 +253,9 @@ ROWS = (
     CauseRow("weights put back", _put_back),
     CauseRow("stale weights", _stale),
     CauseRow("no zero grad", _no_zero_grad),
+    CauseRow("eval while training", _turned_early),
     CauseRow("eval while training", _in_evaluation),
+    CauseRow("eval while training", _turned, severity="careful", tier=2),
     CauseRow("clipped to nothing", _clipped, tier=1),
     CauseRow("accumulated too loud", _too_loud, "rate too high", "divide", tier=1),
 )

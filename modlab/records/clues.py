@@ -341,6 +341,21 @@ class GroupClues:
 
 
 @frozen
+class ModeClues:
+    """In which mode the model was when a step had been made.
+
+    Attributes:
+        trained, evaluated: how many steps were made in training mode, and in evaluation mode.
+        since: the first step of the latter, -1 if there is none; `places`: dropout and batch norms that were in evaluation mode in it.
+    """
+
+    trained: int = 0
+    evaluated: int = 0
+    since: int = -1
+    places: tuple[str, ...] = ()
+
+
+@frozen
 class LoopClues:
     """What the loop does.
 
@@ -369,6 +384,7 @@ class LoopClues:
         asleep: an optimizer that makes no step while others do, and the parameters that it alone holds.
         sharing: the classes of the optimizers that hold what is `shared`.
         against: of the looks in which gradients pointed elsewhere, in how many that was opposite to what backward() brought.
+        modes: of all steps, not of the looks alone.
     """
 
     backwards: int = 0
@@ -399,6 +415,7 @@ class LoopClues:
     asleep: tuple[str, tuple[str, ...]] = ("", ())
     sharing: tuple[str, ...] = ()
     against: int = 0
+    modes: ModeClues = ModeClues()
 
 
 @frozen

@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import PackedSequence
 from modlab.compat import without_autograd, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
-from modlab.records.clues import MOVES, SHAPES, Clues, GroupClues, LoopClues, LossClues, ModuleClues, PairClues, Relations
+from modlab.records.clues import MOVES, SHAPES, Clues, GroupClues, LoopClues, LossClues, ModeClues, ModuleClues, PairClues, Relations
 from modlab.running import (
     attention_graph,
     composed_criteria,
@@ -669,7 +669,9 @@ class ClueCollector:
             self._relations = without_autograd(self._pairs.relations) if stuck else Relations()
         return self._relations
 
-    def record(self, accepted: dict[str, int], scaled: tuple[int, int], returned: int, rootless: int, *, closed: bool) -> Clues:
+    def record(
+        self, accepted: dict[str, int], scaled: tuple[int, int], returned: int, rootless: int, modes: ModeClues, *, closed: bool
+    ) -> Clues:
         """All of it.
 
         Args:
@@ -678,6 +680,7 @@ class ClueCollector:
             scaled: how many steps, and clippings, met gradients that a scaler had multiplied.
             returned: how often the same weights were written between two steps.
             rootless: how often ``backward()`` began with a tensor whose graph ends in no parameter of the model.
+            modes: in which mode the model was in the steps.
         """
         if closed and self._told is None:
             self._told = self._held = self._take_down(closed=True)
@@ -711,6 +714,7 @@ class ClueCollector:
             self.steps.asleep(),
             held.sharing,
             gradients.against,
+            modes,
         )
         return Clues(
             losses,

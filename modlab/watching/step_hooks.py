@@ -21,6 +21,7 @@ from modlab.watching.last_step import captured, is_unseen
 from modlab.watching.losses import Losses
 from modlab.watching.nan_guard import NaNGuard
 from modlab.watching.rewritten_weights import RewrittenWeights
+from modlab.watching.step_modes import StepModes
 from modlab.watching.steps import Steps
 from modlab.watching.watch_index import WatchIndex
 
@@ -70,6 +71,7 @@ class StepHooks:
 
     Attributes:
         rewritten: the weights that others write between two steps.
+        modes: in which mode the model is in each step.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class StepHooks:
         self.ends = self._watch = watch
         self._index, self._steps, self._losses, self._guard, self._controls = index, steps, losses, guard, controls
         self._knobs = knobs
-        self.rewritten = RewrittenWeights(index)
+        self.rewritten, self.modes = RewrittenWeights(index), StepModes(index)
         self._hooks = OptimizerHooks(self._begins, self._ended)
         self._versions: tuple[int, ...] = ()
         self._begun: tuple[int, ...] = ()
@@ -144,6 +146,7 @@ class StepHooks:
             return
         if losses.due():
             losses.step_ended(optimizer, counted=True)
+        self.modes.step_ended(steps.made)
         steps.ended()
         self.rewritten.step_ended()
         self._knobs.step_ended(steps.made)

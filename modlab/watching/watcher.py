@@ -722,6 +722,7 @@ class Watcher:
                 (self.losses.scaled_steps, self.losses.scaled_clips),
                 self.step_hooks.rewritten.returned,
                 self.losses.rootless,
+                self.step_hooks.modes.clues(),
                 closed=self.closed or self._closing,
             ),
         )

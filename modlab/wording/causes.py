@@ -163,10 +163,13 @@ def _sign(facts: Facts) -> str:
 
 
 def _evaluation(facts: Facts) -> str:
-    looks = format.plural(facts["looks"], "look")
     if "alone" in facts:
         return f"while the model trained, {all_named(facts['places'])} stayed in evaluation mode, and took in no batch"
-    return f"in {looks} the model was called in evaluation mode, which changes {all_named(facts['places'])}"
+    if "evaluated" in facts:
+        often = f"in {facts['evaluated']:,} of {format.plural(facts['steps'], 'step')}"
+        when = f"from step {facts['since']:,} on" if facts["throughout"] else f"first in step {facts['since']:,}"
+        return f"{often}, {when}, the model was in evaluation mode, which changes {all_named(facts['places'])}"
+    return f"in {format.plural(facts['looks'], 'look')} the model was called in evaluation mode, which changes {all_named(facts['places'])}"
 
 
 def _order(facts: Facts) -> str:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab.results.worded import Worded
 
 STEPS = 150
 TEACHER = torch.randn(10, 4, generator=torch.Generator().manual_seed(5))
@@ -290,3 +291,47 @@ def test_gradients_that_add_up_are_told_though_the_loss_falls():
             F.mse_loss(net(x), x[:, :1] + 0.3 * x[:, 1:2] ** 2 + 0.3 * torch.randn(32, 1)).backward()
             optimizer.step()
     assert w.findings[0].kind == "no zero grad"
+
+
+def epochs(model: nn.Module, validate: Callable[[int], object]) -> list[Worded]:
+    """What a training in epochs shows of the mode it is made in; `validate` follows each epoch."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    with modlab.watch(model, optimizer) as w:
+        for epoch in range(5):
+            for _ in range(30):
+                x, y = classes()
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            validate(epoch)
+    return [one for one in w.findings if one.kind == "eval while training"]
+
+
+@pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.BatchNorm1d(32)], ids=["dropout", "batch norm"])
+def test_a_model_that_nobody_turns_back_to_training(layer):
+    model = net()
+    model.insert(1, layer)
+    (found,) = epochs(model, lambda _: model.eval())
+    assert (found.facts["evaluated"], found.facts["steps"], found.facts["since"]) == (120, 150, 30)
+    assert "in 120 of 150 steps, from step 30 on, the model was in evaluation mode, which changes layer 1" in found.text
+
+
+@pytest.mark.parametrize(
+    ("layer", "validate"),
+    [
+        pytest.param(nn.Dropout(0.5), lambda model, _: model.eval() and model.train(), id="turned back"),
+        pytest.param(nn.Tanh(), lambda model, _: model.eval(), id="nothing minds"),
+        pytest.param(nn.BatchNorm1d(32), lambda model, _: model[1].eval(), id="the norm alone, on purpose"),
+    ],
+)
+def test_a_model_that_is_in_evaluation_mode_where_it_may_be(layer, validate):
+    model = net()
+    model.insert(1, layer)
+    assert not epochs(model, lambda epoch: validate(model, epoch))
+
+
+def test_a_model_that_is_turned_late_asks_for_care():
+    model = net()
+    model.insert(1, nn.Dropout(0.5))
+    (found,) = epochs(model, lambda epoch: model.eval() if epoch == 3 else None)
+    assert found.severity == "careful" and found.facts["evaluated"] == 30
