@@ -67,6 +67,14 @@ describe("what is said of units", () => {
     expect(troublesAt(data, 700)[0]?.text).toBe("fires on 20 % of the inputs, on 40 % at first");
   });
 
+  it("says that units give no numbers, which are not zero and so count as such that fire", () => {
+    const fires = { units: [{ path: "a", width: 100, fired: [[50, 60], [100, 100]] }] };
+    const data = made({ steps: 200, layers: [{ path: "a", weights: [[[1], [1]], [[1], [1]]], activations: [[1, 1], [Number.NaN, Number.NaN]] }], ...fires });
+    expect(shown(data, 199).text("li")).toEqual(["2 of 2 units of a give NaN or infinity"]);
+    document.body.replaceChildren();
+    expect(shown(data, 99).text("li")[0]).toContain("none is dead, none starves");
+  });
+
   it("measures rates over a fifth of the inputs at least, as the alerts do", () => {
     expect(rateOf(note(2).units(0), 0, 9999)).toEqual({ first: 0.1565, now: 0.0205 });
     const fine = made({ steps: 100, layers: [{ path: "a", weights: [[[1]]], activations: [[0]] }], units: [{ path: "a", width: 1, fired: Array.from({ length: 100 }, (_, step) => [step % 2]) }] });

@@ -107,3 +107,12 @@ def test_weights_that_are_no_numbers_are_drawn_and_said():
     page = html.of_watch(record)
     assert "dotted magenta: NaN, Inf" in page and page.count("stroke-dasharray='1 6'") == 2
     assert "dotted magenta" not in html.of_watch(made())
+
+
+def test_units_that_give_no_numbers_are_told_in_the_picture_at_rest():
+    record = made()
+    one, other = record.neurons.layers
+    bad = replace(one, activations=np.array([[0, 0], [np.nan, np.nan]], np.float32))
+    said = "2 of 2 units of a give NaN or infinity"
+    assert said not in html.of_watch(record)
+    assert said in html.of_watch(replace(record, neurons=replace(record.neurons, layers=(bad, other))))

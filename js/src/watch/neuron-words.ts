@@ -51,7 +51,7 @@ function listed(weights: ArrayLike<number>, name: (index: number) => string, way
 }
 
 export interface Fact {
-  kind: Trouble["kind"] | "cancel" | "fine";
+  kind: Trouble["kind"] | "cancel" | "nan" | "fine";
   /** What is pressed to go there; nothing if there is no place. */
   name: string;
   text: string;
@@ -62,9 +62,10 @@ export interface Fact {
 const SINGLE = 3;
 
 /** What stands below the net: each trouble, like ones of a layer together; or that there is none. */
-export function factsOf(data: WatchData, step: number, troubles: readonly Trouble[], pairs: readonly Pair[]): Fact[] {
+export function factsOf(data: WatchData, slot: number, step: number, troubles: readonly Trouble[], pairs: readonly Pair[]): Fact[] {
   const facts: Fact[] = [];
   (data.payload.neurons?.layers ?? []).forEach((_, layer) => {
+    facts.push(...noNumbers(data, slot, layer));
     for (const kind of ["dead", "silent", "starving"] as const) {
       const found = troubles.filter((some) => some.layer === layer && some.kind === kind).sort((a, b) => a.unit - b.unit);
       if (found.length > SINGLE) facts.push(together(data, layer, kind, found));
@@ -75,6 +76,16 @@ export function factsOf(data: WatchData, step: number, troubles: readonly Troubl
     }
   });
   return facts.length ? facts : fine(data, step);
+}
+
+/** A unit that gives NaN is not zero, and so counts as one that fires: it is said before that. */
+function noNumbers(data: WatchData, slot: number, layer: number): Fact[] {
+  const activations = slot < 0 ? new Float32Array() : data.neurons(layer).activations(slot);
+  const units = Array.from(activations.keys()).filter((unit) => !Number.isFinite(activations[unit]));
+  const [first] = units;
+  if (first === undefined) return [];
+  const name = unitsOf(data, layer, units.length > 1 ? `${units.length} of ${activations.length} units` : `unit ${first}`);
+  return [{ kind: "nan", name, text: `${units.length > 1 ? "give" : "gives"} NaN or infinity`, spot: [layer + 1, first] }];
 }
 
 /** Units in a sentence, as Python's words have them. */

@@ -97,7 +97,7 @@ export class Neurons implements Part {
   }
 
   #describe(data: WatchData, step: number): void {
-    const facts = factsOf(data, step, this.#troubles, this.#pairs);
+    const facts = factsOf(data, this.#slot, step, this.#troubles, this.#pairs);
     const limits = this.#largest(this.#slot);
     const said = JSON.stringify([facts, limits, this.#slot]);
     if (said !== this.#said) {

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from modlab import format, wording
 from modlab.records.finding import Finding
 from modlab.records.loss import the_loss
-from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, ScalarRecord, WatchRecord
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, Layer, ScalarRecord, WatchRecord
 from modlab.views.html import static_file, tabulated
 from modlab.views.watch import headline, layers, merging, pairs, pictures, words
 from modlab.wording import forks
@@ -146,6 +146,7 @@ def _net(record: WatchRecord, cancelling: list[pairs.UnitPair]) -> Iterator[tupl
     states = {(alert.path, alert.unit): alert.kind for alert in record.alerts if alert.unit is not None and not alert.over}
     said = [f"unit {unit} of {words.place(path)} is {kind}" for (path, unit), kind in states.items()]
     said += [pair.said()[0] for pair in cancelling]
+    said += [one for layer in net.layers for one in _no_numbers(layer)]
     sizes = " → ".join(str(size) for size in (net.layers[0].weights.shape[2], *(layer.weights.shape[1] for layer in net.layers)))
     alt = f"{sizes} units at the end{': ' + ', '.join(said) if said else ''}"
     rings = "".join(f"; {ring}" for kind, ring in _RINGS.items() if kind in states.values())
@@ -155,6 +156,13 @@ def _net(record: WatchRecord, cancelling: list[pairs.UnitPair]) -> Iterator[tupl
         f"units and weights at the end: blue negative, orange positive{rings}",
         pictures.neurons(net, states, alt, [(pair.path, *pair.units) for pair in cancelling]),
     )
+
+
+def _no_numbers(layer: Layer) -> Iterator[str]:
+    """Units that give no numbers at the end: they are not zero, and so count as such that fire."""
+    bad, units = int((~np.isfinite(layer.activations[-1])).sum()), layer.activations.shape[1]
+    if bad:
+        yield f"{bad} of {format.plural(units, 'unit')} of {words.place(layer.path)} {'gives' if bad == 1 else 'give'} NaN or infinity"
 
 
 def _maps(record: WatchRecord, every: list[layers.LayerCurves]) -> Iterator[tuple[str, str]]:
