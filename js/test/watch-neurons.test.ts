@@ -75,6 +75,14 @@ describe("what is said of units", () => {
     expect(shown(data, 99).text("li")[0]).toContain("none is dead, none starves");
   });
 
+  it("tells the units that one alert is about from those that are silent so far", () => {
+    const alert = { kind: "dead", path: "a", unit: null, units: [0, 1, 2, 3], step: 500, inputs: 700 };
+    const fired = Array.from({ length: 100 }, (_, window) => [0, 0, 0, 0, window < 50 ? 5 : 0, 5]);
+    const layers = [{ path: "a", weights: [Array.from({ length: 6 }, () => [1])], activations: [[0, 0, 0, 0, 0, 1]] }];
+    const data = made({ steps: 1000, layers, units: [{ path: "a", width: 10, fired }], alerts: [alert] });
+    expect(shown(data, 999).text("li")).toEqual(["4 of 6 units of a are dead: 0, 1, 2, 3; each is 0 for the last 700 inputs at least", "unit 4 of a is silent for the last 500 inputs"]);
+  });
+
   it("measures rates over a fifth of the inputs at least, as the alerts do", () => {
     expect(rateOf(note(2).units(0), 0, 9999)).toEqual({ first: 0.1565, now: 0.0205 });
     const fine = made({ steps: 100, layers: [{ path: "a", weights: [[[1]]], activations: [[0]] }], units: [{ path: "a", width: 1, fired: Array.from({ length: 100 }, (_, step) => [step % 2]) }] });

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import modlab
-from modlab.records.watch import Layer, NeuronsRecord, UnitsRecord
+from modlab.records.watch import Alert, Layer, NeuronsRecord, UnitsRecord
 from modlab.views.watch import html, limits, merging, pairs, payload, text
 from tests import watches
 from tests.views.test_faces import unpack
@@ -116,3 +116,11 @@ def test_units_that_give_no_numbers_are_told_in_the_picture_at_rest():
     said = "2 of 2 units of a give NaN or infinity"
     assert said not in html.of_watch(record)
     assert said in html.of_watch(replace(record, neurons=replace(record.neurons, layers=(bad, other))))
+
+
+def test_units_that_one_alert_is_about_are_dead_in_each_picture():
+    alert = Alert("dead", "a", {"units": 2, "inputs": 545}, "broken", 3, unit=None, inputs=545, units=(0, 1))
+    record = replace(made(fired=(0, 0)), alerts=(alert,))
+    assert "2 units of a are dead" in html.of_watch(record)
+    told, _ = unpack(payload.of_watch(record, "", "0"))
+    assert told["alerts"][0]["units"] == [0, 1]

@@ -39,6 +39,8 @@ export interface Alert extends Mending {
   kind: string;
   path: string;
   unit: number | null;
+  /** Of an alert of several at once, all of them. */
+  units?: readonly number[];
   step: number;
   last: number;
   over: boolean;

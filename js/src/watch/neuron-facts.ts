@@ -122,24 +122,29 @@ function alertedAt(data: WatchData, step: number): Trouble[] {
   const layers = data.payload.neurons?.layers ?? [];
   return data.payload.alerts.flatMap((alert): Trouble[] => {
     const layer = layers.findIndex((some) => some.path === alert.path);
-    if (layer < 0 || alert.unit === null || alert.unit >= (layers[layer]?.units ?? 0)) return [];
-    if (alert.kind !== "dead" && alert.kind !== "starving") return [];
-    const index = countedIn(data, layer);
-    const units = index < 0 ? null : data.units(index);
-    if (!holds(alert, units, step)) return [];
-    const newest = !alert.over && (!units || slotAt(units.first, step) === units.first.length - 1);
-    // The counts go on between two verdicts: what is said in two places is said of one moment.
-    const told = newest ? /([\d.]+) %.*?([\d.]+) %/.exec(alert.text) : null;
-    const rate = told ? { now: Number(told[1]) / 100, first: Number(told[2]) / 100 } : units && rateOf(units, alert.unit, step);
-    const silent = alert.over ? units?.silent[alert.unit] || alert.inputs : alert.inputs;
-    const text = alert.kind === "dead" ? deadText(silent, units, alert.unit) : starvingText(rate);
-    return [{ kind: alert.kind, layer, unit: alert.unit, text, silent, rate }];
+    if (layer < 0) return [];
+    const accused = alert.unit === null ? alert.units ?? [] : [alert.unit];
+    return accused.filter((unit) => unit < (layers[layer]?.units ?? 0)).flatMap((unit) => alerted(data, layer, unit, alert, step));
   });
 }
 
-function holds(alert: Alert, units: Units | null, step: number): boolean {
+function alerted(data: WatchData, layer: number, unit: number, alert: Alert, step: number): Trouble[] {
+  if (alert.kind !== "dead" && alert.kind !== "starving") return [];
+  const index = countedIn(data, layer);
+  const units = index < 0 ? null : data.units(index);
+  if (!holds(alert, units, unit, step)) return [];
+  const newest = !alert.over && (!units || slotAt(units.first, step) === units.first.length - 1);
+  // The counts go on between two verdicts: what is said in two places is said of one moment.
+  const told = newest ? /([\d.]+) %.*?([\d.]+) %/.exec(alert.text) : null;
+  const rate = told ? { now: Number(told[1]) / 100, first: Number(told[2]) / 100 } : units && rateOf(units, unit, step);
+  const silent = alert.over ? units?.silent[unit] || alert.inputs : alert.inputs;
+  const text = alert.kind === "dead" ? deadText(silent, units, unit) : starvingText(rate);
+  return [{ kind: alert.kind, layer, unit, text, silent, rate }];
+}
+
+function holds(alert: Alert, units: Units | null, unit: number, step: number): boolean {
   if (alert.over && step > alert.last) return false;
-  const since = alert.kind === "dead" && units && !alert.over ? Math.min(alert.step, silentFrom(units, alert.unit as number)) : alert.step;
+  const since = alert.kind === "dead" && units && !alert.over ? Math.min(alert.step, silentFrom(units, unit)) : alert.step;
   return step >= since;
 }
 

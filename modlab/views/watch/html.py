@@ -143,8 +143,9 @@ def _net(record: WatchRecord, cancelling: list[pairs.UnitPair]) -> Iterator[tupl
         return
     if max(max(layer.weights.shape[1:]) for layer in net.layers) > UNITS:
         return
-    states = {(alert.path, alert.unit): alert.kind for alert in record.alerts if alert.unit is not None and not alert.over}
-    said = [f"unit {unit} of {words.place(path)} is {kind}" for (path, unit), kind in states.items()]
+    accusing = [alert for alert in record.alerts if (alert.unit is not None or alert.units) and not alert.over]
+    states = {(alert.path, unit): alert.kind for alert in accusing for unit in (alert.units if alert.unit is None else (alert.unit,))}
+    said = [_accused(alert) for alert in accusing]
     said += [pair.said()[0] for pair in cancelling]
     said += [one for layer in net.layers for one in _no_numbers(layer)]
     sizes = " → ".join(str(size) for size in (net.layers[0].weights.shape[2], *(layer.weights.shape[1] for layer in net.layers)))
@@ -156,6 +157,12 @@ def _net(record: WatchRecord, cancelling: list[pairs.UnitPair]) -> Iterator[tupl
         f"units and weights at the end: blue negative, orange positive{rings}",
         pictures.neurons(net, states, alt, [(pair.path, *pair.units) for pair in cancelling]),
     )
+
+
+def _accused(alert: Alert) -> str:
+    if alert.unit is None:
+        return f"{format.plural(len(alert.units), 'unit')} of {words.place(alert.path)} are {alert.kind}"
+    return f"unit {alert.unit} of {words.place(alert.path)} is {alert.kind}"
 
 
 def _no_numbers(layer: Layer) -> Iterator[str]:

@@ -26,6 +26,9 @@ BUDGET = 225_000
 FORK_POINTS = 300
 """Of a fork's curve."""
 
+DRAWN = 64
+"""Units of a layer, up to which each one may be drawn."""
+
 COLUMNS = ("mean", "std", "low", "high", "zeros", "bad", "stuck")
 
 
@@ -260,6 +263,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "kind": alert.kind,
         "path": alert.path,
         "unit": alert.unit,
+        **({"units": list(alert.units)} if alert.units and len(alert.units) <= DRAWN else {}),
         "step": alert.step,
         "last": alert.last,
         "over": alert.over,
