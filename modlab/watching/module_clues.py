@@ -212,6 +212,8 @@ def _recurrent(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: di
                 "tail": _tail(taken, time) if there else 0.0,
             },
         )
+    if module.training and module.dropout and module.num_layers > 1:  # between its layers
+        yield "dropout", {"p": float(module.dropout)}
 
 
 def _cell(_: CurrentPass, __: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *___: Any) -> Told:

@@ -106,3 +106,31 @@ def test_tables_without_attention_lack_no_positions():
             optimizer.step()
     assert kinds(w)[:1] == ["tokens unknown"]
     assert "no positions" not in kinds(w)
+
+
+class Drops(nn.Module):
+    """A recurrent layer with dropout between its layers, by torch's own code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.r, self.out = nn.LSTM(4, 16, 2, dropout=0.97, batch_first=True), nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.r(x)[0][:, -1])
+
+
+def seen(net: nn.Module, lr: float, *shape: int) -> modlab.Watch:
+    """A training on noise."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for _ in range(40):
+            optimizer.zero_grad()
+            F.cross_entropy(net(torch.randn(32, *shape)), torch.randint(0, 3, (32,))).backward()
+            optimizer.step()
+    return w
+
+
+def test_dropout_of_a_recurrent_layer_has_the_layer_s_name():
+    torch.manual_seed(0)
+    w = seen(Drops(), 0.01, 5, 4)
+    assert [one.text for one in w.findings if one.kind == "too much dropout"] == ["dropout takes nearly everything: r drops 97 %"]
