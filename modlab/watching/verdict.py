@@ -36,6 +36,9 @@ FALLEN = 0.3
 RISES, MUCH = 4, 0.1
 """A loss rises when its last values lie so many standard errors above the first, and by that share of the first."""
 
+MOSTLY = 0.8
+"""Share of a parameter's elements that do not move, beyond which its steps are next to nothing."""
+
 LEAPS = 100
 """How many times its first values a loss may be without having risen, whatever its noise: what blows up jumps about as well."""
 
@@ -91,7 +94,7 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
         _graded(symptoms, later),
         _owned(record),
         _moves(record, falls),
-        _enough(record),
+        _enough(record, falls),
         falls,
     )
     why = causes(symptoms, note) if symptoms.is_training else ()
@@ -392,7 +395,7 @@ def _is_still(one: WatchedParameter, rate: float | None) -> bool:
     return stands and (one.dtype not in HALF or not rate)
 
 
-def _enough(record: WatchRecord) -> Check:
+def _enough(record: WatchRecord, falls: Check) -> Check:
     name, known = "by enough for its dtype", record.watched
     measured = [weight for weight in known.parameters if weight.stuck is not None and weight.cancelled is None and not weight.is_copy]
     if not measured and any(weight.owned and weight.felt for weight in known.parameters) and known.stepped:
@@ -406,7 +409,11 @@ def _enough(record: WatchRecord) -> Check:
     if not measured:
         return _check(name, "not seen", "nothing moves")
     worst = max(measured, key=lambda weight: weight.stuck or 0.0)
-    return _check(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
+    share = worst.stuck or 0.0
+    # At the end of a schedule, where the rate has gone to 0, that is usual, and the loss has fallen.
+    stands = share > MOSTLY and falls.state in ("careful", "broken")
+    facts: dict[str, Fact] = {"share": share, "parameter": worst.path}
+    return _check(name, "careful" if stands else "passed", "steps count", {**facts, "stands": True} if stands else facts)
 
 
 def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptoms) -> Check:

@@ -55,11 +55,18 @@ def _share(number: Any) -> str:
     return format.share(float(number))
 
 
+def _beside(facts: Facts) -> str:
+    side = "before" if facts["by"] > 0 else "after"  # to move the targets on is to give each input that of the one before
+    return (
+        f"the inputs tell {_share(facts['told'])} of the targets one sample {side} their own, and {_share(facts['together'])} of their own"
+    )
+
+
 def _too_high(facts: Facts) -> str:
     pace, most, first = facts["pace"], facts["most"], facts["first"]
     said = []
     if LEAP < pace < math.inf:  # else it was not looked at when its steps were large
-        many = f"{pace:,.0f} times its size" if pace >= 1 else f"{_share(pace)} of its size"
+        many = f"{pace:,.0f} times its size" if pace >= 1.5 else "as much as its size" if pace >= 1 else f"{_share(pace)} of its size"
         said.append(f"a step changes a weight by {many}")
     if most > 1.5 * first:
         said.append(f"the loss went from {rough(first)} up to {rough(most)}{summed(facts)}")
@@ -733,7 +740,7 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"{_share(f['skipped'])} of the targets are the token after the next one, {_share(f['share'])} the next one"
             if "skipped" in f
-            else f"the targets moved by {f['by']:+d} are told by the inputs to {_share(f['told'])}, as they are to {_share(f['together'])}"
+            else _beside(f)
         ),
         "Inputs and targets are out of step.",
         "look at where inputs and targets are joined",

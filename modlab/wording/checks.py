@@ -124,7 +124,14 @@ def _enough(facts: Facts) -> str:
     share = facts["share"]
     if share <= 0.01:
         return "all that have a gradient do"
+    if facts.get("stands"):
+        return f"{format.share(share)} of the elements of {named(facts['parameter'])} do not move: their steps are lost to rounding"
     return f"at most {format.share(share)} of the elements with a gradient do not move ({named(facts['parameter'])})"
+
+
+def _no_trend(facts: Facts) -> str:
+    far = facts["last"] > 2 * facts["first"] > 0
+    return f"{arrow(facts)}: {'it leaps up and down, by about as much as it has risen' if far else 'no trend beyond its noise'}"
 
 
 CHECKS: dict[str, Callable[[Facts], str]] = {
@@ -143,7 +150,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "falls to chance": lambda facts: (
         f"{arrow(facts)}: it has not come clearly below {format.rough(facts['chance'])}, which a guess among {facts['classes']:,} gives"
     ),
-    "no trend": lambda facts: f"{arrow(facts)}: no trend beyond its noise",
+    "no trend": _no_trend,
     "rises": lambda facts: f"{arrow(facts)}: it rises",
     "negative values": lambda facts: f"{arrow(facts)}: not judged, because it has negative values, like the loss of a policy gradient",
     "climbed": lambda facts: f"{arrow(facts)}: not judged, because the optimizer climbs it (maximize=True)",

@@ -9,6 +9,8 @@ from torch import nn
 
 import modlab
 from modlab.running import dropout_graph
+from modlab.wording.causes import CAUSES
+from modlab.wording.checks import CHECKS
 
 
 def kinds(w: modlab.Watch) -> list[str]:
@@ -134,3 +136,18 @@ def test_dropout_of_a_recurrent_layer_has_the_layer_s_name():
     torch.manual_seed(0)
     w = seen(Drops(), 0.01, 5, 4)
     assert [one.text for one in w.findings if one.kind == "too much dropout"] == ["dropout takes nearly everything: r drops 97 %"]
+
+
+def test_weights_that_mostly_stand_still_ask_for_care_where_the_loss_does_not_fall():
+    torch.manual_seed(0)
+    check = seen(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3)), 1e-7, 8).verdict.checks[6]
+    assert (check.name, check.state) == ("by enough for its dtype", "careful")
+    assert "do not move: their steps are lost to rounding" in check.text
+
+
+def test_how_far_a_step_goes_is_said_in_plain_words():
+    facts = {"pace": 1.1, "most": 1.0, "first": 1.0, "rate": 8.0, "last": 23.8, "by": -1, "told": 0.59, "together": 0.0}
+    assert "a step changes a weight by as much as its size" in CAUSES["rate too high"].evidence(facts)  # type: ignore[operator]
+    assert "leaps up and down" in CHECKS["no trend"](facts)
+    said = CAUSES["targets shifted"].evidence(facts)  # type: ignore[operator]
+    assert said == "the inputs tell 59 % of the targets one sample after their own, and 0 % of their own"
