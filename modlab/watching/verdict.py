@@ -58,6 +58,9 @@ NO_BETTER = 0.99
 NO_WORSE = 1.05
 """The same at which a loss begins that has been there all the time: one from far above is on its way."""
 
+FAR, OFTEN = 10, 2
+"""Times what a guess gives, and how often, beyond which a cross-entropy leaps, even if the last values are low."""
+
 EARLY, PAIRED = 20, 128
 """Values of a loss from which on one that shows no trend has none; values of which all pairs are compared."""
 
@@ -431,6 +434,9 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
     facts |= {"passes": loss.passes} if loss.passes > 1 else {}
     if symptoms.gains:
         return _check(name, "not seen", "climbed", facts)
+    leaps = _leaps(mean, watched) if last < first and loss.passes <= 1 else None
+    if leaps:
+        return _check(name, "careful", "leaps", facts | leaps, Remedy("smaller steps"))
     part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     ask = Remedy("ask the batch" if watched.batch_kept else "ask a batch")
@@ -449,6 +455,14 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
         burst = last > min(BURSTS * first, TWICE * max(first, uniform))
         return _check(name, "broken" if burst else "careful", "rises", facts, Remedy("smaller steps"))
     return _check(name, "careful", "no trend", facts, ask)
+
+
+def _leaps(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], known: Watched) -> dict[str, Fact] | None:
+    """How many values of a cross-entropy are far above a guess long after the beginning: then the last few are low by chance."""
+    classes, late = _classes(known), values[len(values) // 3 :]
+    uniform = math.log(classes) if classes > 1 else math.inf
+    far = int((late > FAR * max(float(values[0]), uniform)).sum())
+    return {"far": far, "late": len(late), "uniform": uniform} if far >= max(OFTEN, len(late) / 10) else None
 
 
 def _order(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:

@@ -151,6 +151,10 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
         f"{arrow(facts)}: it has not come clearly below {format.rough(facts['chance'])}, which a guess among {facts['classes']:,} gives"
     ),
     "no trend": _no_trend,
+    "leaps": lambda facts: (
+        f"{arrow(facts)}, but {facts['far']:,} of the last {facts['late']:,} values seen are more than ten times what a guess gives, "
+        f"{format.rough(facts['uniform'])}"
+    ),
     "rises": lambda facts: f"{arrow(facts)}: it rises",
     "negative values": lambda facts: f"{arrow(facts)}: not judged, because it has negative values, like the loss of a policy gradient",
     "climbed": lambda facts: f"{arrow(facts)}: not judged, because the optimizer climbs it (maximize=True)",

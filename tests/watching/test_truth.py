@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -16,8 +18,10 @@ import modlab
 from modlab import wording
 from modlab.errors import GoneError, QuestionError
 from modlab.records.finding import Finding
+from modlab.records.watch import ScalarRecord
 from modlab.results.watch import Watch
 from modlab.watching import axes
+from modlab.watching.verdict import verdict
 from modlab.wording.causes import CAUSES
 from modlab.wording.kinds import UNCOUNTED
 from tests import agreement, watches
@@ -566,6 +570,22 @@ def test_a_curve_is_judged_by_its_numbers(values: list[float], state: str, says:
     check = w.verdict.checks[-1]
     assert (check.name, check.state) == ("the loss falls", state) and says in check.text
     agreement.check(w.record)
+
+
+@pytest.mark.parametrize(
+    ("classes", "far", "kind"),
+    [pytest.param(5, 400.0, "leaps", id="wild"), pytest.param(5, 4.0, "falls", id="noisy"), pytest.param(0, 400.0, "falls", id="no guess")],
+)
+def test_a_loss_whose_last_values_are_low_by_chance_has_not_fallen(classes: int, far: float, kind: str) -> None:
+    values = np.array([1.6, 1.7, 1.5, 1.4, 1.3, 1.2, 1.1, 1.0, 0.8, far, 0.6, far, 0.4, 0.3, far, 0.1, *[0.01] * 11])
+    at = np.arange(len(values))
+    curve = ScalarRecord("loss", at, at, values, values, values, 0 * at, len(values), float(values[-1]), kind="loss")
+    record = replace(watches.well(), scalars=(curve,), steps=len(values))
+    record = replace(record, watched=replace(record.watched, classes=classes, clues=replace(record.watched.clues, losses=())))
+    check = verdict(record).checks[-1]
+    assert (check.name, check.kind) == ("the loss falls", kind)
+    far_said = "3 of the last 18 values seen are more than ten times what a guess gives, 1.61"
+    assert (far_said in wording.said(check)) is (kind == "leaps")
 
 
 def test_a_rate_of_zero_is_said() -> None:

@@ -15,7 +15,11 @@ from modlab.views.watch import words
 FALLS = "the loss falls"
 WELL = 1 / 3
 """Share of its first value to which the loss of a net has fallen that learns well."""
-_GOES = {"rises": "rises", "falls to chance": "falls, but not clearly below what a guess gives"}
+_GOES = {
+    "rises": "rises",
+    "leaps": "leaps far above what a guess gives",
+    "falls to chance": "falls, but not clearly below what a guess gives",
+}
 _OF_UNITS = ("dead", "starving")
 _NAN = ("nan", "inf")
 _NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"))
