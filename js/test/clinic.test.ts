@@ -75,6 +75,18 @@ describe("a case", () => {
     expect(text("#score")).toContain("2 cases.");
   });
 
+  it.each(["bought nothing", "seen the answer"])("brings the answer to a wrong cause into sight for who has %s", (before) => {
+    if (before === "seen the answer") press("Show the answer");
+    const seen: [string | null, unknown][] = [];
+    Element.prototype.scrollIntoView = function (this: Element, how) {
+      seen.push([this.textContent, how]);
+    };
+    press("One");
+    press("One");
+    Reflect.deleteProperty(Element.prototype, "scrollIntoView");
+    expect(seen).toEqual(Array(2).fill(["One✕ No. One is ruled out.", { block: "nearest" }]));
+  });
+
   it("ends with the right one: evidence, looks, modlab and a line to send", () => {
     press("LOOP");
     press("One");

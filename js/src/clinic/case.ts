@@ -119,16 +119,18 @@ export class CaseView {
 
   #name(index: number): void {
     const cause = this.one.causes[index];
-    if (!cause || this.#progress.named.includes(index)) return;
+    if (!cause) return;
     if (isClosed(this.one, this.#progress)) {
       this.#answer(cause, index);
       this.around.tell(cause.why);
-      return;
+    } else if (!this.#progress.named.includes(index)) {
+      this.#progress.named.push(index);
+      this.#changed();
+      this.around.tell(cause.right ? `Right. ${cause.why}` : `No. ${cause.why}`);
+      if (cause.right) return this.#end.focus();
     }
-    this.#progress.named.push(index);
-    this.#changed();
-    this.around.tell(cause.right ? `Right. ${cause.why}` : `No. ${cause.why}`);
-    if (cause.right) this.#end.focus();
+    // whether smoothly is for the page's style to say, which asks how much motion one wants
+    this.#causes.querySelector(`[data-cause="${index}"]`)?.scrollIntoView?.({ block: "nearest" });
   }
 
   #giveUp(): void {
