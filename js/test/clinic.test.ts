@@ -93,7 +93,7 @@ describe("a case", () => {
     press("Two");
     expect(text('[data-cause="1"]')).toContain("Two is shown.");
     expect(text(".end")).toContain("Solved: cause in 1 look, at try 2");
-    expect(text(".end")).toContain("It can be seen in 1 look: LOOP.");
+    expect(text(".end")).toContain("The cause: Two.It can be seen in 1 look: LOOP.");
     expect(text(".end")).toContain("names the cause first");
     expect(text(".end code")).not.toContain("Two");
     expect(text("#score")).toBe("1 of 2 cases closed. You named 1 of them, 0 at the first try, with 1.0 looks on average; modlab names 1 of them first.");
@@ -112,7 +112,8 @@ describe("a case", () => {
   it("shows the answer to who asks, and counts that as no find", () => {
     press("Show the answer");
     expect(text('[data-cause="1"]')).toContain("Two is shown.");
-    expect(text(".end")).toContain("The answer");
+    expect(text(".end")).toContain("The answerThe cause: Two.It can be seen");
+    expect(text("[role=status]")).toBe("The answer: Two. Two is shown.");
     expect(document.querySelector(".share")).toBeNull();
     expect(text("#score")).toContain("You named 0 of them");
     expect(document.querySelector("nav a")?.getAttribute("aria-label")).toBe("case 1, answer shown");

@@ -136,7 +136,13 @@ export class CaseView {
   #giveUp(): void {
     this.#progress.shown = true;
     this.#changed();
+    const { says, why } = this.#right;
+    this.around.tell(`The answer: ${says}. ${why}`);
     this.#end.focus();
+  }
+
+  get #right(): Cause {
+    return this.one.causes.find((cause) => cause.right)!;
   }
 
   #changed(): void {
@@ -177,6 +183,7 @@ export class CaseView {
     again.addEventListener("click", () => around.restart(one.number));
     const parts = [
       element("h3", {}, right ? `Solved: ${result(one, this.#progress)}` : "The answer"),
+      element("p", { class: "named" }, element("b", {}, "The cause: "), `${this.#right.says}.`),
       element("p", {}, `It can be seen in ${count(shown.length, "look")}: ${shown.join(" and ")}. Press another cause to see why it is not that one.`),
       element("p", {}, element("b", {}, "modlab: "), `${one.modlab.grade}${one.modlab.named ? ` (${one.modlab.named})` : ""}.`),
       one.modlab.text ? element("blockquote", {}, one.modlab.text) : null,
