@@ -231,6 +231,12 @@ describe("a chart", () => {
     expect(block.querySelector("svg")?.getAttribute("aria-label")).toBe("from 1 to 3");
   });
 
+  it("leaves out a column that has nothing", () => {
+    const columns = (rows: (string | number[])[][]): (string | null)[] => [...drawn({ kind: "table", title: "T", head: ["name", "a", "b"], rows }).querySelectorAll("tr > :last-child")].map((one) => one.textContent);
+    expect(columns([["x", "1", ""], ["y", "", []]])).toEqual(["a", "1", ""]);
+    expect(columns([["", "", ""], ["", "", "all equal"]])).toEqual(["b", "", "all equal"]);
+  });
+
   it("has words for each picture", () => {
     const block = drawn({ kind: "pictures", title: "P", says: "light is more", pictures: [{ label: "3", size: 2, shades: [0, 99, 50, 1], says: "a corner" }] });
     expect(block.querySelector("canvas")?.getAttribute("aria-label")).toBe("a corner");

@@ -17,12 +17,19 @@ export function drawn(block: Block, look = ""): HTMLElement {
     case "pictures":
       return titled(block.title, element("div", { class: "pictures" }, ...block.pictures.map(picture)), element("p", { class: "says" }, block.says));
     case "table":
-      return titled(block.title, table(look ? `${look}: ${block.title}` : block.title, block.head, block.rows));
+      return titled(block.title, table(look ? `${look}: ${block.title}` : block.title, ...filled(block)));
   }
 }
 
 function titled(title: string, ...parts: HTMLElement[]): HTMLElement {
   return element("div", { class: "block" }, element("p", { class: "title" }, title), ...parts);
+}
+
+/** Without the columns that have nothing in any row. */
+function filled({ head, rows }: Extract<Block, { kind: "table" }>): [head: string[], rows: Cell[][]] {
+  const kept = head.map((_, column) => !column || rows.some((row) => row[column]?.length));
+  const of = <T>(row: T[]): T[] => row.filter((_, column) => kept[column]);
+  return [of(head), rows.map(of)];
 }
 
 function table(label: string, head: string[], rows: Cell[][]): HTMLElement {
