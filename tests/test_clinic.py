@@ -132,13 +132,32 @@ def test_a_cause_that_is_right_is_not_ruled_out(name):
     assert evidence.RULED_OUT[case("working", name).cause](Facts(of(name, 3)[0], 0.0, "error")) is None
 
 
-def test_what_modlab_says_ends_with_a_sentence_or_a_word():
-    assert [page.shortened(text, 16) for text in ("All is well.", "It learns not. And more", "one two three four five")] == [
-        "All is well.",
-        "It learns not. …",
-        "one two three …",
-    ]
-    assert not any(re.search(r"characters\)$|\w…$", one["modlab"]["text"]) for one in KEPT)
+@pytest.mark.parametrize(
+    ("diagnosis", "more"),
+    [
+        ("1 finding: the rate is 0.5: too high. With the batch: 11 passed, 1 not run.", []),
+        ("1 finding: the rate is 0.5: too high.", []),
+        (
+            "3 findings: the rate is 0.5: too high; l0 (Linear) is frozen; and 1 more.",
+            [("The diagnosis adds", "l0 (Linear) is frozen; and 1 more.")],
+        ),
+        ("2 findings: the rate is 0.5: too high; units are dead. With the batch: 6 not run.", [("The diagnosis adds", "units are dead.")]),
+        ("2 findings: the rate is 0.5; units are dead.", [("The diagnosis", "the rate is 0.5; units are dead.")]),
+        ("Nothing certain found in Net. 15 kinds checked.", [("The diagnosis", "Nothing certain found in Net. 15 kinds checked.")]),
+    ],
+)
+def test_what_modlab_says_stands_once_and_whole(diagnosis, more):
+    for watch in ("The rate is 0.5: too high.", "The rate is 0.5: too high. The loss goes up."):
+        assert page.said_once(watch, diagnosis) == [("The watch", watch), *more]
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=[str(one["number"]) for one in KEPT])
+def test_what_the_page_quotes_of_modlab_is_whole_and_says_nothing_twice(kept):
+    labels, texts = zip(*kept["modlab"]["says"], strict=True)
+    assert labels in [("The watch",), ("The watch", "The diagnosis"), ("The watch", "The diagnosis adds")]
+    assert all(re.search(r"\w.*\w\W*\.$", text) and "…" not in text for text in texts)
+    sentence = texts[0].partition(". ")[0].removesuffix(".")
+    assert not any(sentence[1:] in text for text in texts[1:])
 
 
 def test_a_loss_of_positives_only_has_no_guess_to_compare_with():

@@ -19,7 +19,7 @@ const made = (number: number, first = false): Case => ({
     { says: "Three", right: false, why: "Three is ruled out." },
   ],
   shown: ["loop"],
-  modlab: { grade: first ? "names the cause first" : "finds nothing", first, named: "", text: "No problem found." },
+  modlab: { grade: first ? "names the cause first" : "finds nothing", first, named: "", says: [["The watch", "All is well."], ["The diagnosis adds", "A unit is dead."]] },
 });
 const CASES = [made(1, true), made(2)];
 
@@ -95,6 +95,7 @@ describe("a case", () => {
     expect(text(".end")).toContain("Solved: cause in 1 look, at try 2");
     expect(text(".end")).toContain("The cause: Two.It can be seen in 1 look: LOOP.");
     expect(text(".end")).toContain("names the cause first");
+    expect([...document.querySelectorAll("blockquote p")].map((one) => one.textContent)).toEqual(["The watch: All is well.", "The diagnosis adds: A unit is dead."]);
     expect(text(".end code")).not.toContain("Two");
     expect(text("#score")).toBe("1 of 2 cases closed. You named 1 of them, 0 at the first try, with 1.0 looks on average; modlab names 1 of them first.");
     expect(document.activeElement?.className).toBe("end");

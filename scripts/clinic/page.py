@@ -24,8 +24,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PAGE = ROOT / "docs" / "clinic.html"
 MOST_BYTES = 3_000_000
-MOST_WORDS = 400
-"""Characters of what modlab says."""
 
 KINDS = {
     "mlp": "MLP",
@@ -102,24 +100,28 @@ def offered(asked: Case, facts: Facts) -> list[dict[str, Any]]:
 def by_modlab(name: str) -> dict[str, Any]:
     """What `watch` and `diagnose` say of a case's training, and how good that is."""
     asked = case("working", name)
-    answer = modlab_tools.modlab_answers(partial(asked.training, SEED))["both"]
+    answers = modlab_tools.modlab_answers(partial(asked.training, SEED))
+    answer, watch = answers["both"], answers["watch"].text
     grade = score.grade(asked, answer)
     named = list(dict.fromkeys(one.causes[0] for one in answer.named if one.causes))[:3]
-    text = " ".join(line for line in answer.text.splitlines() if line)
     return {
         "grade": GRADES[grade],
         "first": grade == "first",
         "named": "; ".join(CAUSES[one].says for one in named),
-        "text": shortened(text, MOST_WORDS),
+        "says": said_once(watch, answer.text.removeprefix(watch).strip()),
     }
 
 
-def shortened(text: str, most: int) -> str:
-    """At most so many characters, to the end of a sentence, or else of a word."""
-    if len(text) <= most:
-        return text
-    sentence = text[:most].rpartition(". ")[0]
-    return f"{sentence}. …" if len(sentence) > most // 2 else f"{text[: most - 1].rpartition(' ')[0]} …"
+def said_once(watch: str, diagnosis: str) -> list[tuple[str, str]]:
+    """Both headlines, each with who says it; of the diagnosis's only what the watch does not say already."""
+    found = re.fullmatch(r"\d+ findings?: (.*?\.)(?: With the batch: .*)?", diagnosis, re.DOTALL)
+    if not found:
+        return [("The watch", watch), ("The diagnosis", diagnosis)]
+    known, said = watch.partition(". ")[0].removesuffix("."), found[1]
+    end = said[len(known) :] if said[: len(known)].casefold() == known.casefold() else ""
+    if end == ".":
+        return [("The watch", watch)]
+    return [("The watch", watch), ("The diagnosis adds", end[2:]) if end.startswith("; ") else ("The diagnosis", said)]
 
 
 def capital(text: str) -> str:

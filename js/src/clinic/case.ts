@@ -186,7 +186,7 @@ export class CaseView {
       element("p", { class: "named" }, element("b", {}, "The cause: "), `${this.#right.says}.`),
       element("p", {}, `It can be seen in ${count(shown.length, "look")}: ${shown.join(" and ")}. Press another cause to see why it is not that one.`),
       element("p", {}, element("b", {}, "modlab: "), `${one.modlab.grade}${one.modlab.named ? ` (${one.modlab.named})` : ""}.`),
-      one.modlab.text ? element("blockquote", {}, one.modlab.text) : null,
+      element("blockquote", {}, ...one.modlab.says.map(([who, what]) => element("p", {}, element("b", {}, `${who}: `), what))),
       element("p", { class: "says" }, `In the benchmark (bench/sick) this case is "${one.name}".`),
       right ? element("p", { class: "share" }, element("code", {}, line), " ", copier) : null,
       one.number < around.cases ? element("a", { class: "next", href: `#case-${one.number + 1}` }, `Case ${one.number + 1}`) : null,

@@ -41,5 +41,6 @@ export interface Case {
   looks: Look[];
   causes: Cause[];
   shown: string[];
-  modlab: { grade: string; first: boolean; named: string; text: string };
+  /** `says`: who says what. */
+  modlab: { grade: string; first: boolean; named: string; says: [who: string, what: string][] };
 }
