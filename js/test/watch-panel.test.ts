@@ -96,6 +96,14 @@ describe("the view at rest", () => {
     expect(view.find(".check.first .evidence").textContent).toContain("column 1 of l0.weight");
   });
 
+  it("shows the first cause apart, and no broken check, where the headline is about that", () => {
+    const made = small();
+    const verdict = made.json.verdict as Record<string, unknown>[];
+    for (const text of ["gradients add up", "units are dead"]) verdict.push({ ...verdict[5], name: "the cause", cause: true, kind: text, text });
+    const view = atRest(made);
+    expect(view.all(".check.first").map((check) => check.textContent)).toEqual([expect.stringContaining("the cause: gradients add up")]);
+  });
+
   it("copies code that mends, and only says advice", async () => {
     const wrote = vi.spyOn(navigator.clipboard, "writeText").mockResolvedValue();
     const view = atRest(small());

@@ -97,6 +97,16 @@ def test_a_broken_check_leads_when_no_alert_says_it_more_closely():
     assert headline.of_watch(replace(MADE["well"], verdict=anonymous))[0] == "No data arrives:"
 
 
+def test_the_payload_marks_the_causes_that_the_headline_is_about():
+    why, maybe = (Finding("no step", "", {"tier": 0, "backwards": 9}, severity) for severity in ("broken", "careful"))
+    broken = watches.verdict(None, why, maybe, the_loss_falls=watches.check("the loss falls", "broken", "1.2 → 1.3 in 10,000 steps"))
+    record = replace(MADE["net"], verdict=broken)
+    assert headline.of_watch(record)[0] == "optimizer.step() is never called:"
+    verdict = unpack(packed(record))[0]["verdict"]
+    assert [one["state"] for one in verdict] == [*["passed"] * 7, "broken", "broken", "careful"]
+    assert [i for i, one in enumerate(verdict) if "cause" in one] == [8]
+
+
 def test_many_alike_are_counted():
     dead = tuple(watches.alert("dead", "l0", 5, unit=unit, inputs=2_000) for unit in range(3))
     assert headline.of_watch(replace(MADE["well"], alerts=dead))[0] == "3 units of l0 are dead:"

@@ -31,6 +31,8 @@ export interface Check extends Mending {
   /** What was found: several causes have one name. */
   kind: string;
   state: "passed" | "broken" | "careful" | "not seen";
+  /** Whether it says why the training does not learn: the headline is about the first of these. */
+  cause?: true;
   text: string;
   path: string;
 }

@@ -1,4 +1,4 @@
-/** The checks from data to learning: what passed, and the first broken check with its evidence and what mends it. */
+/** The checks from data to learning, and what was found beside them: what the headline is about apart, with its evidence and what mends it. */
 import { button, element, lines, words } from "../elements";
 import { copyAndSay } from "../frame";
 import { cut } from "../names";
@@ -30,8 +30,8 @@ export class VerdictPart implements Part {
     if (said === this.#said) return;
     this.#said = said;
     this.element.hidden = !verdict.length;
-    const broken = verdict.findIndex((check) => check.state === "broken");
-    refill(this.#list, verdict.map((check, index) => this.#check(check, index === broken)));
+    const first = verdict.find((check) => check.cause) ?? verdict.find((check) => check.state === "broken");
+    refill(this.#list, verdict.map((check) => this.#check(check, check === first)));
   }
 
   #check(check: Check, first: boolean): HTMLElement {

@@ -27,7 +27,7 @@ _NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came 
 
 def of_watch(record: WatchRecord) -> tuple[str, str]:
     """The sentence in two halves; the first is printed bold."""
-    causes = [one for one in record.verdict.findings if one.severity == "broken" and wording.is_cause(one)]
+    causes = [one for one in record.verdict.findings if is_cause(one)]
     if causes and (not record.error or record.state != "failed"):
         strong, more = _of_finding(causes)
         return strong, " ".join(filter(None, (*more, loss(record), _ending(record), _spread(record))))
@@ -41,6 +41,11 @@ def of_watch(record: WatchRecord) -> tuple[str, str]:
         facts.append(loss(record))
     facts += [_ending(record), _spread(record)]
     return strong, " ".join(fact for fact in facts if fact)
+
+
+def is_cause(finding: Finding) -> bool:
+    """Whether the sentence is about it, or about one before it."""
+    return finding.severity == "broken" and wording.is_cause(finding)
 
 
 def _spread(record: WatchRecord) -> str:

@@ -121,10 +121,7 @@ def of_watch(
         **common("watch", headline.of_watch(record), model, code, version, foot(record), live),
         **_state(record),
         "series": _series(record.history),
-        "verdict": [
-            {"name": name, "kind": found.kind, "state": state, "text": wording.said(found), **_fix(found), "path": found.path}
-            for name, state, found in words.entries(record.verdict)
-        ],
+        "verdict": [_entry(*entry) for entry in words.entries(record.verdict)],
         "alerts": [_alert(alert) for alert in record.alerts],
         "scalars": [
             {"name": one.name, "count": one.count, "final": format.number(one.final), "loss": any(one is loss for loss in losses(record))}
@@ -251,6 +248,11 @@ def _series(history: HistoryRecord) -> list[dict[str, Any]]:
         }
         for one in history.series
     ]
+
+
+def _entry(name: str, state: str, found: Finding) -> dict[str, Any]:
+    made = {"name": name, "kind": found.kind, "state": state, "text": wording.said(found), **_fix(found), "path": found.path}
+    return {**made, "cause": True} if headline.is_cause(found) else made
 
 
 def _fix(finding: Finding) -> dict[str, str]:
