@@ -10,7 +10,7 @@ import numpy as np
 from modlab import format
 from modlab.records.fork import ForkRecord
 from modlab.views.figure import COLOURS, _axes, _figure
-from modlab.views.html import tabulated, text
+from modlab.views.html import static_file, tabulated, text
 from modlab.views.watch import pictures, words
 from modlab.wording import forks
 
@@ -60,8 +60,8 @@ def _ends(record: ForkRecord, which: str) -> Iterator[str]:
 
 
 def html(record: ForkRecord) -> str:
-    """Both curves, their numbers, and what to know about it."""
-    parts = []
+    """Both curves, their numbers, and what to know about it; in a frame, as views have that a script draws."""
+    parts = [f"<style>{static_file('fork.css').strip()}</style>"]
     if record.steps:
         parts.append(f'<p style="margin:0">{picture(record)}</p>')
         parts.append(tabulated([*map(text, _HEAD)], [[f"<b>{text(row[0])}</b>", *map(text, row[1:])] for row in _rows(record)]))

@@ -1263,6 +1263,7 @@ def test_a_fork_has_faces(tmp_path: Any) -> None:
     fork = w.fork(10, {"lr": 1e-4}, steps=10)
     assert fork.record.steps == 10 and fork.outcome in ("worse", "better", "same")
     assert fork.headline in fork.html() or fork.headline.split(":")[0] in fork.html()
+    assert "[data-modlab=fork]>.modlab-static{border:1px" in fork.html(bundle=False)  # a picture in a frame, as views have
     told = fork.to_dict()
     assert told["kind"] == "fork" and len(told["records"]) == len(fork.losses) and told["exact"]
     assert [row["fork"] for row in told["records"]] == fork.losses
