@@ -113,8 +113,8 @@ describe("what can be asked", () => {
     answer = Promise.resolve();
     find(".go").click();
     await settle();
-    take({ refused: "No step could be run again." });
-    expect(find("[role=alert]").textContent).toBe("No step could be run again.");
+    take({ refused: "No step could be run again.\nThe loop is torn." });
+    expect(find("[role=alert]").innerHTML).toMatch(/again\.<\/bdi><br><bdi[^>]*>The loop is torn\.<\/bdi>$/);
   });
 
   it("is cancelled by the same button, and what came of it is read out", async () => {

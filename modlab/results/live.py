@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import ref
 
 from modlab import wording
-from modlab.errors import QuestionError
+from modlab.errors import ModlabError, QuestionError
 from modlab.inspection.distributed import rank
 from modlab.records.watch import WatchRecord
 from modlab.results.verdict import Verdict
@@ -280,7 +280,12 @@ class WatchPage:
         if watch is None:
             raise QuestionError(GONE if action in _FORK else ENDED)
         if action in _FORK:
-            watch.ask_fork(content)
+            from modlab.wording import forks  # most watches are never forked
+
+            try:
+                watch.ask_fork(content)
+            except ModlabError as error:
+                raise QuestionError(forks.at_a_form(str(error))) from None
             return b""
         if self._is_late(content.get("steps")):
             raise QuestionError("this click came after the cell had moved on: click again while it runs, or use the notebook's ■")

@@ -74,7 +74,7 @@ class SlicedFork:
             with with_torch_function(), unseen(), quiet(True):
                 self._make()
         except ModlabError as error:
-            self._end(str(error))
+            self._end(forks.at_a_form(str(error)))
         except Exception as error:  # noqa: BLE001 - a model of the user's may raise anything, and it is told in the view
             self._end(line_of(error))
         except BaseException:  # an interrupt is for the training as well

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from modlab import format
 from modlab.records.fork import ForkRecord, KeptRecord
-from modlab.wording.names import joined
+from modlab.wording.names import capital, joined
 
 SAME = 0.05
 """Of the original's loss: less than this is little difference."""
@@ -279,6 +280,18 @@ def kept(record: KeptRecord) -> str:
     """What a watch keeps for a fork, for the foot of its views."""
     states = format.plural(len(record.states), "state")
     return f"kept for w.fork: {states} and the batches behind {'it' if len(record.states) == 1 else 'them'}, {format.size(record.bytes)}"
+
+
+_GOT = re.compile(r"w\.fork\(\w+=…\) got (.+?) as (.+), but takes (.+)\.")
+_CALL = re.compile(r"w\.fork\(\w+=…\):? ")
+
+
+def at_a_form(error: str) -> str:
+    """What an error of `w.fork` says, for who fills in a form: without the call, and without lines of code."""
+    first, *more = error.split("\n")
+    said, called = _CALL.subn("", _GOT.sub(r"\2 takes \3, and not \1.", first), count=1)
+    article = re.match(r"(an?|no) ", said)
+    return "\n".join([capital(said) if called and article else said, *(line.strip() for line in more if "w.fork(" not in line)])
 
 
 def _number(value: float) -> str:

@@ -16,7 +16,9 @@ from torch import Tensor
 import modlab
 from modlab import errors as modlab_errors
 from modlab.results import sliced_fork
+from modlab.results.live import WatchPage
 from modlab.views.watch import payload
+from modlab.wording import forks
 from tests.forking.test_forks import LOOPS, STEPS, plain_run, trained, unhooked
 from tests.views.test_faces import unpack
 from tests.watching.test_identity import Run, photograph
@@ -131,10 +133,31 @@ def with_dropout() -> Run:
 
 def test_what_a_model_refuses_is_said_and_is_no_fork() -> None:
     w, _ = watched(with_dropout, {"action": "fork", "at": 0, "setting": "2.p", "value": 1.5})
-    assert w.forks == () and "takes a probability between 0 and 1" in w.record.refused
+    assert w.forks == () and w.record.refused == "2.p of a Dropout takes a probability between 0 and 1, and not 1.5."
     w.ask_fork({"action": "fork", "at": 0, "setting": "2.p", "value": 0.5})
     assert len(w.forks) == 1 and not w.record.refused
     assert w.forks[0].record.facts == {"settings": "2.p = 0.5"}
+
+
+def test_a_person_at_the_form_reads_no_call_of_python() -> None:
+    w, _ = watched(with_dropout)
+    with pytest.raises(modlab_errors.QuestionError) as found:
+        WatchPage(w)._answer({"action": "fork", "at": -3, "lr": None})
+    assert str(found.value) == "Nothing is kept at or before step -3: the first kept state is the one at step 0."
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("w.fork(change=…) got -1.0 as lr, but takes a number.\n  Write: w.fork(step, {'lr': 0.1})", "lr takes a number, and not -1.0."),
+        ("w.fork(change=…): a Rprop that runs cannot go on.\n  Put one: w.fork(step, …)", "A Rprop that runs cannot go on."),
+        ("w.fork(change=…): layers (Net) has no 'p'.\n  Nearest: 'q'", "layers (Net) has no 'p'.\nNearest: 'q'"),
+        ("The change raised ValueError: no\n  Look at it.", "The change raised ValueError: no\nLook at it."),
+        ("A fork is still running: wait for it, or cancel it.", "A fork is still running: wait for it, or cancel it."),
+    ],
+)
+def test_an_error_at_the_form_is_plain(error: str, said: str) -> None:
+    assert forks.at_a_form(error) == said
 
 
 def test_it_is_cancelled_and_one_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,7 +230,7 @@ export class ForkPart implements Part {
   }
 
   #say(text: string): void {
-    if (this.#note.textContent !== text) this.#note.replaceChildren(...(text ? [lines(text)] : []));
+    this.#note.replaceChildren(...text.split("\n").flatMap((line, at) => [at ? element("br") : "", lines(line)]));
     this.#note.hidden = !text;
   }
 
