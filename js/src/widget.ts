@@ -25,7 +25,7 @@ export function render({ model, el }: RenderContext): () => void {
   let asking = false;
   const traits = new Traits(model);
   const kernel = new Kernel(model, (action, bytes) => (action === "hello" ? draw(bytes) : watch?.late?.(action, bytes)), (bytes) => update(bytes));
-  const way = (unasked: (bytes: ArrayBuffer) => void): Kernel => new Kernel(model, () => {}, unasked);
+  const way = Object.assign((unasked: (bytes: ArrayBuffer) => void): Kernel => new Kernel(model, () => {}, unasked), { entered: {} });
   const values = async (path: string): Promise<Asked> => {
     const { json, numbers } = decode(await kernel.ask("values", { path }));
     return { values: completeValues(json.values), numbers };
@@ -35,7 +35,7 @@ export function render({ model, el }: RenderContext): () => void {
       const { view, model: name } = decode(bytes).json;
       if (view === "lab") lab?.take(bytes) || (watch = lab = showLab(place, bytes, kernel, values));
       else if (view !== "watch") show(place, bytes, [models, sheets], values);
-      else if (!watch?.take(bytes)) watch = showWatch(place, bytes, (action, more) => kernel.tell(action, more), (trait, value) => traits.told(trait, value));
+      else if (!watch?.take(bytes)) watch = showWatch(place, bytes, (action, more) => kernel.tell(action, more), (trait, value) => traits.told(trait, value), way.entered);
       traits.show(String(name ?? ""), view === "watch" ? watch : null);
       nameKnobs(el);
       if (view === "watch") remember(el, way);

@@ -209,6 +209,39 @@ describe("a picture at rest where a live view was", () => {
     expect(host.shadowRoot?.activeElement?.className).toBe(expected);
   });
 
+  it("has what was entered while it ran, and in each picture after it", async () => {
+    const entered = {};
+    const way = Object.assign((unasked: (more: ArrayBuffer) => void) => new Kernel(model, () => {}, unasked), { entered });
+    document.body.innerHTML = '<div class="area"><div class="jp-OutputArea-child"><div class="live"></div></div></div>';
+    host = document.querySelector(".live") as HTMLElement;
+    remember(host, way);
+    showWatch(host, bytes({ live: true, state: "running" }), () => answer, null, entered);
+    const enter = (selector: string, text: string, event: string): void => {
+      (inside(selector) as HTMLInputElement).value = text;
+      inside(selector).dispatchEvent(new Event(event));
+    };
+    enter("[type=range]", "0", "input");
+    enter(RATE, "0.5", "input");
+    enter(".fork select", "2.p", "change");
+    enter(VALUE, "0.7", "input");
+    const form = (): (string | null)[] => [inside("[type=range]").getAttribute("aria-valuetext"), ...[RATE, ".fork select", VALUE].map((one) => (inside(one) as HTMLInputElement).value)];
+    const at = (given: string[]): Promise<void> => {
+      (document.querySelector(".area") as Element).innerHTML = '<div class="jp-OutputArea-child"><div class="rest"></div></div>';
+      host = document.querySelector(".rest") as HTMLElement;
+      const rest = bytes({ kept: null });
+      wake(host, rest, showWatch(host, rest));
+      tell({ id: sent.at(-1)?.id, ok: true }, bytes());
+      return frame().then(() => expect(form()).toEqual(given));
+    };
+    await at(["step 0", "0.5", "2.p", "0.7"]);
+    enter(RATE, "", "input");
+    inside(RATE).dispatchEvent(new Event("change"));
+    enter("[type=range]", "1", "input");
+    await at(["step 64", "0.01", "2.p", "0.7"]);    // what was taken back follows the run
+    enter(".fork select", "", "change");
+    await at(["step 64", "0.01", "", ""]);
+  });
+
   it("stays what it is where the widget shows something else, or is gone", async () => {
     const rest = bytes({ kept: null });
     wake(host, rest, showWatch(host, rest));

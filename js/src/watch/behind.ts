@@ -2,6 +2,7 @@
 import type { Kernel } from "../kernel";
 import { decode } from "../payload";
 import { VERSION } from "../version";
+import type { Entered } from "./part";
 import type { Shown } from "./show";
 
 /** Makes one more way to the kernel; the given function hears what the kernel sends unasked. */
@@ -9,6 +10,8 @@ interface Way {
   (unasked: (bytes: ArrayBuffer) => void): Kernel;
   /** When the focus left the widget; infinite while it is there, and where the widget was taken away with it. */
   left?: number;
+  /** For a fork: the widget and the pictures after it have it together. */
+  entered?: Entered;
 }
 
 /** By JupyterLab's output area: the ways of its outputs, by place. All bundles on the page share it. */
@@ -72,7 +75,7 @@ export function wake(host: HTMLElement, bytes: ArrayBuffer, shown: Shown, tries 
   const close = (): void => kernel.close();
   kernel.ask("hello").then((fresh) => {
     if (said(fresh) !== said(bytes) || !shown.take(fresh)) return close();
-    shown.listen?.((action, more) => kernel.tell(action, more));
+    shown.listen?.((action, more) => kernel.tell(action, more), (way!.entered ??= {}));
     host.addEventListener("focusout", (event) => leave(event.relatedTarget));
   }, close);
 }

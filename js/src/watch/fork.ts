@@ -4,7 +4,7 @@ import { choice, options } from "./choice";
 import { SOON } from "./controls";
 import { slotAt, type Fork, type Kept } from "./data";
 import { figure, scaleFor, steps } from "./figures";
-import type { Hooks, Moment, Part, WatchContext } from "./part";
+import type { Entered, Hooks, Moment, Part, WatchContext } from "./part";
 import { hairline } from "./pen";
 import { drawScale, MARGIN, put, Strip } from "./strip";
 import { hatchSlots, ticksOf, xOf } from "./time-axis";
@@ -24,11 +24,13 @@ class NumberField {
   #own = false;
   #holds: number | null = null;
 
-  constructor(label: string, described: string, entered: () => void) {
+  /** `keep` is told what one has written, or "". */
+  constructor(label: string, described: string, entered: () => void, keep: (text: string) => void) {
     this.input = element("input", { type: "text", inputmode: "decimal", size: 8, autocomplete: "off", spellcheck: "false", "aria-describedby": described, ...OURS });
     this.element = element("label", { class: "field" }, element("span", { class: "faint" }, label), this.input);
     this.input.addEventListener("input", () => {
       this.#own = this.input.value.trim() !== "";
+      keep(this.#own ? this.input.value : "");
       this.input.removeAttribute("aria-invalid");
     });
     this.input.addEventListener("change", () => this.fill(this.#holds));
@@ -42,8 +44,10 @@ class NumberField {
     if (!this.#own && this.input.value !== text) this.input.value = text;
   }
 
-  forget(): void {
-    this.#own = false;
+  /** As if one had written it; "": what holds. */
+  enter(text = ""): void {
+    this.#own = text !== "";
+    if (text) this.input.value = text;
   }
 
   /** The number, null where it is what holds; a sentence where it is none. */
@@ -77,8 +81,7 @@ export class ForkPart implements Part {
   readonly #strip: Strip;
   readonly #traces = [new Trace(), new Trace()] as const;
   #kept: Kept | null = null;
-  /** The step that one has chosen; -1: the last that is kept. */
-  #chosen = -1;
+  #entered: Entered = {};
   /** Which fork is drawn; -1: the last. */
   #shown = -1;
   /** Asked for, and not yet seen. */
@@ -95,9 +98,9 @@ export class ForkPart implements Part {
     this.#note.id = id;
     this.#slider = element("input", { type: "range", min: 0, max: 0, step: 1, ...OURS });
     this.#slider.addEventListener("input", () => this.#choose());
-    this.#rate = new NumberField("learning rate", id, () => this.#begin());
+    this.#rate = new NumberField("learning rate", id, () => this.#begin(), (text) => (this.#entered.rate = text));
     this.#setting = choice("setting of a module", () => this.#chooseSetting());
-    this.#value = new NumberField("=", id, () => this.#begin());
+    this.#value = new NumberField("=", id, () => this.#begin(), (text) => (this.#entered.value = text));
     this.#value.input.ariaLabel = "its value";
     this.#go = button("Fork", { class: "control go" }, () => (this.#busy ? void this.#ask("cancel", {}) : this.#begin()));
     this.#form = element(
@@ -127,6 +130,7 @@ export class ForkPart implements Part {
     this.#kept = this.#context.control ? payload.kept : null;
     this.element.hidden = !this.#kept && !forks.length;
     if (this.element.hidden) return;
+    this.#restore(this.#context.entered);
     const last = forks.at(-1);
     this.#follow(last, payload.refused);
     this.#form.hidden = this.#hint.hidden = !this.#kept;
@@ -137,10 +141,18 @@ export class ForkPart implements Part {
 
   // ---- what can be asked
 
+  /** What was entered in the view that was here before. */
+  #restore(entered: Entered = this.#entered): void {
+    if (entered === this.#entered) return;
+    this.#entered = entered;
+    this.#rate.enter(entered.rate);
+    this.#value.enter(entered.value);
+  }
+
   get #place(): number {
     const known = this.#kept?.steps ?? [];
-    if (this.#chosen < 0) return known.length - 1;
-    return slotAt(known, this.#chosen);
+    const { at } = this.#entered;
+    return at === undefined ? known.length - 1 : slotAt(known, at);
   }
 
   #offer(kept: Kept, state: string, paused: boolean): void {
@@ -151,8 +163,8 @@ export class ForkPart implements Part {
     this.#slider.setAttribute("aria-valuetext", step);
     put(this.#at, step);
     this.#rate.fill(kept.rates[place] ?? null);
-    options(this.#setting, [["", "none"], ...kept.settings.map(({ name, kind }) => [name, `${name} (${kind})`] as const)], this.#setting.value);
-    const setting = kept.settings.find(({ name }) => name === this.#setting.value);
+    const setting = kept.settings.find(({ name }) => name === this.#entered.setting);
+    options(this.#setting, [["", "none"], ...kept.settings.map(({ name, kind }) => [name, `${name} (${kind})`] as const)], setting?.name ?? "");
     this.#setting.disabled = !kept.settings.length;
     this.#value.element.hidden = !setting;
     this.#value.fill(setting?.values[place] ?? null);
@@ -165,13 +177,16 @@ export class ForkPart implements Part {
 
   #choose(): void {
     const place = Number(this.#slider.value);
-    this.#chosen = place >= (this.#kept?.steps.length ?? 0) - 1 ? -1 : (this.#kept?.steps[place] ?? -1);
+    const known = this.#kept?.steps ?? [];
+    this.#entered.at = place < known.length - 1 ? known[place] : undefined;
     this.#say("");
     if (this.#moment) this.draw(this.#moment);
   }
 
   #chooseSetting(): void {
-    this.#value.forget();
+    this.#entered.setting = this.#setting.value;
+    this.#entered.value = "";
+    this.#value.enter();
     if (this.#moment) this.draw(this.#moment);
   }
 

@@ -40,9 +40,19 @@ export interface Hooks {
 
 export type Control = "pause" | "resume" | "step" | "stop" | "budget" | "fork" | "cancel";
 
+/** What a person has entered for a fork; what is not here follows the run. */
+export interface Entered {
+  at?: number | undefined;
+  rate?: string;
+  setting?: string;
+  value?: string;
+}
+
 export interface WatchContext extends Context {
   /** Tells the kernel; rejects when it says no. Null where nobody listens (at rest). */
   control: ((action: Control, more?: Record<string, unknown>) => Promise<unknown>) | null;
   /** Is told what the user selects, and of the step of the cursor; -1: it follows the newest. */
   told?: ((trait: "selected" | "step", value: string | number) => void) | null;
+  /** Kept from view to view: the one at rest has what was entered while it ran. */
+  entered?: Entered;
 }

@@ -5,7 +5,7 @@ import own from "./watch.css";
 import parts from "./parts.css";
 import { enclose } from "../shell";
 import { type Role, WatchData } from "./data";
-import type { WatchContext } from "./part";
+import type { Entered, WatchContext } from "./part";
 import { WatchPanel } from "./watch-panel";
 
 export interface Shown {
@@ -19,18 +19,18 @@ export interface Shown {
   goTo?(step: number): void;
   /** Whether no fork runs. */
   settled?(): boolean;
-  /** From now on a kernel answers. */
-  listen?(control: WatchContext["control"]): void;
+  /** From now on a kernel answers, and this is what was entered before. */
+  listen?(control: WatchContext["control"], entered?: Entered): void;
   /** Takes an answer that came after its question was given up. */
   late?(action: string, bytes: ArrayBuffer): void;
 }
 
-export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchContext["control"] = null, told: WatchContext["told"] = null): Shown {
+export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchContext["control"] = null, told: WatchContext["told"] = null, entered: Entered = {}): Shown {
   const data = new WatchData(bytes);
   let panel: WatchPanel | null = null;
   let context: WatchContext | null = null;
   enclose(host, data.payload.headline.join(" ") || "watch", style + own + parts, (shell) => {
-    context = { ...shell, ask: null, control: data.payload.live ? control : null, told };
+    context = { ...shell, ask: null, control: data.payload.live ? control : null, told, entered };
     panel = new WatchPanel(data, context);
     return [panel.elements, panel];
   });
@@ -44,8 +44,8 @@ export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchC
     choose: (path) => panel?.choose(path) ?? false,
     goTo: (step) => panel?.goTo(step),
     settled: () => !data.payload.forks.some(({ running }) => running),
-    listen(asked) {
-      if (context) context.control = asked;
+    listen(control, entered = {}) {
+      if (context) Object.assign(context, { control, entered });
       panel?.update();
     },
   };
