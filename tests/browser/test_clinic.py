@@ -53,12 +53,14 @@ def test_keys_alone_solve_a_case(clinic: Page) -> None:
     reach(clinic, wrong["says"])
     clinic.keyboard.press("Enter")
     expect(clinic.locator(".wrong")).to_contain_text(wrong["why"])
+    expect(clinic.locator(".wrong")).to_be_in_viewport(ratio=1)
     expect(clinic.get_by_role("status")).to_have_text(f"No. {wrong['why']}")
     clinic.get_by_role("heading", name="Case 9").focus()
     reach(clinic, right["says"])
     clinic.keyboard.press("Space")
     expect(clinic.locator(".end")).to_be_focused()
     expect(clinic.locator(".end")).to_contain_text("Solved: cause in 1 look, at try 2")
+    expect(clinic.locator(".end")).to_contain_text(f"The cause: {right['says']}.")
     expect(clinic.locator(".end")).to_contain_text("modlab:")
     expect(clinic.locator("#score")).to_contain_text(
         "1 of 30 cases closed. You named 1 of them, 0 at the first try, with 1.0 looks on average"
@@ -78,6 +80,18 @@ def test_what_was_done_is_there_again(clinic: Page) -> None:
     expect(clinic.locator("[data-opened=loss] svg")).to_have_count(1)
     clinic.get_by_role("button", name="Start this case again").click()
     expect(clinic.locator(".opened section")).to_have_count(0)
+
+
+def test_the_answer_to_the_lowest_cause_comes_into_sight(clinic: Page) -> None:
+    clinic.set_viewport_size({"width": clinic.viewport_size["width"], "height": 700})
+    clinic.goto(f"{PAGE.as_uri()}#case-2")
+    button = clinic.get_by_role("button", name="Depth with sigmoid or tanh")
+    button.focus()
+    clinic.keyboard.press("Enter")
+    expect(clinic.locator(".wrong p")).to_be_in_viewport(ratio=1)
+    clinic.evaluate("scrollTo(0, 0)")
+    button.press("Enter")  # whoever asks again is shown it again
+    expect(clinic.locator(".wrong p")).to_be_in_viewport(ratio=1)
 
 
 @pytest.mark.parametrize("number", [1, 10, 14, 24, 25, 28])

@@ -118,6 +118,9 @@ def test_a_learner_drags_the_time_back_and_sees_both(lab: JupyterLab) -> None:
     assert "after: stopped" in lab.text(1)
     expect(forks(lab).get_by_role("slider", name="from")).to_be_visible()  # the picture at rest asks the kernel that is still there
     expect(forks(lab)).to_contain_text("runs while the kernel runs no cell")
+    entered = {"learning rate": "0.02", "its value": "0.6"}  # it stays, although another view took the place
+    for name, value in entered.items():
+        expect(forks(lab).get_by_role("textbox", name=name)).to_have_value(value)
     forks(lab).get_by_role("textbox", name="learning rate").fill("0.5")
     ask(lab)
     said = wait_for(lab, 3)
@@ -125,6 +128,7 @@ def test_a_learner_drags_the_time_back_and_sees_both(lab: JupyterLab) -> None:
     assert "the same bits: True" in lab.text(2)
     assert lab.text(2).count("\nTrue ") == 3  # the unchanged twins are the original, bit for bit
     assert f"True {said}" in lab.text(2)
+    expect(forks(lab).get_by_role("textbox", name="learning rate")).to_have_value("0.5")
     expect(forks(lab).locator(".outcome").first).to_have_text(said)
     lab.save()
     lab.reopen()
