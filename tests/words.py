@@ -26,6 +26,8 @@ def mute(patch: pytest.MonkeyPatch) -> None:
         patch.setitem(differences.NOTES, kind, differences.NoteKind("x", "x"))
     for name in experiments.NAMES:
         patch.setitem(experiments.NAMES, name, experiments.CheckName("x", "x"))
+    for kind in experiments.ASKED:
+        patch.setitem(experiments.ASKED, kind, experiments.CheckName("x", "x"))
     for table, words in (
         (checks.CHECKS, lambda facts: "x"),
         (checks._AT, "x"),

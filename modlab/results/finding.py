@@ -57,7 +57,7 @@ class Experiment(Mended, ExperimentRecord):
     @property
     def title(self) -> str:
         """What is checked, as a sentence that is true where it passes."""
-        return experiments.NAMES[self.name].title
+        return experiments.checked(self).title
 
     @property
     def what(self) -> str:

@@ -112,7 +112,7 @@ def means(finding: Finding) -> str:
 def headline(finding: Finding) -> tuple[str, str]:
     """How bad it is, and what was found; for a check, also what was checked."""
     if isinstance(finding, ExperimentRecord):
-        return finding.outcome, f"{experiments.NAMES[finding.name].title}: {said(finding)}"
+        return finding.outcome, f"{experiments.checked(finding).title}: {said(finding)}"
     if isinstance(finding, Check) and finding.name:
         return finding.state, f"{finding.name}: {said(finding)}"
     if isinstance(finding, Reason) or finding.kind in differences.NOTES:

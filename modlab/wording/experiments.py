@@ -35,6 +35,17 @@ NAMES = {
 }
 """By the `name` of a check."""
 
+ASKED = {
+    "softmax twice": CheckName("the outputs are scores, not probabilities", "outputs are scores"),
+    "no log-probabilities": CheckName("the outputs are log-probabilities", "outputs are log-probabilities"),
+}
+"""By the `kind` of a result that is not about what its check's name says: the first loss of such outputs may well be that of a guess."""
+
+
+def checked(record: ExperimentRecord) -> CheckName:
+    """What is checked, in words that are not true of what failed."""
+    return ASKED.get(record.kind) or NAMES[record.name]
+
 
 def is_further(name: str) -> bool:
     """Whether a check is one of those that are made only where they apply."""

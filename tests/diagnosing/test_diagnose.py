@@ -824,7 +824,7 @@ def test_the_headline_names_different_kinds_and_a_check_that_failed():
         setattr(model, f"mask_{i}", torch.ones(i + 1))
     model.aux = nn.Linear(2, 2)
     result = modlab.diagnose(model, batch=(torch.randn(6, 4), torch.zeros(6, 2)), loss=nn.MSELoss())
-    assert result.headline.startswith("6 findings: mask_0 is a plain tensor") and "mask_1" not in result.headline
+    assert result.headline.startswith("5 findings and 1 failed check: mask_0 is a plain tensor") and "mask_1" not in result.headline
     assert "aux (2 parameters) gets no gradient; and 4 more." in result.headline
 
 

@@ -72,6 +72,17 @@ def test_a_healthy_model_passes_them_all():
     assert "more checks           passed   inputs fit, the loss points the right way, units differ, outputs differ" in str(result)
 
 
+def test_the_headline_counts_failed_checks_apart_from_findings():
+    probabilities = making(lambda self, x: Model.forward(self, x).softmax(1))
+    result = diagnosed(probabilities)
+    assert result.findings == () and result.headline.startswith("1 check failed: the outputs are already probabilities")
+    failed = the(result, "first loss")
+    assert failed.title == "the outputs are scores, not probabilities" and "outputs are scores    failed" in str(result)
+    probabilities.parts = [nn.Linear(2, 2)]
+    result = diagnosed(probabilities)
+    assert len(result.findings) == 1 and result.headline.startswith("1 finding and 1 failed check: parts (1 Linear) is hidden")
+
+
 # ---- gradients -----------------------------------------------------------------------------------------------------------------
 
 

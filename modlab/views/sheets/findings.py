@@ -69,12 +69,20 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
             return "Nothing certain found", f"in {record.title}; worth a look: {looked}{more}. {_capital(checked)}."
         return "Nothing found", f"in {record.title}: {checked}."
     told = [format.cut(text, TOLD) for text in _named(record.findings, failed)]
-    first = f"{format.plural(number, 'finding')}: {told[0]}"
+    first = f"{_counted(len(record.findings), len(failed))}: {told[0]}"
     rest = "; ".join(told[1:])
     left = number - len(told)
     more = f"; and {left} more" if left > 0 else ""
     tally = f" {_passed(record)}" if record.experiments else " The model was not run with a batch." if _is_unrun(record) else ""
     return (f"{first};", f"{rest}{more}.{tally}") if rest else (f"{first}.", tally.strip())
+
+
+def _counted(findings: int, failed: int) -> str:
+    """Each by the name of the attribute that holds it: a failed check is no finding."""
+    if not findings:
+        return f"{format.plural(failed, 'check')} failed"
+    checks = f" and {format.plural(failed, 'failed check')}" if failed else ""
+    return f"{format.plural(findings, 'finding')}{checks}"
 
 
 def _is_found(check: ExperimentRecord, findings: tuple[Finding, ...]) -> bool:
@@ -146,7 +154,7 @@ def _finding(one: Finding, depth: int = 0) -> Row:
 
 
 def _experiment(one: ExperimentRecord) -> Row:
-    known, (fix, advice) = experiments.NAMES[one.name], fix_parts(one)
+    known, (fix, advice) = experiments.checked(one), fix_parts(one)
     details = [
         Block("checked", known.title),
         *_details(experiments.what(one), experiments.reason(one), fix, advice, one.places),
