@@ -21,7 +21,7 @@ from modlab.errors import ForkError
 from modlab.forking.batch_player import BatchPlayer
 from modlab.forking.player import NARROW, Player
 from modlab.inspection import stores
-from modlab.records.finding import Finding
+from modlab.records.finding import Fact, Finding
 from modlab.running.values import mapped
 
 Fix = Callable[[Player, Finding], None]
@@ -103,6 +103,39 @@ def _run(code: str, player: Player, finding: Finding) -> None:
 
 def _groups(player: Player) -> Iterable[dict[str, Any]]:
     return (group for optimizer in player.things.optimizers for group in optimizer.param_groups)
+
+
+class RateNoted:
+    """A change, and the learning rate that came of it, where all groups of parameters have one.
+
+    Args:
+        change: it.
+    """
+
+    def __init__(self, change: Callable[[Player], None]) -> None:
+        self._change = change
+        self._player: Player | None = None
+        self._before = self._after = 0.0
+
+    def __call__(self, player: Player) -> None:
+        """Make it."""
+        self._player, self._before = player, _rate(player)
+        self._change(player)
+        self._after = _rate(player)
+
+    def facts(self) -> dict[str, Fact]:
+        """`lr`, `lr_before` the change, and `lr_last`, where a schedule moved it since; nothing where it stayed, or was 0."""
+        if self._player is None or not (self._before and self._after) or self._before == self._after:
+            return {}
+        last = _rate(self._player)
+        moved: dict[str, Fact] = {"lr_last": last} if last != self._after else {}
+        return {"lr": self._after, "lr_before": self._before, **moved}
+
+
+def _rate(player: Player) -> float:
+    """The one learning rate of all groups; 0 where they have several, or none."""
+    rates = {float(group["lr"]) for group in _groups(player) if "lr" in group}
+    return rates.pop() if len(rates) == 1 else 0.0
 
 
 def _scale_rate(factor: float) -> Fix:

@@ -20,7 +20,7 @@ from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import ForkError, QuestionError, names_near
 from modlab.forking.batch_player import BatchGround, widened
-from modlab.forking.fixes import DOSES, FURTHER, OWN_CHANGE, TRIAL, applied, fix_of, is_climbing, is_rate
+from modlab.forking.fixes import DOSES, FURTHER, OWN_CHANGE, TRIAL, RateNoted, applied, fix_of, is_climbing, is_rate
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import NotCopiedError, TrainedThings, is_finite
@@ -547,11 +547,12 @@ def of_finding(
     """
     name, code = fix or require_fix(finding)
     name, trials = (name, ()) if fix else _best_dose(finding, ground, at, min(steps, TRIAL), name)
-    made = run(Futures(ground, at, steps, applied(name, code, finding)))
+    change = RateNoted(applied(name, code, finding))
+    made = run(Futures(ground, at, steps, change))
     made.raise_question()
     why, names = doubt
     facts: dict[str, Fact] = {"code": code, **names} if code else {"what": name, **names}
-    facts |= {"trials": trials, "trial": min(steps, TRIAL)} if trials else {}
+    facts |= change.facts() | ({"trials": trials, "trial": min(steps, TRIAL)} if trials else {})
     return Fork(made.record(title, "code" if code else "fix", facts, why))
 
 
@@ -562,13 +563,15 @@ def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: 
 
     And what came of each that was tried.
     """
-    doses, ends = DOSES.get(name, (name,)), dict[str, float]()
+    doses, ends, rates = DOSES.get(name, (name,)), dict[str, float](), dict[str, Mapping[str, Any]]()
     powers = doses[1::2] or doses
 
     def best(some: Sequence[str]) -> str:
         for one in some if len(some) > 1 else ():
             if one not in ends:
-                record = run(Futures(ground, at, steps, applied(one, "", finding))).record("")
+                change = RateNoted(applied(one, "", finding))
+                record = run(Futures(ground, at, steps, change)).record("")
+                rates[one] = change.facts()
                 ends[one] = record.settled if record.steps and not math.isnan(record.settled) else math.inf
         return min(some, key=lambda one: ends.get(one, 0.0))
 
@@ -577,7 +580,7 @@ def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: 
         doses += FURTHER.get(name, ())
     place = doses.index(best(doses[1::2] or doses))
     found = best(doses[max(0, place - 1) : place + 2])
-    return found, tuple({"what": one, "loss": ends[one]} for one in doses if one in ends)
+    return found, tuple({"what": one, "loss": ends[one], **rates[one]} for one in doses if one in ends)
 
 
 def without_ground() -> ForkError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from modlab import format
@@ -185,7 +185,18 @@ def _since(record: ForkRecord) -> str:
 
 def mark(record: ForkRecord) -> str:
     """What was changed, in a few words."""
-    return CHANGES.get(record.change, record.change).format(**record.facts)
+    return CHANGES.get(record.change, record.change).format(**record.facts) + _value(record)
+
+
+def _value(record: ForkRecord) -> str:
+    """What the learning rate is with the change; a schedule moves it on."""
+    if "lr" not in record.facts or record.change != "fix":
+        return ""
+    return f": lr = {_rate(record.facts['lr'])}{' at first' if 'lr_last' in record.facts else ''}"
+
+
+def _rate(value: Any) -> str:
+    return f"{float(f'{value:.3g}'):g}"
 
 
 def notes(record: ForkRecord) -> Iterator[str]:
@@ -252,9 +263,13 @@ def _trials(record: ForkRecord) -> Iterator[str]:
     """Which doses were tried, where there were several."""
     trials: Any = record.facts.get("trials", ())
     if trials:
-        tried = joined([f"{one['what']} ({_number(one['loss'])})" for one in trials], len(trials))
+        tried = joined([f"{_dose(one)} ({_number(one['loss'])})" for one in trials], len(trials))
         steps = format.plural(int(str(record.facts["trial"])), "step")
         yield f"Tried before, for {steps} each, with the mean loss of the second half: {tried}. The one with the least loss was run."
+
+
+def _dose(trial: Mapping[str, Any]) -> str:
+    return f"lr = {_rate(trial['lr'])}" if "lr" in trial else str(trial["what"])
 
 
 def _exactness(record: ForkRecord) -> str:

@@ -1712,9 +1712,27 @@ def test_of_doses_the_best_one_is_taken() -> None:
     assert fork.record.facts["what"] == "a three-hundredth of the learning rate"  # between two powers of ten
     trials = {one["what"]: one["loss"] for one in fork.record.facts["trials"]}
     assert min(trials, key=trials.__getitem__) == fork.record.facts["what"] and len(trials) > 3
-    assert f"a three-hundredth of the learning rate ({format.number(min(trials.values()))})" in str(fork)
-    assert "a tenth of the learning rate (not finite)" in str(fork)
+    assert f"lr = 0.133 ({format.number(min(trials.values()))})" in str(fork) and "lr = 4 (not finite)" in str(fork)
+    assert "(with a three-hundredth of the learning rate: lr = 0.133, from" in fork.headline  # the value itself, too
+    assert fork.record.facts["lr_before"] == 40
     assert fork.outcome == "better"
+
+
+def test_a_rate_that_a_schedule_moves_is_that_at_the_change() -> None:
+    def scheduled():
+        model, optimizers, step = plain_run(lr=40.0)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizers[0], 1, 0.9)
+
+        def and_schedule(at):
+            loss = step(at)
+            schedule.step()
+            return loss
+
+        return model, optimizers, and_schedule
+
+    w, *_ = watched(scheduled)
+    fork = of_finding(Finding("rate too high"), KeptGround(w._keeper, 0), "Net", 0, STEPS, ("a tenth of the learning rate", ""))  # type: ignore[arg-type]
+    assert ": lr = 4 at first" in fork.headline
 
 
 def test_a_rate_of_zero_becomes_one_and_not_ten_times_zero() -> None:
