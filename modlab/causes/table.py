@@ -7,7 +7,7 @@ from collections.abc import Callable
 from modlab.causes import data, generative, graph, loop, loss, model, numbers, optimizer, sequence
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
-from modlab.records.finding import Finding, Remedy
+from modlab.records.finding import Fact, Finding, Remedy
 
 ROWS: tuple[CauseRow, ...] = tuple(
     sorted(
@@ -106,6 +106,7 @@ def causes(symptoms: Symptoms, failed: Callable[[Exception], None] | None = None
         failed: is told of a row's own error, which costs that row alone; without it the error is raised.
     """
     found: list[Finding] = []
+    looked: dict[str, Fact] = {"measured": symptoms.record.samples, "made": symptoms.record.steps}
     for row in _ranked(symptoms):
         if symptoms.watched.one_batch and row.cause in OF_MANY:
             continue
@@ -115,7 +116,7 @@ def causes(symptoms: Symptoms, failed: Callable[[Exception], None] | None = None
             continue
         facts = _asked(row, symptoms, failed)
         if facts is not None:
-            told = {"tier": row.tier, **{name: value for name, value in facts.items() if name != "path"}}
+            told = {"tier": row.tier, **looked, **{name: value for name, value in facts.items() if name != "path"}}
             if row.rival:
                 told = {"rival": row.rival, "settle": row.settle, **told}
             if all(row.cause != one.kind for one in found):

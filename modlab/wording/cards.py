@@ -131,7 +131,7 @@ def _sources(finding: Finding) -> Iterator[str]:
     elif (isinstance(finding, Check) and finding.name) or mistakes.is_check(finding):
         yield "a check of the watch's verdict"
     elif causes.is_cause(finding):
-        yield "what was seen while the model ran on its batches"
+        yield _measured(finding)
     elif finding.kind in mistakes.MISTAKES and not any(one.kind == "pass" for one in finding.evidence):
         yield "what is in the model, which was read but not run"
     elif isinstance(finding, Reason):
@@ -143,6 +143,14 @@ def _sources(finding: Finding) -> Iterator[str]:
         yield _seen(finding)
     elif finding.step is not None:
         yield f"first seen at step {finding.step:,}"
+
+
+def _measured(cause: Finding) -> str:
+    looks, steps = int(str(cause.facts.get("measured", 0))), int(str(cause.facts.get("made", 0)))
+    if not (looks and steps):
+        return "what was seen while the model ran on its batches"
+    which = f"{looks:,} of {steps:,} steps" if looks < steps else "the only step" if steps == 1 else f"all {steps:,} steps"
+    return f"what was measured in {which}: batches, the loss, gradients and weights"
 
 
 def _source(evidence: Evidence) -> str:
@@ -161,18 +169,3 @@ def _seen(alert: Alert) -> str:
     parts += [f"based on {format.plural(alert.steps, 'step')}"] if alert.steps else []
     parts += [f"and on {format.plural(alert.inputs, 'input')}"] if alert.inputs else []
     return ", ".join(parts)
-
-
-def figures(finding: Finding) -> list[tuple[str, str]]:
-    """The numbers in the sentence, by name."""
-    digits = 2 if isinstance(finding, ExperimentRecord) else 3  # further ones differ from machine to machine
-    facts = {name: fact for name, fact in finding.facts.items() if name not in _NO_FIGURES and not isinstance(fact, bool)}
-    return [(name, _figure(fact, digits)) for name, fact in facts.items() if isinstance(fact, (int, float))]
-
-
-_NO_FIGURES = frozenset(("count", "classes", "hidden", "alike", "more", "tier"))
-"""Facts that count what the finding is about, and where a cause stands in its table."""
-
-
-def _figure(fact: float, digits: int) -> str:
-    return f"{fact:,}" if isinstance(fact, int) else format.number(float(f"{fact:.{digits}g}"))

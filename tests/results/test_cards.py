@@ -73,6 +73,22 @@ def test_a_cause_has_a_meaning_and_no_figure_of_ours() -> None:
     assert means.prose.startswith("Scores between 0 and 1")
 
 
+def test_the_evidence_of_a_cause_says_how_many_steps_were_measured_and_names_its_numbers() -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(4, 3)
+    optimizer, x = torch.optim.SGD(net.parameters(), lr=1e-7), torch.randn(32, 4)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(30):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x), x.argmax(1) % 3).backward()
+            optimizer.step()
+    evidence = w.verdict.findings[0].explain()._sheet().notes[1]
+    measured = "all 30 steps" if w.record.samples == 30 else f"{w.record.samples} of 30 steps"
+    assert evidence.prose == f"What was measured in {measured}: batches, the loss, gradients and weights."
+    (change, share), (rate, value) = evidence.rows  # and no name of ours
+    assert (change, rate, value) == ("change of a weight in a step", "learning rate", "1e-07") and share.endswith(" % of its size")
+
+
 def test_what_to_do_stands_with_its_code() -> None:
     (found,) = [one for one in of_diagnosis("hidden") if one.kind == "hidden"]
     assert "do\n  self.more = nn.ModuleList(self.more)" in str(found.explain())

@@ -9,7 +9,7 @@ from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
 from modlab.records.watch import Alert, Check
 from modlab.views.sheets.layout import Block, Mark, Sheet
-from modlab.wording import cards
+from modlab.wording import cards, figures
 
 PLACES = 40
 """How many dotted names are listed."""
@@ -31,9 +31,9 @@ def of_finding(finding: Finding) -> Sheet:
 
 def _blocks(finding: Finding, mark: Mark) -> Iterator[Block]:
     yield Block("where", _places(finding), mark=mark)
-    source, figures = cards.rests_on(finding), tuple(cards.figures(finding))
-    if source or figures:
-        yield Block("evidence", source, rows=figures)
+    source, numbers = cards.rests_on(finding), tuple(figures.figures(finding))
+    if source or numbers:
+        yield Block("evidence", source, rows=numbers)
     if meaning := cards.means(finding):
         yield Block("means", meaning)
     for code, advice in wording.fixes(finding):
