@@ -100,6 +100,10 @@ def test_the_exit_code_is_that_of_the_worst(checks, findings, alerts, cares, cod
     assert (made.exit_code, made.ok) == (code, code in (0, 2))
 
 
+def test_the_page_says_that_notes_do_not_count():
+    assert "| 0 | training was seen, and nothing was found but notes, which do not count" in PAGE.read_text(encoding="utf-8")
+
+
 def test_a_result_has_the_code_of_its_record():
     model = net()
     with modlab.watch(model, sgd(model)) as w:

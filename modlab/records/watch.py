@@ -332,10 +332,10 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """A number for ``sys.exit``: 0 nothing was found, 1 something is broken, 2 something asks for care, 3 nothing was seen.
+        """A number for ``sys.exit``: 0 nothing is wrong, 1 something is broken, 2 something asks for care, 3 nothing was seen.
 
         The worst counts, in the order 1, 3, 2, 0. As for `ok`, a check that could not be judged counts neither way, as long as one was.
-        That the run ended in an error of its own asks for care.
+        That the run ended in an error of its own asks for care. Notes do not count.
         """
         found = {one.severity for one in (*self.checks, *self.findings)}
         if self.alerts or "broken" in found:
