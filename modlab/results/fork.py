@@ -149,6 +149,11 @@ class AskedChange:
     def __init__(self, change: Change) -> None:
         self._change = change
         self.kind, self.facts = "", dict[str, Fact]()
+        if isinstance(change, Module):
+            raise QuestionError(
+                f"w.fork(change=…) got {format.article(type(change).__name__)}, a module, but takes a function, or settings by name.\n"
+                "  Put it into the copy: def change(model): model.part = …"
+            )
         if callable(change):
             self.kind, self.facts = "function", {"name": _name(change)}
             self._arguments = _arguments(change)
@@ -185,13 +190,16 @@ def _is_meant(returned: Any) -> bool:
     """Whether a function gave this so that the fork take it, and not because its last line has a value."""
     some = returned if type(returned) in (tuple, list) else (returned,)
     settings = type(returned) is dict and "params" not in returned
-    return settings or any(
-        isinstance(one, (Optimizer, LRScheduler)) or (isinstance(one, type) and issubclass(one, Optimizer)) for one in some
+    return (
+        settings
+        or isinstance(returned, (numbers.Number, str, bytes))
+        or any(isinstance(one, (Optimizer, LRScheduler)) or (isinstance(one, type) and issubclass(one, Optimizer)) for one in some)
     )
 
 
 def _in_vain(returned: Any, advice: str) -> QuestionError:
     what = format.article(type(returned).__name__) if not isinstance(returned, type) else f"the class {returned.__name__}"
+    what = format.cut(repr(returned), 40) if isinstance(returned, (numbers.Number, str, bytes)) else what
     return QuestionError(f"w.fork(change=…) returned {what}, and a fork takes nothing but an optimizer.\n  {advice}")
 
 
@@ -317,6 +325,16 @@ def _require_like(module: Module, name: str, value: Any) -> None:
         raise QuestionError(f"w.fork(change=…) {said}.\n  As it was: w.fork(step, {{{name!r}: {held!r}}})")
 
 
+MEANT = {
+    **dict.fromkeys(("learning_rate", "learningrate", "rate", "step_size", "eta"), "lr"),
+    **dict.fromkeys(("beta", "beta1", "beta2"), "betas"),
+    **dict.fromkeys(("wd", "decay", "l2", "weightdecay"), "weight_decay"),
+    **dict.fromkeys(("mom", "mu"), "momentum"),
+    "epsilon": "eps",
+}
+"""PyTorch's name of a setting, by what else people call it."""
+
+
 def _unknown(player: Player, name: str) -> str:
     """What to say of a setting that nothing has: what its module has, or, without a module of that name, all."""
     path, _, attribute = name.rpartition(".")
@@ -326,7 +344,8 @@ def _unknown(player: Player, name: str) -> str:
         return f"w.fork(change=…): {path} ({type(modules[path]).__name__}) has no {attribute!r}.\n{names_near(attribute, own)}"
     groups = [group for one in player.things.optimizers for group in one.param_groups]
     known = dict.fromkeys([*(key for group in groups for key in group if key != "params"), *numbers_of(modules)])
-    return f"w.fork(change=…): no optimizer has {name!r}, and no module either.\n{names_near(name, known)}"
+    meant = MEANT.get(name.lower(), "")
+    return f"w.fork(change=…): no optimizer has {name!r}, and no module either.\n{names_near(meant if meant in known else name, known)}"
 
 
 POSITIVE = frozenset(("lr", "momentum", "weight_decay", "eps", "lr_decay", "alpha"))

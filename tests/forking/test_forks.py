@@ -1420,6 +1420,9 @@ VAIN: tuple[tuple[Any, str], ...] = (
     (lambda model: torch.optim.Adam, "returned the class Adam"),
     (lambda model: torch.optim.LBFGS(model.parameters()), "returned an LBFGS, whose step.. needs a closure"),
     (lambda model: {"lr": 1e-3}, "returned a dict"),
+    (lambda model: 3, "returned 3, and a fork takes nothing but an optimizer"),
+    (lambda model: "lr=3", "returned 'lr=3', and a fork takes"),
+    (nn.Linear(3, 3), "got a Linear, a module, but takes a function.*\n  Put it into the copy: def change"),
     (lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 3), "returned a StepLR"),
     (
         lambda model: torch.optim.SGD(other.parameters(), lr=1),
@@ -1450,6 +1453,13 @@ def test_what_a_change_returns_in_vain_is_refused() -> None:
         optimizer[0] = torch.optim.Adam(model.parameters())
 
     assert w.fork(10, swapped).record.parts >= 0
+
+
+@pytest.mark.parametrize(("name", "meant"), [("learning_rate", "lr"), ("rate", "lr"), ("wd", "weight_decay"), ("decay", "weight_decay")])
+def test_what_people_call_a_setting_leads_to_its_name(name: str, meant: str) -> None:
+    w, *_ = watched(plain_run, 4)
+    with pytest.raises(modlab_errors.QuestionError, match=f"no optimizer has '{name}', .*\n.*  Nearest: '{meant}'"):
+        w.fork(2, {name: 0.1})
 
 
 def test_why_a_fix_cannot_be_tried_is_said() -> None:
