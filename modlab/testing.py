@@ -6,6 +6,7 @@ import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -15,8 +16,9 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 from modlab.comparing.modes import require_ready
+from modlab.compat import own_class
 from modlab.diagnosing import batches
-from modlab.errors import BatchError, QuestionError
+from modlab.errors import BatchError, ModlabError, QuestionError
 from modlab.format import article, plural, rough
 from modlab.inspection import checks
 from modlab.inspection.distributed import distribution_of
@@ -82,7 +84,8 @@ def assert_learns(
         AssertionError: it does not learn; the message is the verdict: the headline, and what is not well, each with its place and its fix.
         NotAModuleError: `model` is not a module.
         NotAnOptimizerError: `optimizer` is not one.
-        BatchError: `batch` or `loss` has a different form, or there were fewer batches than steps.
+        BatchError: `batch` or `loss` has a different form, the model or the loss raises an error that modlab can explain (its cause), or
+            there were fewer batches than steps.
         LazyModelError: a parameter has no shape yet, and `keep` is False.
         QuestionError: `steps` or `below` is no such number; or the model lies in parts on several ranks and `keep` is False.
 
@@ -104,13 +107,14 @@ def assert_learns(
     if not optimizers:
         raise BatchError(f"modlab.testing.assert_learns() got no optimizer to make the steps with.\n  Write: {CALL}")
     work = _Training(model, optimizers, _each(batch, loss, steps), loss, steps, one_batch=not _is_many(batch))
-    if keep:
-        watched = work.run()
-    else:
+    if not keep:
         _require_whole(model)
         require_ready(model, "assert_learns")
-        held = (*optimizers, *steppers(optimizers))
-        watched = on_loan(work.run, *batches.roots(model, loss), optimizers=held, others=(batch, loss))
+    held = (*optimizers, *steppers(optimizers))
+    try:
+        watched = work.run() if keep else on_loan(work.run, *batches.roots(model, loss), optimizers=held, others=(batch, loss))
+    except BatchError as error:
+        raise error.with_traceback(None)  # noqa: B904 - it has its own cause; what lies between is ours
     _require_learnt(watched.record, work.trouble, below)
     return watched
 
@@ -154,7 +158,8 @@ class _Training:
         def closure() -> Tensor:
             for one in self.optimizers:
                 one.zero_grad()
-            loss = self.loss(self._output(inputs, target), batches.copied(target))
+            with _explained(self.model):
+                loss = self.loss(self._output(inputs, target), batches.copied(target))
             _require_number(loss)
             if not loss.requires_grad:
                 raise _NoGradientError
@@ -182,6 +187,28 @@ class _Training:
                 f"batch= got two pairs, which are one batch: the first is its inputs, the second its target. The model says: {error}.\n"
                 f"  For two batches, pass a function: batch=lambda step: pairs[step % 2]"
             ) from error
+
+
+@contextmanager
+def _explained(model: Module) -> Iterator[None]:
+    """Of an error of the forward pass or of the loss, why it came, where that is known; others are raised as they are.
+
+    Raises:
+        BatchError: of such an error, which is its cause.
+    """
+    try:
+        yield
+    except ModlabError:
+        raise
+    except Exception as error:
+        from modlab.explaining.explain import explain  # slow to import, and most models run
+
+        found, _ = explain(error)
+        if not found.family:
+            raise
+        title = own_class(type(model)).__name__
+        fix = next((f"\n  {one.code or one.prose}" for one in found.fixes), "")
+        raise BatchError(f"{title} makes no step with this batch and loss: {' '.join(filter(None, found.sentence))}{fix}") from error
 
 
 def _each(batch: Any, loss: Any, steps: int) -> Iterator[Batch]:

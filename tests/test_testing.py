@@ -435,10 +435,30 @@ def test_wrong_arguments_are_told(case):
     assert says in str(raised.value)
 
 
-def test_an_error_of_the_model_s_own_is_raised_as_it_is():
+UNFIT = {
+    "inputs": (lambda x, y: (x[:, :3], y), "mat1 and mat2 shapes", r"0 \(Linear\)"),
+    "target": (lambda x, y: (x, y.float()), "expected target dtype", r"target\.long\(\)"),
+}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("case", UNFIT)
+def test_a_batch_that_does_not_fit_is_explained(case, keep):
+    change, cause, says = UNFIT[case]
     model = net()
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        assert_learns(model, sgd(model), batch=(torch.zeros(2, 5), torch.zeros(2)), loss=LOSS)
+    with pytest.raises(BatchError, match=f"Sequential makes no step with this batch and loss: (?s:.*){says}") as raised:
+        assert_learns(model, sgd(model), batch=change(*batch()), loss=LOSS, keep=keep)
+    assert isinstance(raised.value.__cause__, RuntimeError) and cause in str(raised.value.__cause__)
+    assert len(raised.traceback) == 2  # the test, and what it called
+
+
+def test_an_error_that_nobody_knows_is_raised_as_it_is():
+    def loss(output, target):
+        raise ValueError("mine")
+
+    model = net()
+    with pytest.raises(ValueError, match=r"^mine$"):
+        assert_learns(model, sgd(model), batch=batch(), loss=loss)
 
 
 # ---- the page
