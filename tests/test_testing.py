@@ -435,6 +435,14 @@ def test_wrong_arguments_are_told(case):
     assert says in str(raised.value)
 
 
+def test_alerts_are_listed_in_the_order_of_their_steps():
+    model = net()
+    with pytest.raises(AssertionError) as failure:
+        assert_learns(model, sgd(nn.Linear(4, 2)), batch=batch(), loss=LOSS)
+    steps = [int(one) for one in re.findall(r"^  step (\d+):", str(failure.value), re.M)]
+    assert len(steps) > 1 and steps == sorted(steps)
+
+
 UNFIT = {
     "inputs": (lambda x, y: (x[:, :3], y), "mat1 and mat2 shapes", r"0 \(Linear\)"),
     "target": (lambda x, y: (x, y.float()), "expected target dtype", r"target\.long\(\)"),

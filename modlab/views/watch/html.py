@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 import numpy as np
@@ -37,7 +37,7 @@ def of_watch(record: WatchRecord) -> str:
     beside = [*_loss(record), *_net(record, cancelling)]
     verdict = _verdict(words.entries(record.verdict))
     parts.append(f'<div class="modlab-beside">\n{verdict}\n{_figures(beside)}</div>')
-    parts += _alerts(sorted(record.alerts, key=words.rank))
+    parts += _alerts(record.alerts)
     parts += [f"<p><strong>{_text(strong)}</strong>: {_text(rest)}</p>" for strong, rest in (pair.said() for pair in cancelling)]
     parts += _forks(record)
     parts.append(_figures(list(_maps(record, every))))
@@ -83,12 +83,11 @@ def _text(value: str, limit: int = words.LONG) -> str:
     return escape(words.said(value, limit))
 
 
-def _alerts(alerts: list[Alert]) -> Iterator[str]:
+def _alerts(alerts: Sequence[Alert]) -> Iterator[str]:
     if not alerts:
         return
-    found = words.together(alerts)
-    lines = [_alert(alert, others) for alert, others in found[:ALERTS]]
-    left = sum(1 + others for _, others in found[ALERTS:])
+    found, left = words.listed(alerts, ALERTS)
+    lines = [_alert(alert, others) for alert, others in found]
     more = f"<li>… and {left:,} more: <code>w.alerts</code></li>\n" if left > 0 else ""
     yield f'<ul class="modlab-alerts">\n{"".join(lines)}{more}</ul>'
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from modlab import format, wording
 from modlab.records.finding import Finding
@@ -23,7 +23,7 @@ def of_watch(record: WatchRecord) -> str:
         trained = f", trained by {words.said(record.optimizer)}" if record.optimizer else ""
         lines.append(f"{format.plural(record.steps, 'step')} of {words.said(record.title)}{trained}")
     lines += _verdict(words.entries(record.verdict))
-    lines += _alerts(sorted(record.alerts, key=words.rank))
+    lines += _alerts(record.alerts)
     lines += [": ".join(pair.said()) for pair in pairs.of_watch(record)]
     lines += _layers(record)
     lines += _scalars(record)
@@ -43,7 +43,7 @@ def of_trouble(record: WatchRecord) -> str:
     ]
     lines = [" ".join(headline.of_watch(record)).rstrip()]
     lines += _verdict(shown)
-    lines += _alerts(sorted((alert for alert in record.alerts if not alert.over), key=words.rank))
+    lines += _alerts([alert for alert in record.alerts if not alert.over])
     return "\n".join(lines)
 
 
@@ -57,19 +57,19 @@ def _verdict(entries: list[tuple[str, str, Finding]]) -> Iterator[str]:
             yield f"{'':<8}  {'':<{width}}  Fix: {words.said(fix)}"
 
 
-def _alerts(alerts: list[Alert]) -> Iterator[str]:
+def _alerts(alerts: Sequence[Alert]) -> Iterator[str]:
     if not alerts:
         return
     yield f"{format.plural(len(alerts), 'alert')}:"
-    found = words.together(alerts)
-    for alert, others in found[:ALERTS]:
+    found, left = words.listed(alerts, ALERTS)
+    for alert, others in found:
         yield f"  {words.when(alert)}: {words.sentence(': '.join(part for part in words.told(alert, others) if part))}"
         if replay := words.replay(alert):
             yield f"    run again: {replay}"
         if fix := wording.fix(alert):
             yield f"    Fix: {words.said(fix)}"
-    if len(found) > ALERTS:
-        yield f"  ... and {sum(1 + others for _, others in found[ALERTS:]):,} more: w.alerts"
+    if left:
+        yield f"  ... and {left:,} more: w.alerts"
 
 
 def _layers(record: WatchRecord) -> Iterator[str]:

@@ -68,6 +68,13 @@ def together(alerts: Sequence[Alert]) -> list[tuple[Alert, int]]:
     return [(same[0], len(same) - 1) for same in found.values()]
 
 
+def listed(alerts: Sequence[Alert], most: int) -> tuple[list[tuple[Alert, int]], int]:
+    """The worst of them in the order of their steps, those that are over behind those that hold; and how many are left out."""
+    found = together(sorted(alerts, key=rank))
+    shown = sorted(found[:most], key=lambda one: (one[0].over, one[0].step))
+    return shown, sum(1 + others for _, others in found[most:])
+
+
 def like_it(others: int) -> str:
     """What follows the first of them."""
     return f"; and {others:,} more like it" if others else ""
