@@ -157,7 +157,8 @@ def _mixes(facts: Facts) -> str:
 
 
 def _mixes_from(facts: Facts) -> str:
-    return f"{_mixes(facts)}, from {facts['begin'] or 'the forward of the model itself'} on" if "begin" in facts else _mixes(facts)
+    where = f"; samples first mix in {facts['begin'] or 'the forward of the model itself'}" if "begin" in facts else ""
+    return f"{_mixes(facts)}{where}"
 
 
 def _guess(facts: Facts) -> str:
