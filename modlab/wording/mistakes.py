@@ -69,6 +69,8 @@ def beside(finding: Finding) -> str:
     if _is_of_watch(finding):
         return what(finding)
     inside = extent(finding.path, finding.facts)
+    if inside and finding.kind == "hidden":  # its verb is about what is inside
+        return f"{inside} {what(finding)}"
     if inside:
         return f"{what(finding)} ({inside})"
     return what(finding) if subject(finding) == (finding.path or ROOT) else sentence(finding)

@@ -833,8 +833,10 @@ def test_what_does_not_repeat_where_and_each_row_has_details():
     model.adapters = [nn.Linear(2, 2)]
     result = modlab.diagnose(model, batch=(torch.randn(6, 4), torch.zeros(6, 2)), loss=nn.MSELoss())
     rows = result._sheet().rows
-    assert rows[0].cells[0].text == "adapters" and rows[0].cells[2].text.startswith("is hidden in a list")
+    assert rows[0].cells[0].text == "adapters" and rows[0].cells[2].text.startswith("1 Linear is hidden in a list")
     assert all(row.blocks() for row in rows)
+    model.adapters.append(nn.Linear(2, 2))
+    assert modlab.diagnose(model)._sheet().rows[0].cells[2].text == "2 Linear are hidden in a list: they are not trained, moved or saved"
 
 
 def test_two_places_in_one_sentence_are_both_said():
