@@ -443,6 +443,15 @@ def test_alerts_are_listed_in_the_order_of_their_steps():
     assert len(steps) > 1 and steps == sorted(steps)
 
 
+def test_the_inputs_of_a_dead_unit_are_those_up_to_a_later_step_than_that_of_its_alert():
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+    with torch.no_grad():
+        model[0].bias[3] = -100
+    w = assert_learns(model, sgd(model), batch=batch(), loss=LOSS)
+    (found,) = [one for one in w.alerts if one.kind == "dead"]
+    assert found.step < 99 and found.text == "unit 3 of layer 0 is dead: zero on all 6,400 inputs up to step 99"  # 64 in each of 100
+
+
 UNFIT = {
     "inputs": (lambda x, y: (x[:, :3], y), "mat1 and mat2 shapes", r"0 \(Linear\)"),
     "target": (lambda x, y: (x, y.float()), "expected target dtype", r"target\.long\(\)"),

@@ -117,8 +117,9 @@ def _dead(alert: Alert) -> Halves:
     facts: Facts = alert.facts
     inputs = facts["inputs"]
     if alert.unit is not None:
-        since = f" in a row, after firing on {facts['fired']:,} before" if facts["fired"] else ""
-        return f"unit {alert.unit} of {_place(alert.path)} is dead", f"zero on all {inputs:,} inputs{since}"
+        row, since = (" in a row", f", after firing on {facts['fired']:,} before") if facts["fired"] else ("", "")
+        until = f" up to step {alert.last:,}" if alert.last > alert.step and not alert.over else ""  # the alert names the first step
+        return f"unit {alert.unit} of {_place(alert.path)} is dead", f"zero on all {inputs:,} inputs{row}{until}{since}"
     which, are = alert.units, "are" if len(alert.units) > 1 else "is"
     shown = ", ".join(map(str, which[:SHOWN])) + (", …" if len(which) > SHOWN else "")
     whom = f"units {shown} are" if len(which) > 1 else f"unit {shown} is"

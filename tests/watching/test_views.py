@@ -55,7 +55,7 @@ def packed(record, **how):
     [
         ("waiting", "Waiting for the first step:", "Net has not made a training step yet."),
         ("without_steps", "Nothing was seen:", "no training step of Net was seen."),
-        ("net", "Unit 1 of l0 is dead:", f"zero on all 9,640 inputs. Unit 2 of l0 starves. {FELL}"),
+        ("net", "Unit 1 of l0 is dead:", f"zero on all 9,640 inputs up to step 9,999. Unit 2 of l0 starves. {FELL}"),
         ("well", "No problem found:", f"143 of 10,000 steps of Net were measured. {FELL}"),
         (
             "unlogged",
