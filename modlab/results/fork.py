@@ -38,6 +38,7 @@ from modlab.results.result import Result
 from modlab.running.guarded import line_of
 from modlab.watching.last_step import unseen
 from modlab.wording import forks
+from modlab.wording.names import capital
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -442,7 +443,7 @@ def without_batch(title: str, finding: Finding, model: Module, why: str) -> Fork
     if not is_finite(model):
         return ForkError(
             f"The weights of {title} are not finite any more, and no good ones were kept, so there is nothing to try a fix on.\n"
-            f"  W{again[1:]}"
+            f"  {capital(again)}"
         )
     return ForkError(
         f"This watch of {title} kept no weights, and no batch to try a fix on the present ones: {forks.UNKEPT[why]}.\n"
