@@ -14,13 +14,26 @@ def arrow(facts: Mapping[str, Any]) -> str:
     Args:
         facts: "first" and "last"; "averaged" if these are means over several values; "values": how many, if not one of each step;
             "passes": of how many backward passes each is the sum, if of several.
+
+    >>> arrow({"first": 3.39, "last": 0.0109}), arrow({"first": 1.1603, "last": 1.1598})
+    ('3.39 → 0.0109', '1.1603 → 1.1598')
     """
-    return f"{format.rough(facts['first'])} → {format.rough(facts['last'])}{_basis(facts)}"
+    return f"{' → '.join(_ends(facts))}{_basis(facts)}"
 
 
 def travelled(facts: Mapping[str, Any]) -> str:
     """``from 7.4 to 0.14``: the same in a sentence."""
-    return f"from {format.rough(facts['first'])} to {format.rough(facts['last'])}{_basis(facts)}"
+    return f"from {' to '.join(_ends(facts))}{_basis(facts)}"
+
+
+def _ends(facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Both numbers, with as many digits as tell them apart."""
+    first, last = facts["first"], facts["last"]
+    told = format.rough(first), format.rough(last)
+    for digits in (4, 5, 6):
+        if told[0] == told[1] and first != last:
+            told = f"{first:.{digits}g}", f"{last:.{digits}g}"
+    return told
 
 
 def _basis(facts: Mapping[str, Any]) -> str:
