@@ -17,6 +17,9 @@ from modlab.records.slots import Floats
 FEW = 5
 """Steps that are compared at least."""
 
+LEAP = 10.0
+"""Times its first loss to which one goes up whose steps are too long to come to rest."""
+
 
 @frozen
 class KeptSetting:
@@ -75,7 +78,7 @@ class ForkRecord:
             `mode`: which modes the copies of one batch have, where they are not the model's own training mode: "as the model", "as in its
             steps"; `first`: the first loss that a watch saw, where its present weights are forked; `lr`, `lr_before` and `lr_last`: of a
             fix, what the one learning rate of all groups became, was, and is at the end, if it moved; `trials`: doses of the change that
-            were tried before, each with its loss in the second half of `trial` steps, and with its `lr`.
+            were tried before, each with its loss in the last quarter of `trial` steps, and with its `lr`.
         differs: the first step at which the unchanged fork was not the original bit for bit; -1 if it was.
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
         ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have
@@ -130,12 +133,15 @@ class ForkRecord:
 
     @property
     def settled(self) -> float:
-        """The mean of the fork's losses in the second half behind the change; NaN if something there is not finite.
+        """The mean of the fork's losses in the last quarter behind the change; NaN if the second half is not finite, or still leaps.
 
         A few values at the end may be small by chance where steps are too long.
         """
-        half = self.fork[self.at - self.began :][self.steps // 2 :]
-        return float(np.mean(half)) if len(half) and bool(np.isfinite(half).all()) else math.nan
+        behind = self.fork[self.at - self.began :]
+        half = behind[len(behind) // 2 :]
+        leaps = len(half) > 0 and not float(np.max(half)) <= LEAP * abs(float(behind[0]))
+        late = behind[3 * len(behind) // 4 :]
+        return float(np.mean(late)) if len(late) and not leaps else math.nan
 
     @property
     def beside(self) -> str:

@@ -577,7 +577,7 @@ def of_finding(
 
 
 def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: str) -> tuple[str, tuple[Mapping[str, Any], ...]]:
-    """Among doses of one change, the one with the least loss in the second half of a short trial: every other first, then its neighbours.
+    """Among doses of one change, the one with the least loss in the last quarter of a short trial: every other first, then its neighbours.
 
     Where the last one is the best, or all are NaN, those that are further out are tried as well.
 

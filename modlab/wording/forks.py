@@ -265,7 +265,7 @@ def _trials(record: ForkRecord) -> Iterator[str]:
     if trials:
         tried = joined([f"{_dose(one)} ({_number(one['loss'])})" for one in trials], len(trials))
         steps = format.plural(int(str(record.facts["trial"])), "step")
-        yield f"Tried before, for {steps} each, with the mean loss of the second half: {tried}. The one with the least loss was run."
+        yield f"Tried before, for {steps} each, with the mean loss of the last quarter: {tried}. The one with the least loss was run."
 
 
 def _dose(trial: Mapping[str, Any]) -> str:
