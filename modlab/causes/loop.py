@@ -100,10 +100,9 @@ def _no_zero_grad(s: Symptoms) -> Facts | None:
         return {"looks": s.loop.looks}
     if not s.record.steps or s.loop.looks < SEVERAL or s.loop.carried < MOSTLY * (s.loop.looks - 1):
         return None
-    if not stepwise and not any(
-        one.kind == "not zeroed" and not one.over for one in s.record.alerts
-    ):  # passes of one step add up on purpose
-        return None
+    alerted = any(one.kind == "not zeroed" and not one.over for one in s.record.alerts)
+    if not stepwise and not alerted:
+        return None  # passes of one step add up on purpose
     if not s.loop.backwards:  # what goes backward is a loss of others, as of copies whose steps are written into .grad
         return None
     shows = bool(s.loss.term.criterion) or s.has_baseline  # else a loss that falls says little, as that of a policy
