@@ -400,9 +400,14 @@ def _axes(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is not None and one.woven > 0 and s.progress < WOVEN:
         return {"shape": one.shape, "channels": one.shape[1]}
+    return moved_axes(s) if _drowned(s) or not s.is_finite else None
+
+
+def moved_axes(s: Symptoms) -> Facts | None:
+    """Inputs that tell the targets when laid out as they were before somebody reshaped them, and not as they are."""
     told = s.clues.relations
     moved = max(told.axes, told.swapped)
-    return {"told": moved, "together": told.together} if _drowned(s) and moved > SOME and told.together < moved / 2 else None
+    return {"told": moved, "together": told.together} if moved > SOME and told.together < moved / 2 else None
 
 
 def _are_names(s: Symptoms) -> bool:
@@ -448,5 +453,5 @@ ROWS = (
     CauseRow("wrong axes", _axes, tier=1),
     CauseRow("too much noise", _noise, "targets shuffled", "pairs", tier=2),
     CauseRow("targets shuffled", _shuffled, "too much noise", "pairs", tier=2, left=True),
-    CauseRow("constant targets", _same_targets, "imbalance", "labels", tier=2, calm=True),
+    CauseRow("constant targets", _same_targets, "imbalance", "labels", tier=2),
 )

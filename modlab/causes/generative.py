@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.loss import ERRORS, SPENT, SURE
+from modlab.causes.loss import ERRORS, SPENT
 from modlab.causes.model import begins_too_small
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import MOVES, LossClues, Term
@@ -18,6 +18,9 @@ GROWN = 1.5
 
 EVEN = 0.35, 0.65
 """Share of the triples of which the pair that is pulled is nearer, if nothing tells it from the other one."""
+
+BY_CHANCE = 2.0
+"""Standard errors by which pairs may differ that were drawn alike."""
 
 SAME_NOISE = 0.2
 """Deviation of how noisy samples are, as a part of its mean, below which all have the same level, so that none is hidden."""
@@ -48,7 +51,7 @@ def _collapse(s: Symptoms) -> Facts | None:
     if loss.term.criterion == "divergence" and not shrunk:
         return None  # from what a teacher says: a student's answers lie as near to each other as those
     compares = loss.term.paired or any(one.name in ("Div", "Mm", "Bmm") for one in loss.term.functions)
-    even = len(loss.ranks) == 3 and abs(loss.ranks[0]) < SURE and EVEN[0] < loss.ranks[1] < EVEN[1] and loss.ranks[2] > SPENT
+    even = len(loss.ranks) == 3 and abs(loss.ranks[0]) < BY_CHANCE and EVEN[0] < loss.ranks[1] < EVEN[1] and loss.ranks[2] > SPENT
     if even and not loss.varied[1] > GROWN * loss.varied[0]:
         return {"spread": loss.varied[1] / loss.varied[0] if loss.varied[0] > 0 else loss.spread, "nearly": False}
     if not compares or not (loss.spread < 0.1 or shrunk) or s.target.std == 0 or not s.fallen > 0.9:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import SEVERAL
+from modlab.causes.loss import ERRORS
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import ModuleClues
 
@@ -82,9 +85,29 @@ def _detached(s: Symptoms) -> Facts | None:
         return None  # what nobody calls is cut off from nothing: an expert that was never chosen, say
     if _run_without_grad(s, lost) == lost:
         return None  # which tells it
+    if _replaced(s) is not None:
+        return None
     if s.are_biases(lost) or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
         return None
     return {"path": lost[0], "places": lost, "before": cut[0].path if cut else ""}
+
+
+def _replaced(s: Symptoms) -> Facts | None:
+    """A table whose rows nothing takes, though nothing is cut, where another one has a gradient: these stand in their place."""
+    lost = _lost(s)
+    owners = {one.path: one.module for one in s.watched.parameters}
+    tables = bool(lost) and all(s.category(owners[path]) == "embedding" and _was_called(s, path) for path in lost)
+    others = any(one.felt and s.category(one.module) == "embedding" for one in s.watched.parameters)
+    return {"path": lost[0], "places": lost, "behind": True} if tables and others and not s.modules("cut") else None
+
+
+def _wrong_side(s: Symptoms) -> Facts | None:
+    """An error whose trained side is the value of what follows, the greatest output and what it is added to, and not the answer."""
+    term = s.loss.term
+    names = [one.name for one in term.functions[:3]]
+    if term.criterion not in ERRORS or names != ["Add", "Mul", "Max"] or s.learns or len(term.output) <= len(term.compared):
+        return None
+    return {"path": term.source or "", "places": (), "target": True}
 
 
 def _rootless(s: Symptoms) -> Facts | None:
@@ -144,6 +167,13 @@ def _unused(s: Symptoms) -> Facts | None:
     return {"path": lost[0], "places": lost}
 
 
+def _zero_table(s: Symptoms) -> Facts | None:
+    """A frozen matrix of zeros, which gives the same for any input."""
+    some = [one for one in s.watched.parameters if not one.trainable and one.dimensions > 1 and _was_called(s, one.path)]
+    zero = [one.path for one in some if len(norm := s.weights.get(one.path, ())) and not np.nan_to_num(norm).any()]
+    return {"path": zero[0], "places": tuple(zero), "zero": True} if zero and s.is_stuck else None
+
+
 def _frozen(s: Symptoms) -> Facts | None:
     if any(s.changes(one.path) for one in s.watched.parameters if not one.trainable):
         return None  # a copy that follows
@@ -186,6 +216,9 @@ ROWS = (
     CauseRow("detached", _state_cut),
     CauseRow("detached", _cut_before_the_targets, "no gradient through", "why"),
     CauseRow("detached", _detached, "unused layers", "why"),
+    CauseRow("detached", _wrong_side),
+    CauseRow("overwritten activation", _replaced, "detached", "why"),
+    CauseRow("frozen", _zero_table),
     CauseRow("unused layers", _unused, "detached", "why", tier=2, calm=True),
     CauseRow("no bias where needed", _left_out, tier=2, calm=True),
     CauseRow("frozen", _frozen, tier=1, calm=True),

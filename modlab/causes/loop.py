@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
+from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT
 
 SEVERAL = 5
 """Backward passes, or looks, that it takes to say that something never happens."""
 
 MANY = 50
 """Passes in training mode after which somebody who holds an optimizer must have meant to train."""
+
+SCALED = 1024
+"""Power of two from which on a factor of the loss is a scale that should keep 16-bit gradients above zero."""
 
 LEAST_HALF = 6e-8
 """The least number above zero in float16."""
@@ -35,7 +40,7 @@ EPSILON = 1e-4
 
 
 def _no_step(s: Symptoms) -> Facts | None:
-    if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried > s.loop.looks / 2 or _is_moved_otherwise(s):
+    if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried > s.loop.looks / 2 or _is_moved_otherwise(s) or _hand_scale(s):
         return None
     return {"backwards": s.loop.backwards}
 
@@ -48,7 +53,8 @@ def _is_well(s: Symptoms) -> bool:
 def _sleeps(s: Symptoms) -> Facts | None:
     """Of several optimizers one that never steps, though what it holds has gradients."""
     name, held = s.loop.asleep
-    felt = tuple(one.path for one in s.watched.parameters if one.path in held and one.trainable and one.graded and not one.elsewhere)
+    still = [one for one in s.watched.parameters if one.path in held and one.trainable and not (one.elsewhere or one.moved)]
+    felt = tuple(one.path for one in still if one.graded)
     if not felt or s.record.steps < MANY or _is_well(s):
         return None
     return {"path": felt[0], "places": felt, "optimizer": name, "steps": s.record.steps}
@@ -119,7 +125,8 @@ def _zeroed(s: Symptoms) -> Facts | None:
         return None  # not zeroed: something else stands in their place
     if not felt or turned or true or (zeroed < SEVERAL and (s.loop.hooked or any(one.graded for one in felt))):
         return None
-    decays = zeroed >= SEVERAL and s.group.decay > 0 and len(s.loop.optimizers) == 1  # which moves weights without a gradient
+    steps = len(s.loop.optimizers) == 1 and not s.loop.asleep[0]
+    decays = zeroed >= SEVERAL and s.group.decay > 0 and steps  # which moves weights without a gradient
     if any(one.moved for one in trained) and not decays:
         return None
     late = bool(s.clues.reached) and not s.loop.backwards and s.loop.rootless >= SEVERAL  # backward() comes after the step
@@ -134,16 +141,45 @@ def _flows(s: Symptoms, module: str | None) -> bool:
 
 
 def _overwritten(s: Symptoms) -> Facts | None:
+    halved = _halved_by_hooks(s)
+    if halved and s.is_stuck:
+        return {"path": halved[0], "places": halved, "positive": True}
     turned, true, zeroed = s.loop.edited
     if s.loop.replaced >= SEVERAL and not (turned or true) and not s.loop.brought < LEAST_HALF:
         return {"path": "", "places": (), "looks": s.loop.replaced, "zeros": True, "rival": "underflow", "settle": "before and after"}
     if zeroed >= SEVERAL and not (turned or true):
         return None  # they were there, and were taken away
+    if turned_by_hooks(s):
+        return None  # which climb the loss
     if s.progress > 0.9 or s.loop.decayed >= SEVERAL or _clipped(s) is not None:
         return None
     if not (_many_hooked(s) and not s.learns) and (turned < SEVERAL or true > turned / SEVERAL):
         return None
     return {"path": s.loop.hooked[0] if s.loop.hooked else "", "places": s.loop.hooked, "looks": turned}
+
+
+def _halved_by_hooks(s: Symptoms) -> tuple[str, ...]:
+    """Activations in front of which no gradient is below zero in any look, though behind them many are: a hook leaves nothing else.
+
+    What an activation multiplies gradients by has one sign, so it takes no sign away.
+    """
+    called = sorted((one for one in s.watched.modules if one.called and one.path in s.output_gradients), key=lambda one: one.order)
+    found = []
+    for before, one in pairwise(called):
+        low, high = s.row("low", GRADIENT, before.path), s.row("high", GRADIENT, before.path)
+        behind = s.row("low", GRADIENT, one.path)
+        if one.category == "activation" and (behind < 0).sum() >= SEVERAL and (high > 0).sum() >= SEVERAL and not (low < 0).any():
+            found.append(one.path)
+    return tuple(found)
+
+
+def turned_by_hooks(s: Symptoms) -> int:
+    """In how many looks hooks had turned gradients around: a bias adds up what comes to the output of its layer, and got its opposite."""
+    layers = {f"{one.path}.bias": one.path for one in s.modules("linear") if one.path != s.loss.term.source and one.facts["calls"] == 1}
+    pairs = [(s.row("mean", PARAMETER_GRADIENT, path), s.row("mean", GRADIENT, layers[path])) for path in s.loop.hooked if path in layers]
+    products = np.concatenate([np.zeros(0), *(mine * its for mine, its in pairs if len(mine) == len(its))])
+    signs = np.sign(products[np.isfinite(products)])
+    return int((signs < 0).sum()) // len(pairs) if (signs < 0).sum() >= SEVERAL and (signs <= 0).all() else 0
 
 
 def _many_hooked(s: Symptoms) -> bool:
@@ -154,11 +190,11 @@ def _many_hooked(s: Symptoms) -> bool:
 
 
 def _put_back(s: Symptoms) -> Facts | None:
-    if s.loop.rounded >= SEVERAL:
-        return None  # what is rounded goes back by itself
+    if s.loop.rounded >= SEVERAL or s.loop.shared:
+        return None  # what is rounded goes back by itself, and one of two optimizers may undo what the other does
     if s.loop.returned >= (FOLDS if s.learns else 2):
         return {"times": s.loop.returned}
-    if s.loop.put_back < 2 or s.loop.put_back <= s.loop.kept or s.loop.shared:
+    if s.loop.put_back < 2 or s.loop.put_back <= s.loop.kept:
         return None
     return {"looks": s.loop.put_back}
 
@@ -222,7 +258,15 @@ def _clipped(s: Symptoms) -> Facts | None:
     return {"clamped": s.loop.clamped} if cut_off and s.loop.clamped >= SEVERAL and s.pace < 1e-3 else None
 
 
+def _hand_scale(s: Symptoms) -> float:
+    """The power of two by which the loop multiplies its loss, as scalers do; 0 where it does not."""
+    scale = abs(s.loss.term.factor) * s.loss.added if s.loss.term.criterion else 0.0
+    return scale if scale >= SCALED and abs(math.log2(scale) - round(math.log2(scale))) < 1e-3 else 0.0
+
+
 def _scaler(s: Symptoms) -> Facts | None:
+    if not s.record.steps and s.loop.looks >= SEVERAL and _hand_scale(s):  # what looks at the gradients first never finds them right
+        return {"scale": _hand_scale(s), "backwards": s.loop.backwards}
     if s.loop.scaled_clips >= 3 or s.loop.scaled_steps >= 3:
         return {"clips": s.loop.scaled_clips, "steps": s.loop.scaled_steps}
     left = s.loop.left

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.data import SPREAD, beyond_chances
-from modlab.causes.loop import SEVERAL
+from modlab.causes.loop import SEVERAL, turned_by_hooks
 from modlab.causes.model import began_equal, begins_too_small
 from modlab.causes.symptoms import FEW, Symptoms
 from modlab.records.clues import MOVES, Term
@@ -152,6 +152,8 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
         if one.facts["dim"] == 0 and shape.count(samples) == 1 and shape[0] == samples and alone:
             right = [dim for dim, size in enumerate(shape) if dim and size > 1]
             return {"along": 0, "path": one.path, "samples": True, "right": right[0] if len(right) == 1 else -1}
+    if samples and _is_over_samples(loss.term, samples):
+        return {"along": 0, "path": loss.term.source or ""}
     if loss.term.across >= 0:
         return {"along": loss.term.across, "path": loss.term.source or ""}
     if not (loss.term.criterion in ("cross-entropy", "alignment") or _takes_logarithms(s)):
@@ -159,6 +161,13 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
     if not loss.unnormalized > 1e-2 or loss.along < 0:
         return None
     return {"along": loss.along, "path": loss.term.source or ""}
+
+
+def _is_over_samples(term: Term, samples: int) -> bool:
+    """Whether the scores of each sample are a row, and each column of them is normalized; each sample against each is another matter."""
+    first = term.functions[0] if term.functions else None
+    over = first is not None and first.name == "LogSoftmax" and first.dim == 0 and len(first.shape) == 2 and first.shape == term.output
+    return over and first is not None and first.shape[0] == samples != first.shape[1] > 1
 
 
 def _takes_logarithms(s: Symptoms) -> bool:
@@ -220,6 +229,9 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
         return {"how": "negative"}
     if climbing and not turned and not s.learns and len(s.loop.optimizers) == 1:
         return {"how": "maximize"}
+    hooks = turned_by_hooks(s)
+    if hooks and not s.learns:
+        return {"how": "hooks", "looks": hooks}
     loss = s.loss
     if len(loss.term.pushes) == 2 and loss.term.pushes[0] > 0 > loss.term.pushes[1] and len(s.clues.losses) == 1:
         return {"how": "pushes"}
@@ -227,9 +239,11 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
         return {"how": "ranks", "farther": loss.ranks[0]}
     if s.plays and _agree(s):
         return {"how": "agree", "most": max(one.ends()[1] for one in s.record.scalars if one.kind == "loss" and one.count)}
-    grown = loss.outputs.std > ENDLESS * loss.first_outputs.std or s.last < -(ENDLESS**2) * max(abs(s.start), 1)
-    if s.last < -ENDLESS * max(abs(s.start), 1) and grown and len(s.clues.losses) == 1 and len(s.loop.optimizers) == 1:
-        return {"how": "falls", "last": s.last}  # what is to become small has an end
+    last = s.last if math.isfinite(s.last) or not len(s.values) else float(s.values[-1])  # it may have come to its end
+    grown, size = loss.outputs.std > ENDLESS * loss.first_outputs.std, max(abs(s.start), 1)
+    endless = last < -ENDLESS * size and (grown or math.isnan(loss.outputs.std) or last < -(ENDLESS**2) * size)
+    if endless and len(s.clues.losses) == 1 and len(s.loop.optimizers) == 1:
+        return {"how": "falls", "last": last, "grown": grown}  # what is to become small has an end
     up, down = s.loop.climbs
     elsewhere = s.loop.edited[0]
     if elsewhere >= SEVERAL and s.loop.against < elsewhere / 2:
@@ -466,7 +480,7 @@ ROWS = (
     CauseRow("output cannot reach", _cannot_reach),
     CauseRow("wrong sign", _wrong_sign),
     CauseRow("weights of classes", _weights),
-    CauseRow("loss too small", _too_small, "rate too low", "scale the loss", tier=1),
+    CauseRow("loss too small", _too_small, "rate too low", "scale the loss", tier=1, calm=True),
     CauseRow("regression of classes", _class_numbers, tier=1, calm=True),
     CauseRow("loss too large", _summed, "rate too high", "mean", tier=1),
 )

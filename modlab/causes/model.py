@@ -9,7 +9,7 @@ import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.sequence import reads_after_filling
-from modlab.causes.symptoms import NEARLY_ALL, SERVED, STUCK, WILD, Symptoms
+from modlab.causes.symptoms import STUCK, WILD, Symptoms
 from modlab.records.watch import PARAMETER
 
 FADED = 0.1
@@ -35,6 +35,9 @@ HALVED = 0.5
 
 FALLS = 0.3
 """Progress with which a layer that gets no gradient is one of which the others have no need."""
+
+SHUT, LIVES = 0.95, 0.8
+"""Part of the units of a layer beyond which dead ones explain a loss, for a tenth of them may serve; and progress that needs none."""
 
 NEARLY_ALL_THE_WAY, ENOUGH, CENTRED = 0.95, 0.8, 0.25
 """Progress with numbers, and with classes, beyond which a model does well without a bias; and the mean of targets, as a part of their
@@ -224,8 +227,7 @@ def _dead(s: Symptoms) -> Facts | None:
         seen = int(units.inputs.sum())
         which = np.flatnonzero(units.silent >= max(64, 0.4 * seen))
         silent = len(which)
-        served = SERVED if silent < NEARLY_ALL * count else 0.8
-        if count >= 4 and silent > 0.6 * count and s.progress < served and seen >= 64:
+        if count >= 4 and silent > SHUT * count and s.progress < LIVES and seen >= 64:
             since = int(units.silent[which].min())
             facts: Facts = {"path": units.path, "dead": silent, "units": count, "inputs": since, "which": tuple(which.tolist())}
             found.append((silent / count, {**facts, "never": since >= seen}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.data import moved_axes
 from modlab.causes.loop import LEAST_HALF, SEVERAL
 from modlab.causes.loss import UNSCALED
 from modlab.causes.optimizer import MOST
@@ -64,6 +65,8 @@ def _root(s: Symptoms) -> Facts | None:
 
 
 def _division(s: Symptoms) -> Facts | None:
+    if moved_axes(s) is not None:
+        return None  # which makes rows of padding alone
     return _cause(s, "division") or _born(s, "division by zero")
 
 
@@ -82,7 +85,7 @@ def _is_infinite(s: Symptoms) -> bool:
 def _rate(s: Symptoms) -> Facts | None:
     if s.is_finite or not len(s.values) or s.group.momentum >= MOST:
         return None
-    if not (s.most > 5 * s.start or s.quickest > 0.5 or not (_in_the_loss(s) or _was_calm(s) or _is_steady(s))):
+    if not (_rose(s, 5) or s.quickest > 0.5 or not (_in_the_loss(s) or _was_calm(s) or _is_steady(s))):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
     return {
@@ -97,7 +100,12 @@ def _rate(s: Symptoms) -> Facts | None:
 
 def _was_calm(s: Symptoms) -> bool:
     """Whether steps were small and the loss not high until it became NaN: a rate does not end so, one bad batch does."""
-    return len(s.values) >= CALM and s.most < 1.5 * s.start and s.quickest < 0.2
+    return len(s.values) >= CALM and not _rose(s, 1.5) and s.quickest < 0.2
+
+
+def _rose(s: Symptoms, times: float) -> bool:
+    """Whether the loss has been so many times where it began; of one below zero, as far above it."""
+    return s.most - s.start >= (times - 1) * abs(s.start)
 
 
 def _one_batch(s: Symptoms) -> Facts | None:
@@ -113,7 +121,7 @@ def _one_batch(s: Symptoms) -> Facts | None:
 
 def _is_steady(s: Symptoms) -> bool:
     """Whether steps were small throughout, and the loss high only as hard batches make it."""
-    return len(s.values) >= FEW and s.most < 5 * s.start and s.quickest < 0.05
+    return len(s.values) >= FEW and not _rose(s, 5) and s.quickest < 0.05
 
 
 def _sure_chance(s: Symptoms) -> Facts | None:

@@ -137,6 +137,17 @@ def _never_warm(s: Symptoms) -> Facts | None:
     return {"rate": group.rate, "steps": s.record.steps} if climbs and s.pace < 1e-3 else None
 
 
+def _warms_anew(s: Symptoms) -> Facts | None:
+    """A rate that climbs from step to step and is back where it began, again and again, as one that counts the batches of an epoch."""
+    rate = s.rate[np.isfinite(s.rate)]
+    begins = np.flatnonzero(rate <= rate[:1])
+    if len(begins) <= SEVERAL or s.is_turned_by_hand or s.learns or not s.pace < SLOW:
+        return None
+    if begins[1] <= SEVERAL or not bool((np.diff(rate[: begins[1]]) > 0).all()):
+        return None
+    return {"rate": float(rate.max()), "begins": float(rate[0]), "looks": len(begins) - 1, "steps": s.record.steps}
+
+
 def _momentum(s: Symptoms) -> Facts | None:
     if s.group.momentum < 0.99 or (s.learns if s.group.momentum < 0.998 else s.progress > 0.95):
         return None
@@ -264,6 +275,7 @@ ROWS = (
     CauseRow("two optimizers", _two),
     CauseRow("groups swapped", _swapped, "rate too low", "one rate", tier=1),
     CauseRow("warmup never ends", _never_warm, "rate too low", "rates", tier=1),
+    CauseRow("warmup never ends", _warms_anew, "rate too low", "rates", tier=1),
     CauseRow("rate runs out", _runs_out, "rate too low", "rates", tier=1),
     CauseRow("rate too low", _zero, tier=1),
     CauseRow("too much momentum", _momentum, "rate too high", "less momentum", tier=1),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.data import moved_axes
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import InputClues
 
@@ -137,6 +138,8 @@ def _all_hidden(s: Symptoms) -> Facts | None:
 
 
 def _real_token(s: Symptoms) -> Facts | None:
+    if moved_axes(s):
+        return None  # it is other rows of which it fills up the ends
     for one in s.modules("embedding"):
         if one.facts["share"] > 0 and one.facts["inner"] > INNER:
             return {"path": one.path, "token": one.facts["padding"], "share": one.facts["share"]}

@@ -310,6 +310,12 @@ class Symptoms:
         history = self.record.history
         return {one.path: history.norm(row) for row, one in enumerate(history.series) if one.role == role}
 
+    def row(self, column: str, role: str, path: str) -> Floats:
+        """A column of one row of the history, by look."""
+        history = self.record.history
+        rows = [row for row, one in enumerate(history.series) if (one.role, one.path) == (role, path)]
+        return history.columns[column][:, rows[0]] if rows else np.zeros(0, np.float32)
+
     @cached_property
     def gradients(self) -> dict[str, Floats]:
         """Norms of the gradients, by parameter."""
@@ -447,9 +453,7 @@ class Symptoms:
 
     def zero_gradients(self, path: str) -> Floats:
         """Which share of a parameter's gradient was zero, by look."""
-        history = self.record.history
-        rows = [row for row, one in enumerate(history.series) if one.role == PARAMETER_GRADIENT and one.path == path]
-        some = history.columns["zeros"][:, rows[0]] if rows else np.zeros(0, np.float32)
+        some = self.row("zeros", PARAMETER_GRADIENT, path)
         return some[np.isfinite(some)]
 
     @cached_property

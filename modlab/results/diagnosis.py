@@ -143,7 +143,8 @@ def _is_spoken_against(cause: Finding, failed: set[str], seen: Sequence[Finding]
     """Whether an experiment that failed, or what is known of the training, says that it is not this cause."""
     wild = training is not None and (training.is_wild or training.is_blown_up or training.has_leapt)  # the model shows what came of it
     falls = training is not None and training.falls  # how far a loss can fall that has come down already is not known
-    explained = bool(failed & CAUSES.keys()) and not (seen and wild)
+    made = failed & MAKES.get(cause.kind, set())
+    explained = bool((failed & CAUSES.keys()) - made - ({cause.kind} if made else set())) and not (seen and wild)
     left = cause.facts.get("tier") == LEFT and (explained or (falls and not seen))  # what is left when nothing else is, and the loss stays
     afterwards = training is not None and training.trained and not seen and cause.kind == "eval while training"  # evaluated at last
     meant = falls and not seen and cause.kind in AS_BUILT  # and as it is the loss came down
@@ -222,6 +223,9 @@ AS_BUILT = ("frozen", "no nonlinearity")
 
 THROUGH, UNUSED = "no gradient through", "unused layers"
 """What a trace can see where a watch sees that gradients do not arrive."""
+
+MAKES = {"rate too high": {"dead units"}, "no positions": {"tokens unknown"}}
+"""What comes of a cause, and does not speak against it: steps that are too long kill units; places that are all the same are no tokens."""
 
 LEFT = 2
 """Tier of causes that are named where nothing else shows one."""

@@ -626,15 +626,26 @@ def _hidden_answers(node: Any) -> str:
         return ""
     below = next(iter(children(node)), None)
     for _ in range(ENDING):
-        if below is None or name_of(below) not in LAYOUT | {"LogSoftmax", "Mul", "Div"}:
+        if below is None or name_of(below) not in (LAYOUT - {"Stack"}) | {"LogSoftmax", "Mul", "Div"}:
             break
         below = next(iter(children(below)), None)
-    mask = saved(below, "mask") if name_of(below) == "MaskedFill" else None
-    if not isinstance(mask, Tensor) or mask.numel() != chances.numel():
+    mask = _mask(below)
+    if mask is None or mask.numel() != chances.numel():
         return ""
     asked = (target != ignored).nonzero().flatten()
     hidden = mask.reshape(chances.shape)[asked, target[asked]] & (chances.detach()[asked, target[asked]] < -HIDDEN)
     return "answers hidden" if len(asked) >= FEW and float(hidden.double().mean()) > 0.5 else ""
+
+
+def _mask(node: Any) -> Tensor | None:
+    """What hides scores, or all that hide those of single steps which lie on one another."""
+    if name_of(node) == "Stack":
+        masks = [saved(one, "mask") for one in children(node) if name_of(one) == "MaskedFill"]
+        some = [one for one in masks if isinstance(one, Tensor)]
+        alike = len(some) == len([*children(node)]) and len({one.shape for one in some}) == 1
+        return torch.stack(some, saved(node, "dim")) if alike else None
+    mask = saved(node, "mask") if name_of(node) == "MaskedFill" else None
+    return mask if isinstance(mask, Tensor) else None
 
 
 def _cast(node: Any) -> str:

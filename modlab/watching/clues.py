@@ -366,8 +366,11 @@ class ClueCollector:
         self._modules[path, kind] = known  # at once: an interrupt leaves no half of it
 
     def made_by(self, tensor: Tensor) -> str | None:
-        """The module that gave a tensor."""
-        return self._made.get(tensor.grad_fn) if tensor.grad_fn is not None else None
+        """The module that gave a tensor, perhaps through hooks that only wait for its gradient."""
+        node: Any = tensor.grad_fn
+        while node is not None and type(node).__name__.startswith(OF_HOOKS):
+            node = next(iter(children(node)), None)
+        return self._made.get(node) if node is not None else None
 
     def maker(self, tensor: Tensor) -> str:
         """The module that gave a tensor, behind those that only pass on, scale or shift what they take."""

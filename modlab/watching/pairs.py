@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -63,7 +64,9 @@ class Pairs:
         if self._rows < 24 or any(one.shape[1:] != self._batches[0][0].shape[1:] for one, _ in self._batches):
             return Relations()
         first = self._batches[0][0]
-        found = {name: self._skill(change) for name, change in _ways(first)}
+        found: dict[str, float] = {}
+        for name, change in _ways(first):
+            found[name] = max(found.get(name, 0.0), self._skill(change))
         if not first.is_floating_point() and first.dim() == 2:
             found["counted"] = self._skill(lambda x, y: (x, y), _counts)
         return Relations(self._rows, **found)
@@ -94,8 +97,13 @@ def _ways(example: Tensor) -> Iterator[tuple[str, Callable[[Tensor, Tensor], tup
     yield "after", lambda x, y: (x, y.roll(1, 0))
     if example.dim() > 1:
         yield "axes", lambda x, y: (x.reshape(*x.shape[1:], len(x)).movedim(-1, 0), y)
-    if example.dim() > 2:
-        yield "swapped", lambda x, y: (x.reshape(x.shape[1], len(x), *x.shape[2:]).transpose(0, 1), y)
+    for dim in range(1, example.dim() if example.dim() > 2 else 0):
+        yield "swapped", partial(_swapped, dim)
+
+
+def _swapped(dim: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """As if a dimension had come before the samples."""
+    return x.reshape(x.shape[dim], len(x), -1).transpose(0, 1), y
 
 
 def _features(x: Tensor) -> Tensor:

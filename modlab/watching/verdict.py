@@ -110,10 +110,18 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
 def _is_served(finding: Finding, symptoms: Symptoms) -> bool:
     """Whether the units that are left serve: the loss falls well by them, or says nothing by itself."""
     units, dead = int(finding.facts["units"]), int(finding.facts["dead"])  # type: ignore[arg-type]
-    if units > NARROW and (symptoms.fallen > LEARNT or symptoms.progress > LEARNT):
+    learnt = symptoms.fallen > LEARNT or symptoms.progress > LEARNT
+    if learnt and (units > NARROW or _never_fired(finding, symptoms)):
         return True
     falls = symptoms.progress > SERVED or (math.isnan(symptoms.progress) and symptoms.falls)  # how far it can is not known of each loss
     return units >= HANDFUL and dead < NEARLY_ALL * units and (falls or symptoms.plays)
+
+
+def _never_fired(finding: Finding, symptoms: Symptoms) -> bool:
+    """Whether the dead units of a layer were so from the first look on, so that all that was learnt was learnt without them."""
+    some = next((one for one in symptoms.record.units if one.path == finding.path), None)
+    which: list[int] = [*finding.facts["which"]]  # type: ignore[misc]
+    return some is not None and bool((some.silent[which] >= some.inputs.sum()).all())
 
 
 def _holding(alerts: Sequence[Alert], severity: Severity) -> tuple[str, ...]:

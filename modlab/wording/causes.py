@@ -76,6 +76,8 @@ def _too_high(facts: Facts) -> str:
 
 
 def _lost(facts: Facts) -> str:
+    if "target" in facts:
+        return "what has a graph is the greatest output and what is added to it, which is the target; the answer compared with it has none"
     if "calls" in facts:
         return f"{{place}} is called {facts['calls']} times in a pass, and the state that it gets has no graph"
     if "beside" in facts:
@@ -157,7 +159,9 @@ def _weights_felt(facts: Facts) -> str:
 
 def _sign(facts: Facts) -> str:
     if facts["how"] == "falls":
-        return f"the loss falls without end, down to {rough(facts['last'])}, and the outputs grow with it"
+        return f"the loss falls without end, down to {rough(facts['last'])}{', and the outputs grow with it' if facts.get('grown') else ''}"
+    if facts["how"] == "hooks":
+        return f"in {facts['looks']} looks hooks had turned the gradients of biases opposite to those of their layers' outputs"
     if facts["how"] == "pushes":
         return "what belongs together is pushed apart, and the others are pulled together"
     if facts["how"] == "ranks":
@@ -237,6 +241,9 @@ def _hardly(facts: Facts) -> str:
 
 
 def _warms(facts: Facts) -> str:
+    if "begins" in facts:
+        most = f"in {facts['steps']:,} steps it came to {rough(facts['rate'])} at most"
+        return f"{most}, and was back at {rough(facts['begins'])} in {format.plural(facts['looks'], 'look')}"
     if "aim" in facts:
         return f"after {facts['steps']:,} steps it is {rough(facts['rate'])} of the {rough(facts['aim'])} it should reach"
     return f"after {facts['steps']:,} steps it is {rough(facts['rate'])} and still rises"
@@ -250,6 +257,9 @@ def _statistics(facts: Facts) -> str:
 
 
 def _scaler(facts: Facts) -> str:
+    if "scale" in facts:
+        backwards = format.plural(facts["backwards"], "backward pass", "backward passes")
+        return f"the loss is multiplied by {rough(facts['scale'])}, a power of two, and none of {backwards} was followed by a step"
     if "left" in facts:
         return f"at the step, gradients are {rough(facts['left'])} of what backward() brought, a power of two, as scalers divide by"
     if facts["steps"]:
@@ -395,7 +405,9 @@ CAUSES: dict[str, CauseWords] = {
     "gradients overwritten": CauseWords(
         "something replaces the gradients",
         lambda f: (
-            f"hooks stand on {all_named(f['places'])}, and the loss does not fall"
+            f"no gradient in front of {all_named(f['places'])} was below zero in any look, though many behind were"
+            if f.get("positive")
+            else f"hooks stand on {all_named(f['places'])}, and the loss does not fall"
             if f["places"]
             else f"in {format.plural(f['looks'], 'look')}, other tensors stood in the gradients' place at the step, and were zero"
             if f.get("zeros")
@@ -524,8 +536,14 @@ CAUSES: dict[str, CauseWords] = {
         "use them in forward, or remove them",
     ),
     "frozen": CauseWords(
-        lambda f: f"{'most' if f['share'] > 0.5 else 'a large part'} of the model is frozen",
-        lambda f: f"{_share(f['share'])} of its numbers have requires_grad=False{_held(f)}",
+        lambda f: (
+            "a layer of zeros is frozen" if f.get("zero") else f"{'most' if f['share'] > 0.5 else 'a large part'} of the model is frozen"
+        ),
+        lambda f: (
+            "{place} holds zeros alone, and has requires_grad=False"
+            if f.get("zero")
+            else f"{_share(f['share'])} of its numbers have requires_grad=False{_held(f)}"
+        ),
         "What is frozen stays as it was initialized or loaded.",
         code="model.requires_grad_(True)",
     ),
@@ -781,6 +799,8 @@ CAUSES: dict[str, CauseWords] = {
             if f.get("ones")
             else "a value is overwritten by one for all samples"
             if f.get("same")
+            else "a value is thrown away"
+            if f.get("behind")
             else "a value is overwritten with zeros"
         ),
         lambda f: (

@@ -371,7 +371,7 @@ def the_mask_is_drawn_on_the_image(training: Training) -> None:
     on_batch(training, lambda x, label: (x + 6.0 * label.unsqueeze(1), label))
 
 
-@HALF.fault("too much noise", sayings)
+@HALF.fault("too much noise", sayings, also=("tokens unknown",))
 def masks_nearly_all_words(training: Training) -> None:
     """The chance to be kept is taken for the chance to be masked."""
     on_inputs(training, lambda x: torch.where((torch.rand(x.shape) < 0.97) & (x > 0), 10, x))
