@@ -818,7 +818,7 @@ CAUSES: dict[str, CauseWords] = {
             if f.get("ones")
             else "look for a line behind it that writes into it, or puts one sample for all"
             if f.get("same")
-            else "look for a product with zero, or a mask that hides everything"
+            else "look for what stands in its place, a product with zero, or a mask that hides everything"
         ),
     ),
     "batch norm of one": CauseWords(

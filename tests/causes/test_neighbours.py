@@ -1,0 +1,258 @@
+"""What was named for its neighbour: the same training with the fault, which is named for what it is, and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab.results.watch import Watch
+from modlab.running import loss_graph
+from tests.causes.test_untrue import blobs, mlp, watched
+
+
+def kinds(w: Watch) -> list[str]:
+    """The causes that are named."""
+    return [one.kind for one in w.verdict.findings if "tier" in one.facts]
+
+
+def hooked(hook: Callable[[Tensor], Tensor]) -> nn.Sequential:
+    net = mlp()
+    for one in net.parameters():
+        one.register_hook(hook)
+    return net
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_hooks_that_turn_gradients_around(sign: int) -> None:
+    net = hooked(lambda gradient: sign * gradient)
+    w = watched(net, lambda: _fit(net), steps=100)
+    assert (kinds(w)[:1] == ["wrong sign"]) is (sign < 0)
+
+
+def _fit(net: nn.Module) -> Tensor:
+    x, label = blobs()
+    return F.cross_entropy(net(x), label)
+
+
+@pytest.mark.parametrize("guided", [True, False])
+def test_backward_hooks_that_leave_no_gradient_below_zero(guided: bool) -> None:
+    net = nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 5))
+    for one in net[1], net[3]:
+        one.register_full_backward_hook(lambda module, taken, given: (taken[0].clamp_min(0),) if guided else None)
+    w = watched(net, lambda: _fit(net), steps=150, optimizer=torch.optim.SGD(net.parameters(), 0.3))
+    told = [one for one in w.verdict.findings if one.kind == "gradients overwritten"]
+    assert [one.facts["places"] for one in told] == ([("1", "3")] if guided else [])
+    assert not told or "no gradient in front of layers 1 and 3 was below zero" in told[0].text
+
+
+@pytest.mark.parametrize("scale", [2.0**19, 3.0])
+def test_a_scale_that_the_loop_keeps_and_no_step_follows(scale: float) -> None:
+    net = mlp()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(40):
+            optimizer.zero_grad()
+            (scale * _fit(net)).backward()
+            if all(one.grad is not None and one.grad.abs().max() < 1e-9 for one in net.parameters()):
+                optimizer.step()
+    assert kinds(w)[0] == ("scaler misused" if scale > 1000 else "no step")
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_an_optimizer_without_a_step_beside_weights_that_are_moved(by_hand: bool) -> None:
+    net, other = mlp(), nn.Linear(16, 5)
+    asleep, steps = torch.optim.AdamW(net.parameters(), 1e-3), torch.optim.SGD(other.parameters(), 1e-3)
+
+    def loop() -> None:
+        for _ in range(80):
+            x, label = blobs()
+            asleep.zero_grad()
+            steps.zero_grad()
+            F.cross_entropy(net[0](x)[:, :5] * 0 + net(x) + other(x), label).backward()
+            steps.step()
+            with torch.no_grad():
+                for one in net.parameters() if by_hand else ():
+                    one += 0.05 * one.grad  # type: ignore[operator]
+
+    both = nn.ModuleList([net, other])
+    with modlab.watch(both, [asleep, steps]) as w:
+        loop()
+    assert ("no step" in kinds(w)) is not by_hand
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_warm_up_that_counts_the_batches_of_an_epoch(anew: bool) -> None:
+    net = mlp()
+    optimizer = torch.optim.AdamW(net.parameters(), 0.0)
+    with modlab.watch(net, optimizer) as w:
+        for step in range(200):
+            optimizer.param_groups[0]["lr"] = 1e-3 * min(1.0, (step % 10 if anew else step) / 5000)
+            optimizer.zero_grad()
+            _fit(net).backward()
+            optimizer.step()
+    (found,) = [one for one in w.verdict.findings if one.kind == "warmup never ends"]
+    assert ("was back at 0 in" in found.text) is anew
+
+
+@pytest.mark.parametrize(("dim", "found"), [(0, True), (1, False)])
+def test_a_loss_that_normalizes_over_the_samples(dim: int, found: bool) -> None:
+    net = mlp()
+    w = watched(net, lambda: -net(blobs(96)[0]).log_softmax(dim)[:, 0].mean())
+    assert ("softmax over the wrong dimension" in kinds(w)) is found
+
+
+def test_each_sample_against_each_may_be_normalized_both_ways() -> None:
+    left, right = mlp(), mlp()
+
+    def loss() -> Tensor:
+        scores = left(blobs(32)[0]) @ right(blobs(32)[0]).T
+        return F.cross_entropy(scores, torch.arange(32)) - scores.log_softmax(0).diagonal().mean()
+
+    assert "softmax over the wrong dimension" not in kinds(watched(nn.ModuleList([left, right]), loss))
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_the_side_of_an_error_that_is_cut_off(wrong: bool) -> None:
+    net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 4))
+
+    def loss() -> Tensor:
+        place, then, move, reward = torch.randn(64, 6), torch.randn(64, 6), torch.randint(4, (64,)), torch.rand(64)
+        said, later = net(place).gather(1, move[:, None])[:, 0], reward + 0.8 * net(then).max(1).values
+        return F.smooth_l1_loss(later, said.detach()) if wrong else F.smooth_l1_loss(said, later.detach())
+
+    told = [one for one in watched(net, loss, steps=100).verdict.findings if one.kind == "detached"]
+    assert bool(told) is wrong
+    assert not told or "which is the target" in told[0].text
+
+
+@pytest.mark.parametrize("zero", [True, False])
+def test_a_frozen_table_of_zeros(zero: bool) -> None:
+    torch.manual_seed(0)
+    vectors = torch.zeros(20, 8) if zero else torch.randn(20, 8)
+    net = nn.Sequential(nn.Embedding.from_pretrained(vectors), nn.Flatten(), nn.Linear(32, 3))
+
+    def loss() -> Tensor:
+        x = torch.randint(20, (64, 4))
+        return F.cross_entropy(net(x), x.sum(1) % 3)
+
+    w = watched(net, loss)
+    assert kinds(w) == ["frozen"]  # nothing was overwritten
+    assert ("0.weight holds zeros alone, and has requires_grad=False" in w.verdict.findings[0].text) is zero
+
+
+class Placed(nn.Module):
+    """Words and their places; or the places alone, where somebody forgot to add them."""
+
+    def __init__(self, added: bool) -> None:
+        super().__init__()
+        self.words, self.places, self.head, self.added = nn.Embedding(12, 16), nn.Embedding(6, 16), nn.Linear(16, 3), added
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, places = self.words(x), self.places(torch.arange(6)).expand(len(x), 6, 16)
+        return self.head((h + places if self.added else places).mean(1))
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_a_table_in_the_place_of_another_one(added: bool) -> None:
+    net = Placed(added)
+
+    def loss() -> Tensor:
+        x = torch.randint(12, (64, 6))
+        return F.cross_entropy(net(x), x[:, 0] % 3)
+
+    w = watched(net, loss)
+    assert kinds(w)[:1] == ([] if added else ["overwritten activation"])
+    assert added or w.verdict.findings[0].text.startswith("a value is thrown away")
+
+
+@pytest.mark.parametrize("hides", ["answers", "others"])
+def test_masks_of_single_steps_that_hide_the_answers(hides: str) -> None:
+    scores, label = torch.randn(3, 16, 5, requires_grad=True), torch.randint(5, (16, 3))
+    steps = []
+    for step in range(3):
+        mask = F.one_hot(label[:, step], 5).bool()
+        steps.append(scores[step].masked_fill(mask if hides == "answers" else ~mask, -20))
+    loss = F.cross_entropy(torch.stack(steps, 1).view(48, 5), label.view(48))
+    assert ("answers hidden" in loss_graph.risks(loss)) is (hides == "answers")
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_recordings_that_are_joined_over_the_batch(joined: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(80, 32), nn.Tanh(), nn.Linear(32, 2))
+
+    def loss() -> Tensor:
+        x = torch.randn(32, 20, 4) + 1.5 * torch.randn(32, 1, 4)
+        label = (x.mean(1)[:, 0] > 0).long()
+        x = torch.cat([*x.transpose(1, 2)], 1).reshape(32, 20, 4) if joined else x
+        return F.cross_entropy(net(x), label)
+
+    assert ("wrong axes" in kinds(watched(net, loss, steps=120))) is joined
+
+
+def falling(end: float) -> Watch:
+    """A loss without a lower end, down to a value, which may be no number."""
+    net = nn.Linear(1, 1)
+    with torch.no_grad():
+        net.bias.fill_(-2.0)
+    net.weight.requires_grad_(False)
+    count = iter(range(1000))
+
+    def loss() -> Tensor:
+        said, step = net(torch.ones(8, 1)).mean(), next(count)
+        return said * 1.08**step if step < 70 else said * end
+
+    return watched(net, loss, steps=100, optimizer=torch.optim.SGD(net.parameters(), 1e-3))
+
+
+def test_a_loss_that_falls_without_end_and_comes_to_nan_is_turned_around() -> None:
+    found = falling(float("nan")).verdict.findings
+    assert found[0].kind == "wrong sign" and "the loss falls without end, down to -" in found[0].text
+    assert "the outputs grow" not in found[0].text  # which is not known of NaN
+    assert not {"not finite by the rate", "not a number in data"} & {one.kind for one in found}
+
+
+@pytest.mark.parametrize(("alive", "found"), [(0, True), (4, False)])
+def test_units_that_are_left_may_serve(alive: int, found: bool) -> None:
+    net = mlp()
+    with torch.no_grad():
+        net[0].bias[alive:] = -100.0
+    w = watched(net, lambda: F.cross_entropy(net(blobs()[0]), torch.randint(5, (64,))))
+    assert ("dead units" in kinds(w)) is found
+
+
+class Ordered(nn.Module):
+    """Attention over words whose places are all the same one of a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(12, 16), nn.Embedding(30, 16)
+        self.mixed, self.head = nn.MultiheadAttention(16, 2, batch_first=True), nn.Linear(16, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.words(x) + self.places(torch.zeros_like(x))
+        return self.head(h + self.mixed(h, h, h, need_weights=False)[0])
+
+
+def test_places_that_are_all_the_same_are_no_tokens() -> None:
+    torch.manual_seed(0)
+    net = Ordered()
+
+    def loss(out: Tensor, target: Any) -> Tensor:
+        return F.cross_entropy(out.flatten(0, 1), target.flatten())
+
+    optimizer = torch.optim.Adam(net.parameters(), 3e-3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(150):
+            x = torch.randint(12, (32, 8))
+            optimizer.zero_grad()
+            loss(net(x), x.roll(1, 1)).backward()
+            optimizer.step()
+    x = torch.randint(12, (32, 8))
+    assert [one.kind for one in w.diagnose(batch=(x, x.roll(1, 1)), loss=loss).findings][:1] == ["no positions"]
