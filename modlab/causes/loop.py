@@ -159,7 +159,7 @@ def _overwritten(s: Symptoms) -> Facts | None:
 
 
 def _halved_by_hooks(s: Symptoms) -> tuple[str, ...]:
-    """Activations in front of which no gradient is below zero in any look, though behind them many are: a hook leaves nothing else.
+    """Activations with gradients below zero behind them, and with positive ones alone in front: a hook leaves nothing else.
 
     What an activation multiplies gradients by has one sign, so it takes no sign away.
     """

@@ -110,8 +110,9 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
 def _is_served(finding: Finding, symptoms: Symptoms) -> bool:
     """Whether the units that are left serve: the loss falls well by them, or says nothing by itself."""
     units, dead = int(finding.facts["units"]), int(finding.facts["dead"])  # type: ignore[arg-type]
-    learnt = symptoms.fallen > LEARNT or symptoms.progress > LEARNT
-    if learnt and (units > NARROW or _never_fired(finding, symptoms)):
+    if units > NARROW and (symptoms.fallen > LEARNT or symptoms.progress > LEARNT):
+        return True
+    if symptoms.has_baseline and symptoms.progress > LEARNT and _never_fired(finding, symptoms):
         return True
     falls = symptoms.progress > SERVED or (math.isnan(symptoms.progress) and symptoms.falls)  # how far it can is not known of each loss
     return units >= HANDFUL and dead < NEARLY_ALL * units and (falls or symptoms.plays)

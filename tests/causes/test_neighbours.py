@@ -256,3 +256,24 @@ def test_places_that_are_all_the_same_are_no_tokens() -> None:
             optimizer.step()
     x = torch.randint(12, (32, 8))
     assert [one.kind for one in w.diagnose(batch=(x, x.roll(1, 1)), loss=loss).findings][:1] == ["no positions"]
+
+
+@pytest.mark.parametrize("killed", [0, 60])
+def test_a_unit_of_three_that_was_never_alive_is_missed_by_nothing_that_was_learnt(killed: int) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 3), nn.ReLU(), nn.Linear(3, 8))
+    mixed = torch.randn(2, 8)
+    with torch.no_grad():
+        net[0].weight[:2] = mixed / 4
+        net[0].bias[:2] = 2.0
+    count = iter(range(1000))
+
+    def loss() -> Tensor:
+        if next(count) == killed:
+            net[0].bias.data[2] = -100.0
+        x = torch.rand(64, 2) @ mixed
+        return F.mse_loss(net(x), x)
+
+    w = watched(net, loss, steps=300, optimizer=torch.optim.Adam(net.parameters(), 1e-2), budget=1.0)
+    (found,) = [one for one in w.verdict.findings if one.kind == "dead units"]
+    assert found.severity == ("broken" if killed else "careful")
