@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from modlab.causes.symptoms import Symptoms
 from modlab.frozen import frozen
 from modlab.records.finding import Fact, Severity
 
 Facts = Mapping[str, Fact]
+LossState = Literal["wild", "leapt", "stuck"]
 Test = Callable[[Symptoms], "Facts | None"]
 
 
@@ -22,7 +24,8 @@ class CauseRow:
         rival: the cause that looks most like it, where one line settles which it is; `settle`: a key of `wording.causes.SETTLES`.
         severity: of the finding.
         tier: where it stands: 0 for what the code certainly does, 1 for what the numbers show, 2 for what is left when nothing else is.
-        calm: whether it explains no loss that has burst; there it comes last.
+        unlike: what a loss may do that this does not explain, and where it comes behind all others: be "wild" (it burst, or came to NaN),
+            have "leapt" (far up, and perhaps down again), or be "stuck".
         left: whether it is what is left where nothing surer has been found, and is not said beside that.
     """
 
@@ -32,5 +35,5 @@ class CauseRow:
     settle: str = ""
     severity: Severity = "broken"
     tier: int = 0
-    calm: bool = False
+    unlike: tuple[LossState, ...] = ()
     left: bool = False

@@ -219,7 +219,7 @@ ROWS = (
     CauseRow("detached", _wrong_side),
     CauseRow("overwritten activation", _replaced, "detached", "why"),
     CauseRow("frozen", _zero_table),
-    CauseRow("unused layers", _unused, "detached", "why", tier=2, calm=True),
-    CauseRow("no bias where needed", _left_out, tier=2, calm=True),
-    CauseRow("frozen", _frozen, tier=1, calm=True),
+    CauseRow("unused layers", _unused, "detached", "why", tier=2, unlike=("wild",)),
+    CauseRow("no bias where needed", _left_out, tier=2, unlike=("wild",)),
+    CauseRow("frozen", _frozen, tier=1, unlike=("wild",)),
 )

@@ -480,7 +480,7 @@ ROWS = (
     CauseRow("output cannot reach", _cannot_reach),
     CauseRow("wrong sign", _wrong_sign),
     CauseRow("weights of classes", _weights),
-    CauseRow("loss too small", _too_small, "rate too low", "scale the loss", tier=1, calm=True),
-    CauseRow("regression of classes", _class_numbers, tier=1, calm=True),
+    CauseRow("loss too small", _too_small, "rate too low", "scale the loss", tier=1, unlike=("wild",)),
+    CauseRow("regression of classes", _class_numbers, tier=1, unlike=("wild",)),
     CauseRow("loss too large", _summed, "rate too high", "mean", tier=1),
 )

@@ -380,7 +380,7 @@ ROWS = (
     CauseRow("weights begin too large", _too_large, "rate too high", "scale of the weights", tier=1),
     CauseRow("weights begin too small", begins_too_small, "vanishing gradient", "scale of the weights", tier=1),
     CauseRow("vanishing gradient", _vanishing, "dead units", "gradients", tier=1),
-    CauseRow("dead units", _dead, "rate too high", "smaller rate", tier=1),
+    CauseRow("dead units", _dead, "rate too high", "smaller rate", tier=1, unlike=("leapt",)),
     CauseRow("overwritten activation", _thrown_away, "detached", "why", tier=2),
     CauseRow("vanishing gradient", _nothing_comes, "detached", "why", tier=2),
     CauseRow("shared by mistake", _twice, tier=2),

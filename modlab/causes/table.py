@@ -69,12 +69,6 @@ that reason, and has no gradient that could vanish; weights of next to nothing, 
 Levels that are the same are no tokens; and what a mask hides, or a frozen layer of zeros gives, is not overwritten.
 """
 
-EASY = frozenset(("leak",))
-"""Causes by which a loss falls too well."""
-
-LEAPT = 100.0
-"""Times its first value to which a loss goes up where steps are far too long."""
-
 MOST = 3
 """Causes that are named: who needs more has no reason to believe the first."""
 
@@ -89,11 +83,10 @@ def _asked(row: CauseRow, symptoms: Symptoms, failed: Callable[[Exception], None
         return None
 
 
-def _ranked(symptoms: Symptoms) -> tuple[CauseRow, ...]:
-    """The rows, and behind all others those that do not explain a loss gone wild, or one that stays where it is."""
-    if symptoms.is_wild:
-        return tuple(sorted(ROWS, key=lambda row: row.calm))
-    return tuple(sorted(ROWS, key=lambda row: row.cause in EASY)) if symptoms.is_stuck else ROWS
+def _ranked(symptoms: Symptoms) -> list[CauseRow]:
+    """The rows, and behind all others those that do not explain what the loss does."""
+    does = {"wild": symptoms.is_wild, "leapt": symptoms.has_leapt, "stuck": symptoms.is_stuck}
+    return sorted(ROWS, key=lambda row: any(does[one] for one in row.unlike))
 
 
 def _is_surer(finding: Finding, row: CauseRow) -> bool:
@@ -123,10 +116,4 @@ def causes(symptoms: Symptoms, failed: Callable[[Exception], None] | None = None
                 told = {"rival": row.rival, "settle": row.settle, **told}
             if all(row.cause != one.kind for one in found):
                 found.append(Finding(row.cause, str(facts.get("path", "")), told, row.severity, fixes=(Remedy(row.cause),)))
-    return tuple(_in_order(found, symptoms)[:MOST])
-
-
-def _in_order(found: list[Finding], symptoms: Symptoms) -> list[Finding]:
-    """Units that are dead come behind the rate where the loss has leapt: steps have killed them."""
-    leapt = 0 < LEAPT * symptoms.start < symptoms.most and any(one.kind == "rate too high" for one in found)
-    return sorted(found, key=lambda one: leapt and one.kind == "dead units")
+    return tuple(found[:MOST])

@@ -77,7 +77,7 @@ def _too_high(facts: Facts) -> str:
 
 def _lost(facts: Facts) -> str:
     if "target" in facts:
-        return "what has a graph is the greatest output and what is added to it, which is the target; the answer compared with it has none"
+        return "the loss trains the target, which is the greatest output and what is added to it; the answer beside it has no graph"
     if "calls" in facts:
         return f"{{place}} is called {facts['calls']} times in a pass, and the state that it gets has no graph"
     if "beside" in facts:
@@ -161,7 +161,7 @@ def _sign(facts: Facts) -> str:
     if facts["how"] == "falls":
         return f"the loss falls without end, down to {rough(facts['last'])}{', and the outputs grow with it' if facts.get('grown') else ''}"
     if facts["how"] == "hooks":
-        return f"in {facts['looks']} looks hooks had turned the gradients of biases opposite to those of their layers' outputs"
+        return f"in {facts['looks']} looks the gradients of biases were opposite to those of their layers' outputs: hooks turn them around"
     if facts["how"] == "pushes":
         return "what belongs together is pushed apart, and the others are pulled together"
     if facts["how"] == "ranks":
@@ -540,7 +540,7 @@ CAUSES: dict[str, CauseWords] = {
             "a layer of zeros is frozen" if f.get("zero") else f"{'most' if f['share'] > 0.5 else 'a large part'} of the model is frozen"
         ),
         lambda f: (
-            "{place} holds zeros alone, and has requires_grad=False"
+            "{place} holds only zeros, and has requires_grad=False"
             if f.get("zero")
             else f"{_share(f['share'])} of its numbers have requires_grad=False{_held(f)}"
         ),

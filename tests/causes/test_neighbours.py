@@ -128,7 +128,7 @@ def test_the_side_of_an_error_that_is_cut_off(wrong: bool) -> None:
 
     told = [one for one in watched(net, loss, steps=100).verdict.findings if one.kind == "detached"]
     assert bool(told) is wrong
-    assert not told or "which is the target" in told[0].text
+    assert not told or "trains the target" in told[0].text
 
 
 @pytest.mark.parametrize("zero", [True, False])
@@ -143,7 +143,7 @@ def test_a_frozen_table_of_zeros(zero: bool) -> None:
 
     w = watched(net, loss)
     assert kinds(w) == ["frozen"]  # nothing was overwritten
-    assert ("0.weight holds zeros alone, and has requires_grad=False" in w.verdict.findings[0].text) is zero
+    assert ("0.weight holds only zeros, and has requires_grad=False" in w.verdict.findings[0].text) is zero
 
 
 class Placed(nn.Module):
