@@ -8,12 +8,15 @@ import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import SEVERAL
-from modlab.causes.loss import ERRORS
+from modlab.causes.loss import ERRORS, LAYOUT
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import ModuleClues
 
 STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
 """Functions whose gradient is zero."""
+
+CHOICES = frozenset(("Max", "Amax", "Gather"))
+"""Functions that take one of the values of all moves."""
 
 LEARNT = 0.8
 """Way from a constant answer down to 0 after which what nothing uses explains nothing."""
@@ -102,10 +105,11 @@ def _replaced(s: Symptoms) -> Facts | None:
 
 
 def _wrong_side(s: Symptoms) -> Facts | None:
-    """An error whose trained side is the value of what follows, the greatest output and what it is added to, and not the answer."""
+    """An error whose trained side is a reward and a part of what the next move is worth, and not the answer."""
     term = s.loss.term
-    names = [one.name for one in term.functions[:3]]
-    if term.criterion not in ERRORS or names != ["Add", "Mul", "Max"] or s.learns or len(term.output) <= len(term.compared):
+    names = [one.name for one in term.functions if one.name not in LAYOUT]
+    below = next((name for name in names[1:] if name != "Mul"), "")
+    if term.criterion not in ERRORS or names[:2] != ["Add", "Mul"] or below not in CHOICES or s.learns:
         return None
     return {"path": term.source or "", "places": (), "target": True}
 

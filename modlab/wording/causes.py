@@ -77,7 +77,7 @@ def _too_high(facts: Facts) -> str:
 
 def _lost(facts: Facts) -> str:
     if "target" in facts:
-        return "the loss trains the target, which is the greatest output and what is added to it; the answer beside it has no graph"
+        return "the loss trains the target, which is a number and a part of one chosen output; the answer beside it has no graph"
     if "calls" in facts:
         return f"{{place}} is called {facts['calls']} times in a pass, and the state that it gets has no graph"
     if "beside" in facts:
