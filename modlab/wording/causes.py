@@ -521,7 +521,7 @@ CAUSES: dict[str, CauseWords] = {
         "the graph is cut",
         _lost,
         "detach(), .data, .item(), numpy() or a new tensor made from numbers: what comes before it gets no gradient.",
-        "keep tensors as they are between the layers and the loss",
+        lambda f: "detach the target, and not the answer" if "target" in f else "keep tensors as they are between the layers and the loss",
     ),
     "no gradient through": CauseWords(
         "a function without a gradient stands in the way",
@@ -622,7 +622,9 @@ CAUSES: dict[str, CauseWords] = {
         "the loss is turned around",
         _sign,
         "Training makes worse what it should make better.",
-        lambda f: "remove maximize=True" if f["how"] == "maximize" else "remove the minus sign",
+        lambda f: {"maximize": "remove maximize=True", "hooks": "let the hooks return the gradient as it is"}.get(
+            f["how"], "remove the minus sign"
+        ),
     ),
     "weights of classes": CauseWords(
         "the class weights are far off",
