@@ -142,6 +142,8 @@ def test_a_cause_that_is_right_is_not_ruled_out(name):
             [("The diagnosis adds", "l0 (Linear) is frozen; and 1 more.")],
         ),
         ("2 findings: the rate is 0.5: too high; units are dead. With the batch: 6 not run.", [("The diagnosis adds", "units are dead.")]),
+        ("1 finding and 2 failed checks: the rate is 0.5: too high; a; b.", [("The diagnosis adds", "a; b.")]),
+        ("1 check failed: units are dead. With the batch: 6 passed.", [("The diagnosis", "units are dead.")]),
         ("2 findings: the rate is 0.5; units are dead.", [("The diagnosis", "the rate is 0.5; units are dead.")]),
         ("Nothing certain found in Net. 15 kinds checked.", [("The diagnosis", "Nothing certain found in Net. 15 kinds checked.")]),
     ],
