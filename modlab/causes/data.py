@@ -131,6 +131,12 @@ def _same_targets(s: Symptoms) -> Facts | None:
     return {"value": s.target.mean, "class": False} if s.target.std == 0 and loss.looks > 2 and loss.term.criterion else None
 
 
+def _one_class(s: Symptoms) -> Facts | None:
+    """The same of classes: a loss that leaps from one batch to another does so by those that were not seen."""
+    facts = _same_targets(s)
+    return facts if facts is not None and facts["class"] else None
+
+
 def _is_put_first(term: Term) -> bool:
     """Whether scores are likenesses of each sample to some of its own, so that who belongs to it may always stand before all others."""
     for place, one in enumerate(term.functions):
@@ -453,5 +459,6 @@ ROWS = (
     CauseRow("wrong axes", _axes, tier=1),
     CauseRow("too much noise", _noise, "targets shuffled", "pairs", tier=2),
     CauseRow("targets shuffled", _shuffled, "too much noise", "pairs", tier=2, left=True),
-    CauseRow("constant targets", _same_targets, "imbalance", "labels", tier=2),
+    CauseRow("constant targets", _one_class, "imbalance", "labels", tier=2),
+    CauseRow("constant targets", _same_targets, "imbalance", "labels", tier=2, unlike=("wild",)),
 )

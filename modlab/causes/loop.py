@@ -159,16 +159,17 @@ def _overwritten(s: Symptoms) -> Facts | None:
 
 
 def _halved_by_hooks(s: Symptoms) -> tuple[str, ...]:
-    """Activations with gradients below zero behind them, and with positive ones alone in front: a hook leaves nothing else.
+    """Activations with gradients below zero behind them, and with positive ones alone in front: hooks that stand there leave nothing else.
 
-    What an activation multiplies gradients by has one sign, so it takes no sign away.
+    What an activation multiplies gradients by has one sign.
     """
+    hooked = {one.path for one in s.modules("backward hooks") if s.category(one.path) == "activation"}
     called = sorted((one for one in s.watched.modules if one.called and one.path in s.output_gradients), key=lambda one: one.order)
     found = []
     for before, one in pairwise(called):
         low, high = s.row("low", GRADIENT, before.path), s.row("high", GRADIENT, before.path)
         behind = s.row("low", GRADIENT, one.path)
-        if one.category == "activation" and (behind < 0).sum() >= SEVERAL and (high > 0).sum() >= SEVERAL and not (low < 0).any():
+        if one.path in hooked and (behind < 0).sum() >= SEVERAL and (high > 0).sum() >= SEVERAL and not (low < 0).any():
             found.append(one.path)
     return tuple(found)
 

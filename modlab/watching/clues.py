@@ -308,8 +308,9 @@ class ClueCollector:
         node: Any = taken.grad_fn
         if (step := name_of(_scaled(node))) in STEPLIKE:
             self._note(path, "steplike", function=step)
-        elif isinstance(node, BackwardCFunction) and not type(node).__name__.startswith(OF_HOOKS):
-            self._note(path, "own function", function=name_of(node))
+        elif isinstance(node, BackwardCFunction):
+            kind = "backward hooks" if type(node).__name__.startswith(OF_HOOKS) else "own function"
+            self._note(path, kind, function=name_of(node))
         for one in self.batch if taken.grad_fn is None and self.reads else ():
             if one.shape != taken.shape and _is_view(taken, one):
                 what = view_graph.tears(tuple(one.shape), tuple(taken.shape), *self._sizes())

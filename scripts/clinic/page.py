@@ -114,7 +114,8 @@ def by_modlab(name: str) -> dict[str, Any]:
 
 def said_once(watch: str, diagnosis: str) -> list[tuple[str, str]]:
     """Both headlines, each with who says it; of the diagnosis's only what the watch does not say already."""
-    found = re.fullmatch(r"(?:\d+ findings?(?: and \d+ failed checks?)?|\d+ checks? failed): (.*?\.)(?: With the batch: .*)?", diagnosis, re.DOTALL)
+    counted = r"(?:\d+ findings?(?: and \d+ failed checks?)?|\d+ checks? failed)"
+    found = re.fullmatch(counted + r": (.*?\.)(?: With the batch: .*)?", diagnosis, re.DOTALL)
     if not found:
         return [("The watch", watch), ("The diagnosis", diagnosis)]
     known, said = watch.partition(". ")[0].removesuffix("."), found[1]
