@@ -172,8 +172,9 @@ def _unused(s: Symptoms) -> Facts | None:
 
 
 def _zero_table(s: Symptoms) -> Facts | None:
-    """A frozen matrix of zeros, which gives the same for any input."""
-    some = [one for one in s.watched.parameters if not one.trainable and one.dimensions > 1 and _was_called(s, one.path)]
+    """The frozen matrix of a layer that holds zeros, so that it gives the same for any input."""
+    layers = {one.path for one in s.watched.modules if one.called and one.category in ("embedding", "linear", "conv")}
+    some = [one for one in s.watched.parameters if not one.trainable and one.dimensions > 1 and one.module in layers]
     zero = [one.path for one in some if len(norm := s.weights.get(one.path, ())) and not np.nan_to_num(norm).any()]
     return {"path": zero[0], "places": tuple(zero), "zero": True} if zero and s.is_stuck else None
 
