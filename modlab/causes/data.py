@@ -258,7 +258,7 @@ def _few(s: Symptoms) -> Facts | None:
         return None
     if one.numbers.whole and 0 <= one.numbers.low < one.numbers.high <= 1 and s.loss.looks and not s.loss.term.criterion:
         return None  # patterns of yes and no, of which nothing is asked but how often they come
-    many = one.dtype.startswith("float") and not one.numbers.whole
+    many = one.dtype.startswith("float") and not one.numbers.distinct  # of whole numbers, or of levels, others are the same by chance
     few = 3 * FEW if many else FEW if one.shape[-1] >= 8 else 12  # of short rows of tokens there may be no more
     return {"samples": one.distinct, "seen": one.rows} if one.distinct <= few else None
 

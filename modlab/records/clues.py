@@ -32,7 +32,7 @@ class Numbers:
     Attributes:
         mean, std, low, high: of the finite ones.
         whole: whether all of them are whole numbers.
-        distinct: how many different values there were in the largest look, if these are whole numbers.
+        distinct: how many different values there were in the largest look, if these are whole numbers; how many levels, if they are few.
     """
 
     mean: float = UNKNOWN

@@ -88,6 +88,10 @@ LATEST = 3
 """Looks at targets that tell whether batches became mixed."""
 
 
+BEGINNING, LEVELS = 256, 16
+"""Numbers of which those that are not whole are counted, and how many they may be to be levels, as of a grey."""
+
+
 class Pool:
     """Numbers pooled over looks."""
 
@@ -95,7 +99,7 @@ class Pool:
         self.count = 0
         self.total = self.squares = 0.0
         self.low, self.high = math.inf, -math.inf
-        self.whole, self.distinct = True, 0
+        self.whole, self.levels, self.distinct = True, True, 0
 
     def add(self, values: Tensor) -> None:
         """Take some in."""
@@ -110,13 +114,18 @@ class Pool:
         self.whole = self.whole and bool((exact == exact.round()).all())
         if self.whole:
             self.distinct = max(self.distinct, int(kinds(exact.flatten()[:4096]).numel()))
+        elif self.levels:
+            self.distinct = int(kinds(exact.flatten()[:BEGINNING]).numel())
+            self.levels = self.distinct <= LEVELS
 
     def numbers(self) -> Numbers:
         """What they are."""
         if not self.count:
             return Numbers()
         mean = self.total / self.count
-        return Numbers(mean, math.sqrt(max(self.squares / self.count - mean * mean, 0.0)), self.low, self.high, self.whole, self.distinct)
+        return Numbers(
+            mean, math.sqrt(max(self.squares / self.count - mean * mean, 0.0)), self.low, self.high, self.whole, self.distinct * self.levels
+        )
 
 
 def _times(ends: tuple[float, float]) -> float:

@@ -285,3 +285,17 @@ def test_a_unit_of_three_that_was_never_alive_is_missed_by_nothing_that_was_lear
     w = watched(net, loss, steps=300, optimizer=torch.optim.Adam(net.parameters(), 1e-2), budget=1.0)
     (found,) = [one for one in w.verdict.findings if one.kind == "dead units"]
     assert found.severity == ("broken" if killed else "careful")
+
+
+@pytest.mark.parametrize(("levels", "found"), [(3, []), (0, ["few samples"])])
+def test_pictures_of_few_levels_of_grey_are_the_same_by_chance(levels: int, found: list[str]) -> None:
+    torch.manual_seed(0)
+    kept, net = torch.rand(40, 1, 8, 8), nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 3))
+    if levels:
+        kept = (kept * levels).round() / levels
+
+    def loss() -> Tensor:
+        some = torch.randint(40, (16,))
+        return F.cross_entropy(net(kept[some]), some % 3)
+
+    assert kinds(watched(net, loss, steps=100)) == found
