@@ -109,7 +109,7 @@ def _wrong_side(s: Symptoms) -> Facts | None:
     term = s.loss.term
     names = [one.name for one in term.functions if one.name not in LAYOUT]
     below = next((name for name in names[1:] if name != "Mul"), "")
-    if term.criterion not in ERRORS or names[:2] != ["Add", "Mul"] or below not in CHOICES or s.learns:
+    if term.criterion not in ERRORS or term.paired or names[:2] != ["Add", "Mul"] or below not in CHOICES or s.learns:
         return None
     return {"path": term.source or "", "places": (), "target": True}
 

@@ -88,8 +88,8 @@ LATEST = 3
 """Looks at targets that tell whether batches became mixed."""
 
 
-BEGINNING, LEVELS = 256, 16
-"""Numbers of which those that are not whole are counted, and how many they may be to be levels, as of a grey."""
+SPARSE, LEVELS = 256, 16
+"""Of about how many numbers of a look the kinds are counted that are not whole, and how many these may be to be levels, as of a grey."""
 
 
 class Pool:
@@ -115,7 +115,7 @@ class Pool:
         if self.whole:
             self.distinct = max(self.distinct, int(kinds(exact.flatten()[:4096]).numel()))
         elif self.levels:
-            self.distinct = int(kinds(exact.flatten()[:BEGINNING]).numel())
+            self.distinct = int(kinds(exact.flatten()[:: exact.numel() // SPARSE | 1]).numel())  # odd, so as not to keep to one column
             self.levels = self.distinct <= LEVELS
 
     def numbers(self) -> Numbers:

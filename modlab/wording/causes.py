@@ -405,7 +405,7 @@ CAUSES: dict[str, CauseWords] = {
     "gradients overwritten": CauseWords(
         "something replaces the gradients",
         lambda f: (
-            f"no gradient in front of {all_named(f['places'])} was below zero in any look, though many behind were"
+            f"no gradient in front of {all_named(f['places'])} was below zero in any look, though some behind were"
             if f.get("positive")
             else f"hooks stand on {all_named(f['places'])}, and the loss does not fall"
             if f["places"]

@@ -154,6 +154,15 @@ def test_a_frozen_table_of_zeros(zero: bool) -> None:
     assert ("0.weight holds only zeros, and has requires_grad=False" in w.verdict.findings[0].text) is zero
 
 
+def test_of_two_sides_that_are_trained_none_is_said_to_have_no_graph() -> None:
+    net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 4))
+
+    def worth(part: float) -> Tensor:
+        return torch.randn(64) + part * net(torch.randn(64, 6)).max(1).values
+
+    assert "detached" not in kinds(watched(net, lambda: F.mse_loss(worth(0.8), worth(0.5)), steps=100))
+
+
 class Placed(nn.Module):
     """Words and their places; or the places alone, where somebody forgot to add them."""
 
