@@ -365,9 +365,12 @@ def _same_place(s: Symptoms) -> Facts | None:
 
 
 def _noise(s: Symptoms) -> Facts | None:
+    told = s.clues.relations
+    if not _drowned(s) or max(told.together, told.counted) > SOME or _huge(s) is not None:
+        return None
     for one in s.inputs:
-        if _drowned(s) and one.numbers.std > 5 and abs(one.numbers.mean) < one.numbers.std / 3:
-            return {"std": one.numbers.std}
+        if one.numbers.std > 5 and abs(one.numbers.mean) < one.numbers.std / 3:
+            return {"std": one.numbers.std, "pairs": told.rows}
     return None
 
 

@@ -127,6 +127,11 @@ def _reshaped(facts: Facts) -> str:
     return f"laid out anew, the inputs tell {_share(facts['told'])} of the targets; as they are {_share(facts['together'])}"
 
 
+def _drowning(facts: Facts) -> str:
+    told = f"neither a line nor neighbours found the targets in {facts['pairs']:,} pairs" if facts["pairs"] else "the loss does not fall"
+    return f"their standard deviation is {rough(facts['std'])}, and {told}"
+
+
 def _range(facts: Facts) -> str:
     ends = {
         "Sigmoid": "0 to 1",
@@ -775,7 +780,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "too much noise": CauseWords(
         "noise drowns the inputs",
-        lambda f: f"their standard deviation is {rough(f['std'])}, and nothing seen in them tells the targets",
+        _drowning,
         "What should be learned cannot be seen.",
         "less augmentation",
     ),

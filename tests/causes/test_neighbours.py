@@ -308,3 +308,26 @@ def test_pictures_of_few_levels_of_grey_are_the_same_by_chance(levels: int, foun
         return F.cross_entropy(net(kept[some]), some % 3)
 
     assert kinds(watched(net, loss, steps=100)) == found
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_one_huge_feature_is_no_noise_where_the_others_tell_the_target(alike: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
+    scale = torch.tensor([3000.0] * 8) if alike else torch.tensor([1.0, 1, 1, 5000, 1, 1, 1, 1])
+
+    def loss() -> Tensor:
+        x = torch.randn(32, 8)
+        return F.mse_loss(net(x * scale), 2 * x[:, :1] + x[:, 1:2])
+
+    found = kinds(watched(net, loss, steps=200, optimizer=torch.optim.Adam(net.parameters(), 3e-3)))
+    assert found[0] == ("inputs not scaled" if alike else "one huge feature")
+    assert "too much noise" not in found
+
+
+def test_inputs_that_are_noise_alone_are_told_with_what_was_looked_for() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
+    w = watched(net, lambda: F.mse_loss(net(20 * torch.randn(32, 8)), torch.randn(32, 1)), steps=200)
+    told = [one for one in w.verdict.findings if one.kind == "too much noise"]
+    assert "neither a line nor neighbours found the targets in" in told[0].text
