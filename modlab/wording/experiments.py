@@ -42,6 +42,31 @@ ASKED = {
 """By the `kind` of a result that is not about what its check's name says: the first loss of such outputs may well be that of a guess."""
 
 
+NUMBERS = {
+    "first": "loss at first",
+    "least": "least loss",
+    "steps": "steps",
+    "of one answer": "loss of one answer for all",
+    "loss": "loss",
+    "guess": "loss of a guess",
+    "right": "loss of the right answers",
+    "wrong": "loss of wrong answers",
+    "max_abs": "largest difference",
+    "size": "root mean square",
+    "largest": "largest",
+    "trained": "trained parameters",
+    "none": "without a gradient",
+    "zero": "gradient zero",
+    "not finite": "gradient not finite",
+}
+"""The facts of a check that are shown as its numbers; its sentences tell the others."""
+
+
+def numbers(record: ExperimentRecord) -> list[tuple[str, float]]:
+    """What was measured, by what it is called on the screen."""
+    return [(NUMBERS[name], value) for name, value in record.numbers if name in NUMBERS]
+
+
 def checked(record: ExperimentRecord) -> CheckName:
     """What is checked, in words that are not true of what failed."""
     return ASKED.get(record.kind) or NAMES[record.name]

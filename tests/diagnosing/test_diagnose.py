@@ -839,6 +839,16 @@ def test_what_does_not_repeat_where_and_each_row_has_details():
     assert modlab.diagnose(model)._sheet().rows[0].cells[2].text == "2 Linear are hidden in a list: they are not trained, moved or saved"
 
 
+def test_the_numbers_of_a_check_have_names_of_words():
+    result = modlab.diagnose(net(), batch=(torch.randn(6, 4), torch.tensor([0, 1] * 3)), loss=nn.CrossEntropyLoss())
+    told = {
+        row.name: [name for block in row.blocks() if block.caption == "numbers" for name, _ in block.rows] for row in result._sheet().rows
+    }
+    assert told["gradients arrive"] == ["trained parameters", "without a gradient", "gradient zero", "gradient not finite"]
+    assert told["first loss fits"] == ["loss", "loss of a guess"]
+    assert told["one batch is learned"] == ["loss at first", "least loss", "steps"]
+
+
 def test_two_places_in_one_sentence_are_both_said():
     class Aside(nn.Module):
         def __init__(self):

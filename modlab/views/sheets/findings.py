@@ -159,8 +159,8 @@ def _experiment(one: ExperimentRecord) -> Row:
         Block("checked", known.title),
         *_details(experiments.what(one), experiments.reason(one), fix, advice, one.places),
     ]
-    if one.numbers:
-        details.append(Block("numbers", rows=tuple((name, _rounded(value)) for name, value in one.numbers)))
+    if numbers := experiments.numbers(one):
+        details.append(Block("numbers", rows=tuple((name, _rounded(value)) for name, value in numbers)))
     return Row(
         path=one.module,
         place=one.path or ROOT,
