@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.diagnosing import batches
+from modlab.diagnosing.backward_hooks import unhooked
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.layer_families import BATCH_NORMS
@@ -77,7 +78,8 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
             return copy * 1  # not a leaf: a model may change its input in place
         return copy
 
-    output = batches.call(bench.model, mapped(bench.inputs, prepared))
+    with unhooked(bench):  # a gradient that a hook makes says nothing of what depends on what
+        output = batches.call(bench.model, mapped(bench.inputs, prepared))
     answers = [tensor for tensor in _answers(output, dim, samples) if tensor.requires_grad]
     if not answers:
         return _by_exchange(bench, dim, samples)

@@ -59,7 +59,7 @@ def _overwritten(trained: list[Held], turned: list[Held], numbers: dict[str, flo
     group, kind = cover(turned, trained, "parameter")[0], "gradients overwritten"
     facts: dict[str, Any] = {"places": tuple(held.path for held in turned)} if len(turned) > 1 else {}
     return record(
-        "gradients", "failed", kind, Remedy(kind), site=group.site, path=group.path, turned=_groups(turned, trained), **facts, **numbers
+        "gradients", "failed", kind, Remedy(kind), site=group.site, path=group.path, turned=groups(turned, trained), **facts, **numbers
     )
 
 
@@ -67,7 +67,7 @@ def _flattened(bench: Bench, trained: list[Held], flat: list[Held], function: st
     """All ways from the loss to these parameters lead through a function without a slope."""
     group, begin = cover(flat, trained, "parameter")[0], lost_gradients.flattening(bench, function)
     facts: dict[str, Any] = {"places": tuple(held.path for held in flat)} if len(flat) > 1 else {}
-    facts |= {"flat": _groups(flat, trained), "function": function, "begin": "" if begin is None else begin.label}
+    facts |= {"flat": groups(flat, trained), "function": function, "begin": "" if begin is None else begin.label}
     kind = "no gradient through"
     return record("gradients", "failed", kind, Remedy(kind), site=group.site, path=group.path, **facts, **numbers)
 
@@ -107,7 +107,7 @@ def _of_gradients(
     lacking, bad, zero = kinds
     worst = lacking or bad or zero
     group = cover(worst, trained, "parameter")[0]
-    facts: dict[str, Any] = {name: _groups(some, trained) for name, some in zip(WRONG, kinds, strict=True) if some}
+    facts: dict[str, Any] = {name: groups(some, trained) for name, some in zip(WRONG, kinds, strict=True) if some}
     if len(worst) > 1:
         facts["places"] = tuple(held.path for held in worst)
     told = _told(lacking, why)
@@ -125,7 +125,8 @@ def _of_gradients(
     return record("gradients", outcome, kind, *fixes, site=group.site, path=group.path, **facts, **numbers)
 
 
-def _groups(some: Sequence[Held], trained: Sequence[Held]) -> tuple[dict[str, Fact], ...]:
+def groups(some: Sequence[Held], trained: Sequence[Held]) -> tuple[dict[str, Fact], ...]:
+    """Some of the trained parameters as facts, those of one module together."""
     return tuple({"path": group.path, **group.facts} for group in cover(some, trained, "parameter"))
 
 

@@ -118,7 +118,7 @@ def replaced(bench: Bench, trained: Sequence[Held], grads: Sequence[Tensor | Non
     true = iter(torch.autograd.grad(value, known, allow_unused=True))
     pairs = [(held, grad, next(true)) for (held, grad), one in zip(hooked, plain, strict=True) if one is not None]
     most = max((float(own.norm()) for _, _, own in pairs if own is not None), default=0.0)
-    turned = [(held, own) for held, grad, own in pairs if own is not None and _is_turned(grad, own, TINY * most)]
+    turned = [(held, own) for held, grad, own in pairs if own is not None and is_turned(grad, own, TINY * most)]
     noisy = _drowned(bench, turned) if turned else []
     return [held for held, _ in turned if held not in noisy]
 
@@ -130,12 +130,13 @@ def _drowned(bench: Bench, turned: Sequence[tuple[Held, Tensor]]) -> list[Held]:
     found = []
     for (held, own), one, two, much in zip(turned, once, again, large, strict=True):
         drawn = one is not None and two is not None and not torch.equal(one, two)
-        if drawn and much is not None and not _is_turned(much, own, 0.0):
+        if drawn and much is not None and not is_turned(much, own, 0.0):
             found.append(held)
     return found
 
 
-def _is_turned(grad: Tensor, own: Tensor, noise: float) -> bool:
+def is_turned(grad: Tensor, own: Tensor, noise: float) -> bool:
+    """Whether a gradient is another one than the own one, of which what is smaller than noise points anywhere."""
     if not float(own.norm()) > noise or grad.shape != own.shape:
         return False
     return float(torch.cosine_similarity(grad.flatten().double(), own.flatten().double(), 0)) < TURNED

@@ -67,6 +67,7 @@ def overfit(bench: Bench) -> ExperimentRecord:
     known = bench.kept(lambda: _same_for_all(bench, bench.model))
     if known is not None and known < KNOWS:
         return record("overfit", "unclear", "knows it", **{**numbers, "of one answer": known})
+    bench.unlearned = True
     return record("overfit", "failed", "does not learn", Remedy(code="modlab.trace(model)  # where does the gradient end?"), **numbers)
 
 

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from modlab.compat import without_torch_function
 from modlab.diagnosing import (
+    backward_hooks,
     batch_leakage,
     batches,
     causality,
@@ -62,6 +63,7 @@ CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
 }
 
 FURTHER: dict[str, Callable[[Bench], ExperimentRecord]] = {
+    "hooks": backward_hooks.hooks,
     "causality": causality.causality,
     "recurrence": recurrence.recurrence,
     "embeddings": embeddings.embeddings,

@@ -29,12 +29,17 @@ T = TypeVar("T")
 
 
 class Bench:
-    """A model with a batch and a loss."""
+    """A model with a batch and a loss.
+
+    Attributes:
+        unlearned: whether a copy was asked to learn the batch, and did not.
+    """
 
     def __init__(self, subject: Subject, inputs: Any, target: Any, loss: Any) -> None:
         self.subject, self.inputs, self.target, self.loss = subject, inputs, target, loss
         self.model = _runnable(subject.model)
         self.roots = [*batches.roots(subject.model, loss), *_hidden(subject)]
+        self.unlearned = False
 
     @property
     def climbs(self) -> bool:

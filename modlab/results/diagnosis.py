@@ -103,11 +103,12 @@ def diagnosed(
         run = series.run(subject, *pair, loss)
         why = seen or (() if run.findings or _is_known(training) else series.causes_of(subject, given, *pair, loss))
         failed = {one.kind for one in run.experiments if one.outcome == "failed"}
-        why = [one for one in why if not _is_spoken_against(one, failed, seen, training)]
+        why = [one for one in why if not (_is_spoken_against(one, failed, seen, training) or _is_settled(one, run.experiments))]
         why = [_traced(one, run.experiments) if one.kind == "detached" else one for one in why]
         apart = [one for one in found if _is_left_alone(one, run.experiments) or (one.kind == "hidden" and one.path in run.idle)]
         spared = _spared(training)
-        experiments = tuple(_afterwards(one, spared, watched=watch is not None) for one in run.experiments)
+        stuck = training is not None and training.is_stuck
+        experiments = tuple(_afterwards(one, spared, watched=watch is not None, stuck=stuck) for one in run.experiments)
         found = [one for one in found if one not in apart and not _is_told(one, why)]
         named = {(one.kind, one.path) for one in why}
         found = [*why, *(one for one in [*run.findings, *found] if (one.kind, one.path) not in named)]
@@ -151,6 +152,11 @@ def _is_spoken_against(cause: Finding, failed: set[str], seen: Sequence[Finding]
     return left or afterwards or meant
 
 
+def _is_settled(cause: Finding, experiments: Sequence[ExperimentRecord]) -> bool:
+    """Whether a watch knew only that hooks stand on the way of the gradients, and passes without them have shown what they do."""
+    return "on the way" in cause.facts and any(one.name == "hooks" for one in experiments)
+
+
 def _spared(training: Symptoms | None) -> tuple[str, ...]:
     """Experiments whose failure says nothing after such a training."""
     if training is None:
@@ -159,10 +165,12 @@ def _spared(training: Symptoms | None) -> tuple[str, ...]:
     return (*(SPARED if training.learns else ()), *(("does not learn",) if training.falls else ()), *waits)
 
 
-def _afterwards(one: ExperimentRecord, spared: Sequence[str], *, watched: bool) -> ExperimentRecord:
+def _afterwards(one: ExperimentRecord, spared: Sequence[str], *, watched: bool, stuck: bool) -> ExperimentRecord:
     """An experiment, where a training was seen: what it says nothing of any more, and what the watch has told."""
     if watched and one.kind == "another loss":
         return replace(one, kind="loss of a watch")
+    if stuck and one.name == "hooks" and one.outcome == "unclear":
+        return replace(one, outcome="failed", severity="broken")
     return replace(one, outcome="unclear") if one.kind in spared else one
 
 

@@ -12,6 +12,7 @@ from modlab.wording.names import Words, all_named, named
 Facts = Mapping[str, Any]
 
 NAMES = {
+    "hooks": ("backward hooks leave gradients as they are", "hooks keep gradients"),
     "causality": ("no position sees what follows it", "the future is hidden"),
     "recurrence": ("layers read their sequence to its end", "sequences are read"),
     "embeddings": ("tokens differ, and each can learn", "tokens differ"),
@@ -103,6 +104,8 @@ _COLLAPSES = {
 
 
 EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
+    # hooks
+    "hooks keep gradients": "with backward hooks and without, gradients point the same way",
     # causality
     "sees no future": "each position is predicted from what comes before it",
     "sees its own token": "each position is predicted from its own token alone",
@@ -376,7 +379,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
 """By the `kind` of an experiment."""
 
 FIXES: dict[str, Words] = {
-    "gradients overwritten": "Remove the hooks from these parameters, or let them return the gradient that they get, changed as intended.",
+    "gradients overwritten": "Remove the hooks, or let them return the gradient that they get, changed as intended.",
     "no gradient through": (
         "Use a smooth function in its place (a sigmoid, a softmax), or let the gradient pass it: x + (torch.round(x) - x).detach()."
     ),

@@ -11,7 +11,7 @@ from modlab.frozen import frozen
 from modlab.records.finding import ExperimentRecord
 from modlab.records.structure import ROOT
 from modlab.wording import batch_causes, mistakes
-from modlab.wording.names import Words, filled, is_many
+from modlab.wording.names import Words, all_named, filled, is_many
 
 Facts = Mapping[str, Any]
 
@@ -141,6 +141,17 @@ _WRONG = {
 def _names(groups: Sequence[Facts]) -> str:
     more = f" and {format.plural(len(groups) - 2, 'more place')}" if len(groups) > 2 else ""
     return " and ".join(mistakes.place(group["path"], group) for group in groups[:2]) + more
+
+
+def _overwritten(facts: Facts) -> str:
+    stand = [f"on {all_named(facts['modules'])}"] if facts.get("modules") else []
+    stand += ["on tensors between modules"] if facts.get("tensors") else []
+    return f"{_names(facts['turned'])}: hooks {' and '.join(stand)}{' ' * bool(stand)}replace the gradient"
+
+
+def _why_overwritten(facts: Facts) -> str:
+    on, meant = ("", " The reversal of a gradient is meant to.") if "modules" in facts else (" on the parameters", "")
+    return f"Without the hooks{on}, backward gives another gradient: theirs is zero, or points somewhere else.{meant}"
 
 
 def _why_lacking(facts: Facts) -> str:
@@ -277,10 +288,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
         ("no graph", "detached", "without grad", "unused layers", "no gradient through", "parameters without a good gradient"),
         (_lacking, _why_lacking),
     ),
-    "gradients overwritten": (
-        lambda facts: f"{_names(facts['turned'])}: hooks replace the gradient",
-        "Without the hooks on the parameters, backward gives another gradient: theirs is zero, or points somewhere else.",
-    ),
+    "gradients overwritten": (_overwritten, _why_overwritten),
     # leak
     "apart": _SAFE,
     "apart, with other weights": (

@@ -434,6 +434,50 @@ def test_whole_numbers_that_do_not_matter():
     assert found.outcome == "failed" and found.what == "the output does not depend on the input"
 
 
+# ---- backward hooks ------------------------------------------------------------------------------------------------------------
+
+
+def turning(change, *, on_tensor=False):
+    class Hooked(Model):
+        def forward(self, x):
+            middle = torch.tanh(self.fc(x))
+            if on_tensor and middle.requires_grad:
+                middle.register_hook(change)
+            return self.head(middle)
+
+    torch.manual_seed(0)
+    model = Hooked()
+    if not on_tensor:
+        model.head.register_full_backward_hook(lambda module, taken, given: tuple(map(change, taken)))
+    return model
+
+
+@pytest.mark.parametrize("on_tensor", [True, False])
+@pytest.mark.parametrize("change", [torch.neg, torch.ones_like, torch.zeros_like, lambda gradient: gradient.roll(1, 0)])
+def test_hooks_that_change_where_gradients_point(change, on_tensor):
+    model = turning(change, on_tensor=on_tensor)
+    stores = [[*one._backward_hooks.values()] for one in model.modules()]
+    result = diagnosed(model)
+    found = the(result, "hooks")
+    assert (found.kind, found.outcome) == ("gradients overwritten", "unclear") and found.path.startswith("fc")
+    assert f"hooks on {'tensors between modules' if on_tensor else 'head'} replace the gradient" in found.what
+    assert outcomes(result)["leak"] == "passed"
+    assert [[*one._backward_hooks.values()] for one in model.modules()] == stores
+
+
+@pytest.mark.parametrize("on_tensor", [True, False])
+def test_hooks_that_look_or_scale(on_tensor):
+    assert the(diagnosed(turning(lambda gradient: 3 * gradient, on_tensor=on_tensor)), "hooks").outcome == "passed"
+
+
+def test_a_reversal_by_which_the_batch_is_not_learned():
+    model = turning(torch.neg)
+    model.head.requires_grad_(False)
+    result = diagnosed(model)
+    assert outcomes(result)["overfit"] == outcomes(result)["hooks"] == "failed"
+    assert result.headline.startswith("2 checks failed: all 2 parameters: hooks on head replace the gradient;")
+
+
 # ---- the first loss ------------------------------------------------------------------------------------------------------------
 
 

@@ -96,7 +96,7 @@ def _named(findings: tuple[Finding, ...], failed: list[ExperimentRecord]) -> lis
     kinds: dict[str, str] = {}
     for one in findings:
         kinds.setdefault(mistakes.label(one), mistakes.sentence(one))
-    checks = [experiments.sentence(one) for one in failed]
+    checks = [experiments.sentence(one) for one in sorted(failed, key=lambda one: one.name == "overfit")]  # which is no cause
     room = NAMED - min(len(checks), 1)
     found = [*kinds.values()][:room]
     return [*found, *checks[: NAMED - len(found)]]
