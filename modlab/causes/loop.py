@@ -9,7 +9,7 @@ import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import Symptoms
-from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER_GRADIENT
 
 SEVERAL = 5
 """Backward passes, or looks, that it takes to say that something never happens."""
@@ -140,10 +140,25 @@ def _flows(s: Symptoms, module: str | None) -> bool:
     return some is not None and bool((some[some == some] > 0).any())
 
 
-def _overwritten(s: Symptoms) -> Facts | None:
+def _overwritten_on_the_way(s: Symptoms) -> Facts | None:
+    """By hooks on modules, or on tensors between them."""
+    for one in s.record.alerts:
+        if one.kind in ("nan", "inf") and one.facts.get("birth") == "hook":  # as the step has shown that was run again
+            return {"path": one.path, "places": (one.path,), "into": one.kind}
     halved = _halved_by_hooks(s)
     if halved and s.is_stuck:
         return {"path": halved[0], "places": halved, "positive": True}
+    emptied = _emptied_by_hooks(s)
+    return {"path": emptied[0], "places": emptied, "emptied": True} if emptied and not _is_well(s) else None
+
+
+def _hooks_stand(s: Symptoms) -> Facts | None:
+    """Hooks on the way, of which nobody knows what they do, and a loss that does not fall."""
+    places = tuple(sorted(_hooked(s)))
+    return {"path": places[0], "places": places, "on the way": True} if places and s.is_stuck else None
+
+
+def _overwritten(s: Symptoms) -> Facts | None:
     turned, true, zeroed = s.loop.edited
     if s.loop.replaced >= SEVERAL and not (turned or true) and not s.loop.brought < LEAST_HALF:
         return {"path": "", "places": (), "looks": s.loop.replaced, "zeros": True, "rival": "underflow", "settle": "before and after"}
@@ -163,15 +178,42 @@ def _halved_by_hooks(s: Symptoms) -> tuple[str, ...]:
 
     What an activation multiplies gradients by has one sign.
     """
-    hooked = {one.path for one in s.modules("backward hooks") if s.category(one.path) == "activation"}
-    called = sorted((one for one in s.watched.modules if one.called and one.path in s.output_gradients), key=lambda one: one.order)
+    hooked = {path for path in _hooked(s) if s.category(path) == "activation"}
     found = []
-    for before, one in pairwise(called):
-        low, high = s.row("low", GRADIENT, before.path), s.row("high", GRADIENT, before.path)
-        behind = s.row("low", GRADIENT, one.path)
-        if one.path in hooked and (behind < 0).sum() >= SEVERAL and (high > 0).sum() >= SEVERAL and not (low < 0).any():
-            found.append(one.path)
+    for before, one in pairwise(_with_gradients(s)):
+        low, high = s.row("low", GRADIENT, before), s.row("high", GRADIENT, before)
+        behind = s.row("low", GRADIENT, one)
+        if one in hooked and (behind < 0).sum() >= SEVERAL and (high > 0).sum() >= SEVERAL and not (low < 0).any():
+            found.append(one)
     return tuple(found)
+
+
+def _emptied_by_hooks(s: Symptoms) -> tuple[str, ...]:
+    """Modules at which hooks stand, with gradients behind them and none but zero in front, though they gave more than zeros.
+
+    What a hook on a tensor gives is seen in front of the module that made the tensor, one further on.
+    """
+    called, hooked = _with_gradients(s), _hooked(s)
+    found = []
+    for place, (before, one) in enumerate(pairwise(called)):
+        front, behind = (np.maximum(s.row("high", GRADIENT, path), -s.row("low", GRADIENT, path)) for path in (before, one))
+        both = np.isfinite(front) & np.isfinite(behind) if len(front) == len(behind) else np.zeros(len(front), bool)
+        comes = both.sum() >= SEVERAL and not front[both].any() and bool((behind[both] > 0).all())
+        gives = (s.row("high", ACTIVATION, one) > 0).sum() >= SEVERAL
+        if comes and gives and hooked & {*called[place + 1 : place + 3]}:
+            found.append(one if one in hooked else called[place + 2])
+    return tuple(found)
+
+
+def _hooked(s: Symptoms) -> set[str]:
+    return {one.path for one in s.modules("backward hooks")}
+
+
+def _with_gradients(s: Symptoms) -> list[str]:
+    """The innermost modules to whose outputs gradients came, as they were called."""
+    called = [one for one in s.watched.modules if one.called and one.path in s.output_gradients]
+    above = {one.path.rpartition(".")[0] for one in called}
+    return [one.path for one in sorted(called, key=lambda one: one.order) if one.path not in above]
 
 
 def turned_by_hooks(s: Symptoms) -> int:
@@ -292,6 +334,7 @@ ROWS = (
     CauseRow("no backward", _no_backward),
     CauseRow("no backward", _never_trained, "no step", "step"),
     CauseRow("scaler misused", _scaler),
+    CauseRow("gradients overwritten", _overwritten_on_the_way),
     CauseRow("gradients overwritten", _overwritten),
     CauseRow("zeroed before step", _zeroed),
     CauseRow("weights put back", _put_back),
@@ -303,3 +346,6 @@ ROWS = (
     CauseRow("clipped to nothing", _clipped, tier=1),
     CauseRow("accumulated too loud", _too_loud, "rate too high", "divide", tier=1),
 )
+
+LATE = (CauseRow("gradients overwritten", _hooks_stand, "wrong sign", "hooks", severity="careful", tier=2, left=True),)
+"""Behind all others."""

@@ -24,6 +24,7 @@ ROWS: tuple[CauseRow, ...] = tuple(
             *numbers.ROWS,
             *generative.ROWS,
             *optimizer.ROWS,
+            *loop.LATE,
         ),
         key=lambda row: row.tier,
     )
@@ -53,10 +54,10 @@ FOLLOWS = {
     ),
     "rate too high": frozenset(("no zero grad", "ordered batches", "constant targets", "wrong sign")),
     "not a number in data": frozenset(("wrong sign",)),
-    "not finite by the rate": frozenset(("underflow", "wrong sign")),
+    "not finite by the rate": frozenset(("underflow", "wrong sign", "gradients overwritten")),
     "unused layers": CUT | {"overwritten activation"},
     "latent ignored": CUT | {"constant loss"},
-    "vanishing gradient": CUT | {"weights begin too small", "dead units"},
+    "vanishing gradient": CUT | {"weights begin too small", "dead units", "gradients overwritten"},
     "tokens unknown": frozenset(("noise level hidden",)),
     "overwritten activation": frozenset(("mask turned around", "frozen")),
 }
@@ -64,8 +65,9 @@ FOLLOWS = {
 
 Where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the rate is not too low, nor where
 layers do in evaluation what leaves little of a gradient; and not too high where gradients add up, steps climb, or each batch is of one
-kind. What is divided by 0 is not finite at any rate, and what falls without end becomes infinite at any. What is cut off is used, tells
-nothing for that reason, and has no gradient that could vanish; weights of next to nothing, or dead units, take it away. What is thrown
+kind. What is divided by 0, or what a hook makes, is not finite at any rate, and what falls without end becomes infinite at any. What is
+cut off is used, tells nothing for that reason, and has no gradient that could vanish; weights of next to nothing, dead units or hooks
+take it away. What is thrown
 away was used. Levels that are the same are no tokens; and what a mask hides, or a frozen layer of zeros gives, is not overwritten.
 """
 

@@ -8,6 +8,16 @@ from weakref import ref
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from modlab.compat import tensor_hooks
+
+OF_MODULES = "BackwardHookFunction"
+"""The function that torch puts around a module with backward hooks: it belongs to no model."""
+
+
+def is_hooked(tensor: Tensor) -> bool:
+    """Whether hooks hang on a tensor that are not those of `TensorHooks`."""
+    return any(getattr(one, "__module__", "") != __name__ for _, held in tensor_hooks(tensor) for one in held.values())
+
 
 class TensorHooks:
     """A set of hooks that wait for gradients."""

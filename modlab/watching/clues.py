@@ -36,6 +36,7 @@ from modlab.running import (
 )
 from modlab.running.autograd_nodes import children, name_of, saved, walk
 from modlab.running.guarded import line_of, note
+from modlab.running.tensor_hooks import OF_MODULES, is_hooked
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
 from modlab.watching import attention_clues, module_clues
@@ -75,9 +76,6 @@ SCALES, FEW_STEPS = MOVES | {"Mul", "Div", "Add", "Sub", "Rsub", "Neg"}, 4
 
 RECTIFIED = frozenset(("Relu", "Threshold", "Hardtanh", "Clamp", "ClampMin"))
 """Functions that give zero for all that is below it: of dead units, or of what is too far off."""
-
-OF_HOOKS = "BackwardHookFunction"
-"""The function that torch puts around a module with backward hooks: it belongs to no model."""
 
 CLOSE = 1e-4
 """Distance from whole numbers that rounding may have made."""
@@ -308,9 +306,10 @@ class ClueCollector:
         node: Any = taken.grad_fn
         if (step := name_of(_scaled(node))) in STEPLIKE:
             self._note(path, "steplike", function=step)
+        elif is_hooked(taken) or type(node).__name__.startswith(OF_MODULES):
+            self._note(path, "backward hooks", function=name_of(node))
         elif isinstance(node, BackwardCFunction):
-            kind = "backward hooks" if type(node).__name__.startswith(OF_HOOKS) else "own function"
-            self._note(path, kind, function=name_of(node))
+            self._note(path, "own function", function=name_of(node))
         for one in self.batch if taken.grad_fn is None and self.reads else ():
             if one.shape != taken.shape and _is_view(taken, one):
                 what = view_graph.tears(tuple(one.shape), tuple(taken.shape), *self._sizes())
@@ -369,7 +368,7 @@ class ClueCollector:
     def made_by(self, tensor: Tensor) -> str | None:
         """The module that gave a tensor, perhaps through hooks that only wait for its gradient."""
         node: Any = tensor.grad_fn
-        while node is not None and type(node).__name__.startswith(OF_HOOKS):
+        while node is not None and type(node).__name__.startswith(OF_MODULES):
             node = next(iter(children(node)), None)
         return self._made.get(node) if node is not None else None
 

@@ -15,6 +15,7 @@ from torch.nn import Module
 
 from modlab.compat import without_autograd, without_torch_function
 from modlab.running.listener import Listener
+from modlab.running.tensor_hooks import OF_MODULES, is_hooked
 from modlab.running.values import Leaf, leaves
 from modlab.tracing.graph import LIMIT
 from modlab.watching.finiteness import is_plain, kind_of
@@ -28,7 +29,8 @@ class Turn(NamedTuple):
 
     Attributes:
         path: of the module in whose call the node was made; None if that is not known.
-        node: its name ("SqrtBackward0"); "" where finite gradients add up beyond the range.
+        node: its name ("SqrtBackward0"); "" where finite gradients add up beyond the range, or a hook hangs on a tensor.
+        hook: whether a hook made it, of a module or of a tensor.
         kind: "nan" or "inf".
         dtype: of that gradient; `size`: how many numbers it has.
         bad: how many of them are not finite.
@@ -36,6 +38,7 @@ class Turn(NamedTuple):
 
     path: str | None
     node: str
+    hook: bool
     kind: str
     dtype: str
     size: int
@@ -56,6 +59,7 @@ class NaNInBackward:
     def __init__(self, paths: dict[int, str]) -> None:
         self._paths = paths
         self._owners: dict[_Node, str | None] = {}  # holds the nodes, so that they are who they were
+        self._hooked: set[_Node] = set()  # those that made tensors with hooks
         self._handles: list[Any] = []
         self._stack: list[tuple[int, str | None]] = []
         self._listener = Listener(self._enter, self._leave)
@@ -74,6 +78,7 @@ class NaNInBackward:
         for handle in self._handles:
             handle.remove()
         self._handles, self._owners, self._stack, self._births, self._bad, self._reached = [], {}, [], [], {}, set()
+        self._hooked = set()
 
     def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
         self._adopt(leaves(args))
@@ -90,7 +95,9 @@ class NaNInBackward:
         """Nodes not met before were made by the module that runs."""
         owner = self._stack[-1][1] if self._stack else None
         with without_torch_function():
-            todo = [thing.grad_fn for _, thing, _ in things if issubclass(type(thing), Tensor)]
+            tensors = [thing for _, thing, _ in things if issubclass(type(thing), Tensor)]
+            todo = [one.grad_fn for one in tensors]
+            self._hooked.update(one.grad_fn for one in tensors if one.grad_fn is not None and is_hooked(one))
             while todo:
                 node = todo.pop()
                 if node is None or node in self._owners:
@@ -119,7 +126,10 @@ class NaNInBackward:
         # a backward pass inside another one begins with what that gives it; and of some nodes nobody may be told
         given = node in self._reached or (self.again and self._bad) or not self.whole
         if len(self._births) < _BIRTHS and not (coming and given):
-            turn = _turn(owner, "", coming) if coming else _turn(owner, name, [one[:2] for one in going])
+            if coming:  # finite numbers add up to infinity, and never to NaN
+                turn = _turn(owner, "", coming, hook=node in self._hooked or any(kind == "nan" for _, kind in coming))
+            else:
+                turn = _turn(owner, name, [one[:2] for one in going], hook=name.startswith(OF_MODULES))
             self._births.append((node, turn))
         self._bad[node] = [below for _, _, below in going if below is not None]
         self._reached.update(self._bad[node])
@@ -149,10 +159,10 @@ class NaNInBackward:
         return False
 
 
-def _turn(owner: str | None, name: str, found: list[tuple[Any, str]]) -> Turn:
+def _turn(owner: str | None, name: str, found: list[tuple[Any, str]], *, hook: bool) -> Turn:
     gradient, kind = next((one for one in found if one[1] == "nan"), found[0])
     bad = gradient.numel() - int(torch.isfinite(gradient).sum())
-    return Turn(owner, name, kind, str(gradient.dtype).removeprefix("torch."), gradient.numel(), bad)
+    return Turn(owner, name, hook, kind, str(gradient.dtype).removeprefix("torch."), gradient.numel(), bad)
 
 
 def _kind(gradient: Tensor | None) -> str:

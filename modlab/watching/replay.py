@@ -344,6 +344,9 @@ def _of_loss(gradient: Tensor, kind: str) -> Birth:
 def _of_turn(turn: Turn, events: Sequence[Event]) -> Birth:
     path, scaled = turn.path or "", _scaled(turn.kind, turn.dtype)
     count: dict[str, Fact] = {"bad": turn.bad, "numbers": turn.size}
+    if turn.hook:
+        facts: dict[str, Fact] = {"birth": "hook", "of a module": bool(turn.node), **count}
+        return Birth("backward", path, turn.kind, facts, (Remedy("hook"),), _call(events, turn.path))
     if not turn.node:
         return Birth("backward", path, turn.kind, {"birth": "sum inside", **count}, scaled[1])
     word = _word(turn.node)

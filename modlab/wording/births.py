@@ -83,6 +83,11 @@ def _sum_inside(facts: Facts) -> str:
     return f"backward: the gradients that meet in {facts['place']} are finite, but their sum is {facts['word']} in {_share(facts)}"
 
 
+def _hook(facts: Facts) -> str:
+    which = "a backward hook at" if facts["of a module"] else "a hook on a tensor of"
+    return f"backward: {which} {facts['place']} turns finite gradients into {facts['word']}, in {_share(facts)}"
+
+
 def _other_ranks(facts: Facts) -> str:
     spread = f"{', '.join(facts['kinds'])} over {facts['world']}"
     return f"the step was not run again: a pass talks to the other ranks ({spread}), so they would have to take part"
@@ -99,6 +104,7 @@ BIRTHS: dict[str, Words] = {
     "weights": _weights,
     "loss": "the loss: the model's outputs are finite, but the gradient that comes back from the loss contains {amount}",
     "node": _node,
+    "hook": _hook,
     "sum inside": _sum_inside,
     "sum": "the gradients that meet at {place} are finite, but add up to {amount}",
     "sum of passes": "backward: each of the {passes} passes gives finite gradients, but their sum at {place} is not finite",

@@ -132,6 +132,22 @@ def _drowning(facts: Facts) -> str:
     return f"their standard deviation is {rough(facts['std'])}, and {told}"
 
 
+def _overwritten(facts: Facts) -> str:
+    where = all_named(facts["places"])
+    if "into" in facts:
+        return f"a hook at {where} turns finite gradients into {'NaN' if facts['into'] == 'nan' else 'infinity'}"
+    if "emptied" in facts:
+        return f"a hook stands at {where}, which gets gradients, and in front of it all are zero"
+    if "positive" in facts:
+        return f"no gradient in front of {where} was below zero in any look, though some behind were"
+    if facts["places"]:
+        return f"hooks stand {'at' if 'on the way' in facts else 'on'} {where}, and the loss does not fall"
+    looks = format.plural(facts["looks"], "look")
+    if "zeros" in facts:
+        return f"in {looks}, other tensors stood in the gradients' place at the step, and were zero"
+    return f"in {looks}, a gradient at the step pointed elsewhere than what backward() had brought"
+
+
 def _range(facts: Facts) -> str:
     ends = {
         "Sigmoid": "0 to 1",
@@ -409,16 +425,8 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "gradients overwritten": CauseWords(
         "something replaces the gradients",
-        lambda f: (
-            f"no gradient in front of {all_named(f['places'])} was below zero in any look, though some behind were"
-            if f.get("positive")
-            else f"hooks stand on {all_named(f['places'])}, and the loss does not fall"
-            if f["places"]
-            else f"in {format.plural(f['looks'], 'look')}, other tensors stood in the gradients' place at the step, and were zero"
-            if f.get("zeros")
-            else f"in {format.plural(f['looks'], 'look')}, a gradient at the step pointed elsewhere than what backward() had brought"
-        ),
-        "A hook on a parameter, or a line between backward() and step(), puts something else in the gradient's place.",
+        _overwritten,
+        "A hook on a parameter, module or tensor, or a line between backward() and step(), puts something else in the gradient's place.",
         "remove the hook or the line, or let it return the gradient",
     ),
     "accumulated too loud": CauseWords(
@@ -1153,6 +1161,7 @@ CAUSES: dict[str, CauseWords] = {
 """By the kind of a finding, which is a key of the causes in bench/sick."""
 
 SETTLES: dict[str, str] = {
+    "hooks": "w.diagnose()  # asks for the gradients with the hooks and without",
     "why": "t.why({asked!r}), after a step within `with modlab.trace(model) as t:`",
     "step": 'print("step")  # beside optimizer.step(): is that line reached?',
     "before and after": "parameter.grad.abs().max()  # before and after what replaces it: below 6e-8, float16 has only zero",

@@ -99,6 +99,7 @@ FIXES: dict[str, Words] = {
     "look at the data": "look at the data where this batch is made",
     "look at the loss": "look at the loss: the log of a probability that is 0, the mean of nothing, a target that is NaN",
     "look after backward": "look at the code between loss.backward() and optimizer.step()",
+    "hook": "remove the hook, or let it return a finite gradient",
     "loss scale": "a GradScaler skips such a step and lowers its scale: a problem only if it keeps happening",
     **batch_causes.FIXES,
     "keep the tensor": "Return the tensor itself, without .item() or float().",

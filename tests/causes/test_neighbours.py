@@ -40,6 +40,63 @@ def _fit(net: nn.Module) -> Tensor:
     return F.cross_entropy(net(x), label)
 
 
+class HookedNet(nn.Module):
+    """A hook stands between its body and its head: on the head, or on the tensor that goes into it."""
+
+    def __init__(self, where: str, change: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.head = nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU()), nn.Linear(48, 5)
+        self.change = change if where == "tensor" else None
+        if where == "module":
+            self.head.register_full_backward_hook(lambda module, taken, given: tuple(map(change, taken)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        middle = self.body(x)
+        if self.change is not None and middle.requires_grad:
+            middle.register_hook(self.change)
+        return self.head(middle)
+
+
+CHANGES: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "zeros": (torch.zeros_like, "a hook stands at head, which gets gradients, and in front of it all are zero"),
+    "ones": (torch.ones_like, "hooks stand at head, and the loss does not fall"),
+    "NaN": (lambda gradient: gradient * float("nan"), "turns finite gradients into NaN"),
+}
+
+
+@pytest.mark.parametrize("where", ["module", "tensor"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_hooks_on_the_way_that_replace_gradients(where: str, change: str) -> None:
+    net = HookedNet(where, CHANGES[change][0])
+    w = watched(net, lambda: _fit(net), steps=150)
+    assert kinds(w)[0] == "gradients overwritten" and not {"vanishing gradient", "not finite by the rate"} & {*kinds(w)}
+    assert CHANGES[change][1] in w.verdict.findings[0].text
+
+
+@pytest.mark.parametrize("where", ["module", "tensor"])
+def test_hooks_on_the_way_that_look(where: str) -> None:
+    net = HookedNet(where, lambda gradient: gradient)
+    assert kinds(watched(net, lambda: _fit(net), steps=150)) == []
+
+
+@pytest.mark.parametrize("change", [torch.ones_like, lambda gradient: gradient])
+def test_a_diagnosis_asks_what_hooks_on_the_way_do(change: Callable[[Tensor], Tensor]) -> None:
+    net = HookedNet("tensor", change)
+    w = watched(net, lambda: F.cross_entropy(net(torch.randn(64, 16)), torch.randint(5, (64,))), steps=150)
+    assert kinds(w)[0] == "targets shuffled"
+    result = w.diagnose()
+    assert [one.outcome for one in result.experiments if one.name == "hooks"] == ["failed" if change is torch.ones_like else "passed"]
+    assert "gradients overwritten" not in [one.kind for one in result.findings]
+
+
+def test_dead_units_behind_a_hook_are_dead_units() -> None:
+    net = HookedNet("module", lambda gradient: gradient)
+    with torch.no_grad():
+        net.body[2].bias.fill_(-100.0)
+    assert "gradients overwritten" not in kinds(watched(net, lambda: _fit(net), steps=150))
+
+
 @pytest.mark.parametrize("guided", [True, False])
 def test_backward_hooks_that_leave_no_gradient_below_zero(guided: bool) -> None:
     net = nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 5))

@@ -761,6 +761,42 @@ def test_a_graph_that_is_too_large_is_followed_by_modules(monkeypatch):
     assert "arrives at the output of layer 0" in said(found)
 
 
+class Hooked(nn.Module):
+    """Hangs a hook on what it gives, as a model's forward may."""
+
+    def __init__(self, hook: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.hook = hook
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = torch.tanh(x)
+        if made.requires_grad:
+            made.register_hook(self.hook)
+        return made
+
+
+@pytest.mark.parametrize("spoilt", [NAN, INF])
+def test_a_hook_on_a_tensor(spoilt):
+    found = born(sandwich(Hooked(lambda gradient: gradient * spoilt)), data())
+    assert (found.where, found.path, found.kind, found.facts["birth"]) == ("backward", "1", "nan" if spoilt != spoilt else "inf", "hook")
+    assert said(found).startswith("backward: a hook on a tensor of layer 1 turns finite gradients into")
+    assert "remove the hook" in FIXES[found.fixes[0].kind]
+
+
+def test_a_backward_hook_of_a_module():
+    net = sandwich(nn.Tanh())
+    net[2].register_full_backward_hook(lambda module, taken, given: (taken[0] * NAN,))
+    found = born(net, data())
+    assert (found.where, found.path, found.facts["birth"]) == ("backward", "2", "hook")
+    assert said(found).startswith("backward: a backward hook at layer 2 turns finite gradients into NaN")
+
+
+def test_hooks_that_only_look_are_not_at_fault():
+    net = sandwich(Hooked(lambda gradient: gradient), Trap())
+    net[3].register_full_backward_hook(lambda module, taken, given: None)
+    assert born(net, data()).path == "2"
+
+
 def test_a_model_compiled_in_its_place():
     net = sandwich(Log())
     net.compile(backend="eager")
