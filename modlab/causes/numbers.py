@@ -88,7 +88,9 @@ def _rate(s: Symptoms) -> Facts | None:
     if not (_rose(s, 5) or s.quickest > 0.5 or not (_in_the_loss(s) or _was_calm(s) or _is_steady(s))):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
+    hooked = {"rival": "gradients overwritten", "settle": "without hooks"} if s.modules("backward hooks") else {}
     return {
+        **hooked,
         "pace": s.last_pace,
         "rate": s.rate_of_group_at(step - 1),
         "first": s.start,

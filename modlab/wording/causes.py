@@ -1161,6 +1161,7 @@ CAUSES: dict[str, CauseWords] = {
 """By the kind of a finding, which is a key of the causes in bench/sick."""
 
 SETTLES: dict[str, str] = {
+    "without hooks": "run again without the hooks on modules and tensors",
     "hooks": "w.diagnose()  # asks for the gradients with the hooks and without",
     "why": "t.why({asked!r}), after a step within `with modlab.trace(model) as t:`",
     "step": 'print("step")  # beside optimizer.step(): is that line reached?',
