@@ -153,7 +153,7 @@ def _overwritten_on_the_way(s: Symptoms) -> Facts | None:
 
 
 def _hooks_stand(s: Symptoms) -> Facts | None:
-    """Hooks on the way, of which nobody knows what they do, and a loss that does not fall."""
+    """Hooks on the way, which a watch cannot ask for what they do, and a loss that does not fall."""
     places = tuple(sorted(_hooked(s)))
     return {"path": places[0], "places": places, "on the way": True} if places and s.is_stuck else None
 

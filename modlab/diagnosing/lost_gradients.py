@@ -136,7 +136,7 @@ def _drowned(bench: Bench, turned: Sequence[tuple[Held, Tensor]]) -> list[Held]:
 
 
 def is_turned(grad: Tensor, own: Tensor, noise: float) -> bool:
-    """Whether a gradient is another one than the own one, of which what is smaller than noise points anywhere."""
+    """Whether a gradient points elsewhere than the own one, which has to be larger than noise to point anywhere."""
     if not float(own.norm()) > noise or grad.shape != own.shape:
         return False
     return float(torch.cosine_similarity(grad.flatten().double(), own.flatten().double(), 0)) < TURNED

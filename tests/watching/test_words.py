@@ -91,7 +91,7 @@ def test_all_that_a_step_can_show_that_was_run_again_has_its_words() -> None:
 FACTS: dict[str, Any] = {
     **{"name": "torch.log", "event": "function", "at": "m.py:3", "on purpose": False, "bad": 2, "numbers": 1_000, "part": True},
     **{"spoilt": "0.weight", "node": "LogBackward0", "passes": 2, "error": "ValueError: {x}", "kinds": ("DDP",), "world": 2},
-    **{"zeros": 3, "negative": True, "dtype": "float16", "dropped": 1},
+    **{"zeros": 3, "negative": True, "dtype": "float16", "dropped": 1, "of a module": True},
 }
 
 
