@@ -94,7 +94,7 @@ def _temperature(s: Symptoms) -> Facts | None:
     scale = math.prod(scales)
     if _binds(loss, scale):
         return {"temperature": 1 / scale}
-    if scale > FIERCE and s.start > FAR_ABOVE * loss.baseline > 0:
+    if scale > FIERCE and s.start > FAR_ABOVE * s.passes * loss.baseline > 0:
         return {"temperature": 1 / scale}  # whatever is learned through it
     return {"temperature": 1 / scale} if (scale < 0.05 or scale > 300) and not loss.value < 0.5 * loss.baseline else None
 

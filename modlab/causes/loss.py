@@ -26,7 +26,7 @@ RANGES = {
 }
 """Of functions that have ends."""
 
-LAYOUT = MOVES | {"Select", "Slice"}
+LAYOUT = MOVES | {"Select", "Slice", "ToCopy"}
 """Functions that only lay numbers out anew, or take some of them."""
 
 PRODUCTS = frozenset(("Mm", "Bmm", "Addmm", "Baddbmm", "Cdist", "EuclideanDist"))
@@ -419,7 +419,8 @@ def _constant(s: Symptoms) -> Facts | None:
     slopes_of_outputs = any((some > 0).any() for some in slopes)
     if slopes_of_outputs and s.inputs and s.inputs[0].repeated > 0.9:
         return None  # of one batch alone those of the weights may add up to nothing, as where all is learned
-    same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
+    unit = min(1.0, abs(s.loss.term.factor)) if s.loss.term.criterion else 1.0
+    same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3 * unit)
     apart: Facts = {"rival": "wrong negatives", "settle": "own negatives"} if s.loss.term.paired else {}
     if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:
         return {"value": s.last, **apart}

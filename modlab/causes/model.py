@@ -122,7 +122,7 @@ def _explodes(s: Symptoms) -> bool:
     """Whether a loss begins so far above that of a constant answer that signals must have grown, from inputs and targets of usual size."""
     usual = all(max(abs(one.numbers.low), abs(one.numbers.high)) < USUAL for one in s.inputs) and 1 / USUAL < s.target.std < USUAL
     again = [one for one in (*s.modules("cell"), *s.modules("recurrent"), *s.modules("linear")) if one.facts.get("calls", 1) >= 4]
-    return s.start > WILD * s.loss.baseline > 0 and usual and not again and s.is_stuck
+    return s.start > WILD * s.passes * s.loss.baseline > 0 and usual and not again and s.is_stuck
 
 
 def _too_large(s: Symptoms) -> Facts | None:
@@ -130,7 +130,7 @@ def _too_large(s: Symptoms) -> Facts | None:
     wild = [path for path, scale in scales.items() if scale > 8]
     huge = any(scale > HUGE for scale in scales.values())
     if not wild and _explodes(s):
-        return {"path": s.first_module, "start": s.start, "baseline": s.loss.baseline}
+        return {"path": s.first_module, "start": s.start, "baseline": s.passes * s.loss.baseline}
     if not wild or (len(wild) < len(scales) / 2 and not huge):
         return None
     times, few = float(np.median([scales[path] for path in wild])), len(wild) < len(scales) / 2

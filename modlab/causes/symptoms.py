@@ -131,12 +131,17 @@ class Symptoms:
         """The first alert of what is not a number."""
         return next((one for one in self.record.alerts if one.kind in ("nan", "inf")), None)
 
+    @property
+    def passes(self) -> float:
+        """The backward passes that a value is the sum of, each with the loss that `loss` tells of."""
+        return max(1.0, self.curve.passes) if self.curve is not None and len(self.clues.losses) == 1 else 1.0
+
     @cached_property
     def baseline(self) -> float:
         """The loss of the best answer that does not look at the input; where that is not known, the first one."""
         if not self.has_baseline:
             return self.start
-        return self.loss.baseline * sum(abs(one.factor) for one in self._parts) / abs(self._parts[0].factor)
+        return self.passes * self.loss.baseline * sum(abs(one.factor) for one in self._parts) / abs(self._parts[0].factor)
 
     @cached_property
     def _parts(self) -> tuple[Term, ...]:
@@ -168,8 +173,8 @@ class Symptoms:
         known = "cross-entropy", *(["likelihood"] if self.loss.unnormalized < OF_LOGARITHMS else [])
         if not alone or any(one.criterion not in known or one.reduction != "mean" or one.factor <= 0 for one in self.loss.terms):
             return math.nan
-        chance = math.log(self.loss.classes) * sum(one.factor for one in self.loss.terms)
-        return chance if self.loss.floor < chance / 2 else math.nan  # shares that are nearly even ask for no more than that
+        chance = self.passes * math.log(self.loss.classes) * sum(one.factor for one in self.loss.terms)
+        return chance if self.passes * self.loss.floor < chance / 2 else math.nan  # shares that are nearly even ask for no more than that
 
     @property
     def _rounded(self) -> float:
@@ -178,7 +183,7 @@ class Symptoms:
     @property
     def floor(self) -> float:
         """The loss of a perfect answer."""
-        return self.loss.floor if self.has_baseline else 0.0
+        return self.passes * self.loss.floor if self.has_baseline else 0.0
 
     @cached_property
     def progress(self) -> float:
@@ -237,7 +242,8 @@ class Symptoms:
     @property
     def begins_wild(self) -> bool:
         """Whether it begins so far above a constant answer; of targets that are constant themselves that answer says nothing."""
-        return self.start > 0 and self.start > WILD * (self.loss.baseline if self.loss.baseline > self._rounded else self.baseline)
+        known = self.loss.baseline > self._rounded
+        return self.start > 0 and self.start > WILD * (self.passes * self.loss.baseline if known else self.baseline)
 
     @property
     def is_stuck(self) -> bool:

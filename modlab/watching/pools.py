@@ -72,6 +72,9 @@ UNCHANGED = MOVES | {"Select", "Slice"}
 SHUT = -1e6
 """A logarithm of a chance below which a class is masked: scores of minus infinity, or what stands for it, make it so small."""
 
+ADDED_UP = 1e-2
+"""How far from 0 the logarithm of a sum of chances may be, of chances in 16 bits."""
+
 NEAR, PILE = 0.02, 0.1
 """Distance of a score from 0 or 1, and the share of those that are as near, where they pile up there."""
 
@@ -458,7 +461,7 @@ class LossPool:
         dims = range(output.dim()) if output.numel() <= MOST else (dim,)
         sums = [(int(i), float(some.logsumexp(i).abs().max())) for i in dims]
         self._sums_to(dict(sums)[dim])
-        self.along = next((i for i, most in sums if i != dim and most < 1e-3), -1)
+        self.along = next((i for i, most in sums if i != dim and most < ADDED_UP), -1)
 
     def _sums_to(self, away: float) -> None:
         """How far the logarithm of the sum is from 0; outputs with NaN or infinity leave it as it was."""
