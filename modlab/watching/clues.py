@@ -36,6 +36,7 @@ from modlab.running import (
 )
 from modlab.running.autograd_nodes import children, name_of, saved, walk
 from modlab.running.guarded import line_of, note
+from modlab.running.own_loss import OwnLoss, named_inputs, own_loss
 from modlab.running.tensor_hooks import OF_MODULES, is_hooked
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
@@ -411,7 +412,9 @@ class ClueCollector:
             self._in_eval += root is not None and not root.training
             found = loss_graph.read(tensor, self._made)
             smoothed = criterion.smoothing(found)
-            why = self._unkept_for(found, smoothed)
+            value = float(tensor.detach()) if tensor.numel() == 1 and not is_far(tensor) else math.nan
+            own = own_loss(tensor, self._output, value)
+            why = self._unkept_for(found, smoothed, own)
             self.unkept = (why if whole else "") or self.unkept
             if not found:
                 return
@@ -427,7 +430,7 @@ class ClueCollector:
                 without_autograd(self._walk, tensor)
                 without_autograd(self._look_beside, found)
             if whole and not why:
-                without_autograd(self._keep, found[0], float(tensor.detach()) if not is_far(tensor) else math.nan, times, smoothed)
+                without_autograd(self._keep, found[0], value, times, smoothed, own)
             if self.reads and whole and pool.looks <= DENSE and self.batch and found[0].target is not None:
                 found[0] = found[0]._replace(target=_one_for_each_place(found))
                 cuts = [saved(one, "start") for one in found[0].way if name_of(one) == "Slice" and saved(one, "dim") == 1]
@@ -564,18 +567,20 @@ class ClueCollector:
         target = whole if bool(((target - whole).abs() < CLOSE * (1 + whole.abs())).all()) else target
         return found._replace(output=given, target=target)
 
-    def _unkept_for(self, found: list[loss_graph.Found], smoothed: float) -> str:
+    def _unkept_for(self, found: list[loss_graph.Found], smoothed: float, own: OwnLoss | None) -> str:
         """Why this loss cannot be computed once more, as far as its graph tells."""
         root = self._index.root
         if self._given is None and root is not None and not stores.mode(root):
             return "evaluation"
-        if len(found) > 1 and not smoothed:
+        if len(found) > 1 and not smoothed and own is None:
             return "terms"
         if not found or self._given is None:
             return "loss"
+        if own is not None:
+            return ""
         return "" if isinstance(self._output, Tensor) and self._output.dim() else "output"
 
-    def _keep(self, found: loss_graph.Found, value: float, scale: float, smoothed: float) -> None:
+    def _keep(self, found: loss_graph.Found, value: float, scale: float, smoothed: float, own: OwnLoss | None) -> None:
         """Keep a copy of this batch and its loss, where that can be computed once more."""
         if self.kept is not None and self._step < 2 * self.kept.step:
             return
@@ -587,8 +592,11 @@ class ClueCollector:
         if sum(one.numel() * one.element_size() for one in (*tensors, found.target)) > HELD:
             self.unkept = "large"
             return
-        loss = criterion.rebuilt(found, found.way, self._output, value, smoothed)
-        self.unkept = "loss" if loss is None else "inputs" if args and kwargs else ""
+        loss = own or criterion.rebuilt(found, found.way, self._output, value, smoothed)
+        if args and kwargs:
+            root = self._index.root
+            args, kwargs = (), named_inputs(root, args, kwargs) if root is not None else None
+        self.unkept = "loss" if loss is None else "inputs" if kwargs is None else ""
         if loss is not None and not self.unkept:
             inputs = _copied(kwargs) if kwargs else _copied(args[0]) if len(args) == 1 and isinstance(args[0], Tensor) else _copied(args)
             loss, target = loss if scale == 1 else _unscaled(loss, scale), found.target.detach().clone()
