@@ -62,11 +62,12 @@ def hooks(bench: Bench) -> ExperimentRecord:
     trained = [held for held in bench.subject.trained if held.tensor.is_leaf]
     sites, put_back = _hooked(bench), states()
     with unhooked(bench) as mode:
-        true = _gradients(bench, trained)
+        value = bench.value(bench.output())
     if not sites and not mode.refused:
         raise NotRunError("no hooks")
     put_back()
-    pairs = [(held, one, own) for held, one, own in zip(trained, _gradients(bench, trained), true, strict=True) if own is not None]
+    true, given = _gradients(value, trained), _gradients(bench.value(bench.output()), trained)
+    pairs = [(held, one, own) for held, one, own in zip(trained, given, true, strict=True) if own is not None]
     most = max((float(own.norm()) for _, _, own in pairs), default=0.0)
     turned = [held for held, one, own in pairs if one is None or is_turned(one, own, TINY * most)]
     if not turned:
@@ -78,5 +79,5 @@ def hooks(bench: Bench) -> ExperimentRecord:
     return record("hooks", outcome, kind, Remedy(kind), site=group.site, path=group.path, **facts)
 
 
-def _gradients(bench: Bench, trained: Sequence[Held]) -> tuple[Tensor | None, ...]:
-    return torch.autograd.grad(bench.value(bench.output()), [held.tensor for held in trained], allow_unused=True)
+def _gradients(value: Tensor, trained: Sequence[Held]) -> tuple[Tensor | None, ...]:
+    return torch.autograd.grad(value, [held.tensor for held in trained], allow_unused=True)

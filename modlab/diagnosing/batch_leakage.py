@@ -53,7 +53,11 @@ def find(bench: Bench, dim: int) -> Leak | Blindness | None:
     if samples < 2:
         raise NotRunError("one sample")
     if any(_is_asked(tensor, dim, samples) for tensor in batches.tensors(bench.inputs)):
-        return _by_gradient(bench, dim, samples)
+        found = _by_gradient(bench, dim, samples)
+        if not isinstance(found, Leak):
+            return found
+        with unhooked(bench):  # a gradient that a hook makes says nothing of what depends on what
+            return _by_gradient(bench, dim, samples)
     return _by_exchange(bench, dim, samples)
 
 
@@ -78,8 +82,7 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
             return copy * 1  # not a leaf: a model may change its input in place
         return copy
 
-    with unhooked(bench):  # a gradient that a hook makes says nothing of what depends on what
-        output = batches.call(bench.model, mapped(bench.inputs, prepared))
+    output = batches.call(bench.model, mapped(bench.inputs, prepared))
     answers = [tensor for tensor in _answers(output, dim, samples) if tensor.requires_grad]
     if not answers:
         return _by_exchange(bench, dim, samples)
