@@ -388,3 +388,34 @@ def test_inputs_that_are_noise_alone_are_told_with_what_was_looked_for() -> None
     w = watched(net, lambda: F.mse_loss(net(20 * torch.randn(32, 8)), torch.randn(32, 1)), steps=200)
     told = [one for one in w.verdict.findings if one.kind == "too much noise"]
     assert "neither a line nor neighbours found the targets in" in told[0].text
+
+
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_passes_that_add_up_are_compared_with_as_many_constant_answers(shuffled: bool) -> None:
+    net = mlp()
+    optimizer = torch.optim.Adam(net.parameters(), 3e-3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            optimizer.zero_grad()
+            for _ in range(4):
+                x, label = blobs()
+                (F.cross_entropy(net(x), label[torch.randperm(len(label))] if shuffled else label) / 4).backward()
+            optimizer.step()
+    assert kinds(w) == (["targets shuffled"] if shuffled else [])
+    assert not shuffled or w.verdict.findings[0].facts["baseline"] == pytest.approx(1.6, abs=0.05)
+
+
+def test_a_loss_of_next_to_nothing_is_no_constant_loss() -> None:
+    net = mlp()
+    assert kinds(watched(net, lambda: 1e-9 * _fit(net), steps=150))[0] == "loss too small"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_softmax_over_the_samples_in_16_bits(dtype: torch.dtype) -> None:
+    net = mlp()
+
+    def loss() -> Tensor:
+        x, label = blobs()
+        return F.nll_loss(net(x).to(dtype).log_softmax(0).float(), label)
+
+    assert kinds(watched(net, loss, steps=100))[0] == "softmax over the wrong dimension"
