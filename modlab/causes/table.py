@@ -52,7 +52,9 @@ FOLLOWS = {
     "rate too low": frozenset(
         ("constant loss", "zeroed before step", "clipped to nothing", "weights put back", "rate too high", "eval while training")
     ),
-    "rate too high": frozenset(("no zero grad", "ordered batches", "constant targets", "wrong sign")),
+    "rate too high": frozenset(
+        ("no zero grad", "ordered batches", "constant targets", "wrong sign", "gradients overwritten", "weights put back", "stale weights")
+    ),
     "not a number in data": frozenset(("wrong sign",)),
     "not finite by the rate": frozenset(("underflow", "wrong sign", "gradients overwritten")),
     "unused layers": CUT | {"overwritten activation"},
@@ -64,11 +66,11 @@ FOLLOWS = {
 """What is no cause beside others.
 
 Where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the rate is not too low, nor where
-layers do in evaluation what leaves little of a gradient; and not too high where gradients add up, steps climb, or each batch is of one
-kind. What is divided by 0, or what a hook makes, is not finite at any rate, and what falls without end becomes infinite at any. What is
-cut off is used, tells nothing for that reason, and has no gradient that could vanish; weights of next to nothing, dead units or hooks
-take it away. What is thrown
-away was used. Levels that are the same are no tokens; and what a mask hides, or a frozen layer of zeros gives, is not overwritten.
+layers do in evaluation what leaves little of a gradient; and not too high where gradients add up or are no gradients, steps climb, are
+undone or are made of older weights, or each batch is of one kind. What is divided by 0, or what a hook makes, is not finite at any rate,
+and what falls without end becomes infinite at any. What is cut off is used, tells nothing for that reason, and has no gradient that could
+vanish; weights of next to nothing, dead units or hooks take it away. What is thrown away was used. Levels that are the same are no tokens;
+and what a mask hides, or a frozen layer of zeros gives, is not overwritten.
 """
 
 MOST = 3
