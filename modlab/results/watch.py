@@ -346,7 +346,7 @@ class Watch(Result):
                 "  Write: w.diagnose(batch=(inputs, target), loss=loss_function)"
             )
         if kept is not None:
-            batch, loss = batch or (kept.inputs, kept.target), loss or kept.loss
+            batch, loss = (kept.inputs, kept.target) if batch is None else batch, kept.loss if loss is None else loss
         optimizers = self._known_optimizers()
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
         unheld = tuple(one for one in record.verdict.checks if one.state == "broken")

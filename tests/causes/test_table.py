@@ -95,6 +95,13 @@ def test_a_watch_diagnoses_with_the_batch_and_loss_it_kept():
     assert all(map(torch.equal, before, model.parameters()))
 
 
+@pytest.mark.parametrize("batch", [torch.zeros(4, 8), torch.zeros(1), (), []])
+def test_a_batch_that_is_no_pair_is_told_after_one_was_kept(batch):
+    w, _model = watched("dot/divided by 255 twice")
+    with pytest.raises(modlab.errors.BatchError, match="needs a pair"):
+        w.diagnose(batch=batch)
+
+
 def test_a_watch_that_kept_no_batch_says_how_to_give_one():
     net = torch.nn.Linear(2, 1)
     with modlab.watch(net, torch.optim.SGD(net.parameters(), lr=0.1)) as w:
