@@ -195,7 +195,7 @@ def _made_in_vain(s: Symptoms) -> Facts | None:
         return None
     lost = set(s.ungraded) - s.clues.reached
     held = [group for group in s.groups if group.paths]
-    zero = {one.path for one in s.watched.parameters if one.felt and not one.graded}
+    zero = {one.path for one in s.watched.parameters if one.is_flat}
     for gone in (lost, zero):
         some = [group for group in held if gone.issuperset(group.paths)]
         if some and len(some) < len(held):

@@ -229,7 +229,7 @@ def _many_hooked(s: Symptoms) -> bool:
     """Whether hooks change most gradients, or what they leave is nothing; a few rows may be kept as they are on purpose."""
     trained = [one for one in s.watched.parameters if one.trainable]
     hooked = s.loop.hooked
-    return 0 < len(hooked) >= min(8, len(trained) / 2) or any(one.path in hooked and one.felt and not one.graded for one in trained)
+    return 0 < len(hooked) >= min(8, len(trained) / 2) or any(one.path in hooked and one.is_flat for one in trained)
 
 
 def _put_back(s: Symptoms) -> Facts | None:

@@ -164,7 +164,7 @@ def _digits(s: Symptoms) -> Facts | None:
     if s.loop.rounded >= SEVERAL and s.loop.rounded == s.loop.put_back + s.loop.kept and not half and not s.progress > 0.9:
         return {"looks": s.loop.rounded}
     some = [one for one in half if not one.is_copy]  # else what is stepped may have more digits
-    stuck = [one for one in some if (one.stuck or 0.0) > (0.2 if s.is_stuck else 0.5) or not one.moved]
+    stuck = [one for one in some if (one.stuck or 0.0) > (0.2 if s.is_stuck else 0.5) or (one.met and not one.moved)]
     if not some or len(stuck) < len(some) / 2 or s.progress > 0.9:
         return None
     return {

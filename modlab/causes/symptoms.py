@@ -576,7 +576,7 @@ class Symptoms:
     @cached_property
     def flat(self) -> list[str]:
         """Parameters with several dimensions whose gradient was zero in each look."""
-        return [one.path for one in self.matrices if one.felt and not one.graded]
+        return [one.path for one in self.matrices if one.is_flat]
 
 
 def _is_mask(one: InputClues) -> bool:

@@ -82,6 +82,11 @@ class WatchedParameter(NamedTuple):
     thawed: bool = False
 
     @property
+    def is_flat(self) -> bool:
+        """Whether samples have looked at it, and seen no gradient but zero; of a large model each looks at a part."""
+        return self.met and self.felt > 0 and not self.graded
+
+    @property
     def is_copy(self) -> bool:
         """Whether no optimizer holds it and it moves all the same, as a copy of what is stepped: of steps it says nothing."""
         return self.elsewhere and not self.owned

@@ -71,3 +71,19 @@ def test_the_first_samples_of_a_very_large_model_take_a_second_together() -> Non
             optimizer.step()
         assert watcher.schedule.began, "the first samples are over"
         assert watcher._first < 1 * 3
+
+
+def test_a_gradient_that_no_sample_has_looked_at_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modlab.watching.watch_index.WHOLE", 100)
+    monkeypatch.setattr("modlab.watching.watch_index.PART", 50)
+    torch.manual_seed(0)
+    parts = nn.ModuleList(nn.Linear(2, 2) for _ in range(100))
+    optimizer = torch.optim.SGD(parts.parameters(), lr=0.01)
+    with modlab.watch(parts, optimizer) as w:
+        for _ in range(3):
+            optimizer.zero_grad()
+            sum(part(torch.ones(1, 2)).square().mean() for part in parts).backward()  # type: ignore[union-attr]
+            optimizer.step()
+    assert not [one for one in w.verdict.findings if one.severity != "note"]
+    known = w.record.watched.parameters
+    assert any(one.felt and not one.met for one in known) and not any(one.is_flat for one in known)
