@@ -13,16 +13,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from modlab.records.clues import Function
+from modlab.frozen import frozen
+from modlab.records.clues import SHAPES, Function
 from modlab.running import composed_criteria
-from modlab.running.autograd_nodes import dtype_of, saved
+from modlab.running.autograd_nodes import children, dtype_of, name_of, saved
 from modlab.running.loss_graph import Found
+from modlab.running.values import leaves
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 CLOSE = 1e-5
 """Relative difference up to which two values of a loss are one."""
+
+SCALED, STEPS = SHAPES | {"Mul", "Div"}, 4
+"""What a loop does to a loss that it was given, and how often."""
 
 
 def smoothing(found: list[Found]) -> float:
@@ -150,3 +155,40 @@ def _step(node: Any, function: Function) -> Callable[[Tensor], Tensor] | None:
         return (lambda x: x.squeeze(dim)) if name == "Squeeze" else (lambda x: x.unsqueeze(dim))
     unary = {"Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Relu": torch.relu, "Clone": torch.clone, "Alias": torch.clone}.get(name)
     return unary
+
+
+# ---- a loss that the model computes itself, as those of transformers do, and gives among its outputs
+
+
+@frozen
+class OwnLoss:
+    """Takes the loss out of a model's output, whatever the target is.
+
+    Attributes:
+        place: which one of the output's tensors it is.
+        scale: what the loop multiplies it by.
+    """
+
+    place: int
+    scale: float
+
+    def __call__(self, output: Any, target: Any) -> Tensor:
+        """The loss of an output."""
+        return self.scale * _tensors(output)[self.place]
+
+
+def own_loss(loss: Tensor, output: Any, value: float) -> OwnLoss | None:
+    """The loss as what a model's output holds; None if it was made of something else."""
+    given = {one.grad_fn: place for place, one in enumerate(_tensors(output)) if one.grad_fn is not None and one.numel() == 1}
+    node: Any = loss.grad_fn
+    for _ in range(STEPS):
+        if node in given:
+            own = float(_tensors(output)[given[node]].detach())
+            scale = value / own if own else 1.0
+            return OwnLoss(given[node], scale) if math.isfinite(scale) else None
+        node = next(iter(children(node)), None) if name_of(node) in SCALED and len(children(node)) == 1 else None
+    return None
+
+
+def _tensors(output: Any) -> list[Tensor]:
+    return [one for _, one, _ in leaves(output) if isinstance(one, Tensor)]

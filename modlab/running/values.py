@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 from torch.distributions import Distribution
+from torch.nn import Module
 
 from modlab.records.trace import EventFact
 
@@ -205,3 +206,18 @@ def _places(names: tuple[str, ...], count: int) -> list[str]:
     starred = len(names) - 1 if names and names[-1].startswith("*") else count
     named = [*names[:starred], *(f"[{i}]" for i in range(len(names), starred))][:count]
     return named + [f"{names[-1][1:]}[{i}]" for i in range(count - len(named))]
+
+
+def named_inputs(model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The arguments of a call by their names in ``forward``; None where not all of them can be given by name."""
+    try:
+        bound = inspect.signature(model.forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return None
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
+            return None
+        named |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+    return named

@@ -35,10 +35,10 @@ from modlab.running import (
     written_criteria,
 )
 from modlab.running.autograd_nodes import children, name_of, saved, walk
+from modlab.running.criterion import OwnLoss
 from modlab.running.guarded import line_of, note
-from modlab.running.own_loss import OwnLoss, named_inputs, own_loss
 from modlab.running.tensor_hooks import OF_MODULES, is_hooked
-from modlab.running.values import leaves
+from modlab.running.values import leaves, named_inputs
 from modlab.statistics.memory import is_there
 from modlab.watching import attention_clues, module_clues
 from modlab.watching.gradient_clues import GradientClues
@@ -413,7 +413,7 @@ class ClueCollector:
             found = loss_graph.read(tensor, self._made)
             smoothed = criterion.smoothing(found)
             value = float(tensor.detach()) if tensor.numel() == 1 and not is_far(tensor) else math.nan
-            own = own_loss(tensor, self._output, value)
+            own = criterion.own_loss(tensor, self._output, value)
             why = self._unkept_for(found, smoothed, own)
             self.unkept = (why if whole else "") or self.unkept
             if not found:

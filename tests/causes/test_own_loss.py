@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 import modlab
 from modlab.results.watch import Watch
-from modlab.running.own_loss import named_inputs, own_loss
+from modlab.running.criterion import own_loss
+from modlab.running.values import named_inputs
 
 
 @dataclass
