@@ -178,7 +178,9 @@ class OwnLoss:
 
 
 def own_loss(loss: Tensor, output: Any, value: float) -> OwnLoss | None:
-    """The loss as what a model's output holds; None if it was made of something else."""
+    """The loss as what a model's output holds; None if it was made of something else, or its value is not at hand."""
+    if not math.isfinite(value):
+        return None  # on another device: to ask there would wait for all that runs
     given = {one.grad_fn: place for place, one in enumerate(_tensors(output)) if one.grad_fn is not None and one.numel() == 1}
     node: Any = loss.grad_fn
     for _ in range(STEPS):
