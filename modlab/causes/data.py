@@ -96,6 +96,9 @@ OF_A_BELL = 1.4826
 LIKENESSES, COLUMNS = frozenset(("Mm", "Bmm", "Cdist", "EuclideanDist")), ("Cat", "Stack", "Gather")
 """Functions that compare each with each, where a layer with a bias is none; and those that put some columns before others."""
 
+LAYERS = frozenset(("Addmm", "Convolution"))
+"""Functions of layers with a bias."""
+
 OWN_LENGTH, SOON = frozenset(("Adam", "AdamW", "Adamax", "NAdam", "RAdam")), 100
 """Optimizers whose steps have the length of their rate, and steps within which these get far enough."""
 
@@ -124,6 +127,8 @@ def _same_targets(s: Symptoms) -> Facts | None:
         return None
     if s.modules("derived") or _is_one_sample(s):
         return None  # an equation, of which nothing should be left; or all that a single sample can show
+    if loss.term.paired or any(one.name in LAYERS for one in loss.term.functions):
+        return None  # one of two is to be the higher one; or another network judges, and all that is made should please it
     sampled = loss.term.source is not None and s.category(loss.term.source) not in ("linear", "conv", "")  # the first of many, say
     if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not (sampled or _is_put_first(loss.term)):
         rival = "ordered batches" if loss.classes > 2 else "imbalance"

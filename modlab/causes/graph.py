@@ -92,7 +92,15 @@ def _detached(s: Symptoms) -> Facts | None:
         return None
     if s.are_biases(lost) or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
         return None
-    return {"path": lost[0], "places": lost, "before": cut[0].path if cut else ""}
+    chosen: Facts = {"rival": "no gradient through", "settle": "why"} if _is_table_behind(s, lost) else {}
+    return {"path": lost[0], "places": lost, "before": cut[0].path if cut else "", **chosen}
+
+
+def _is_table_behind(s: Symptoms, lost: tuple[str, ...]) -> bool:
+    """Whether rows of a table are taken after all that is lost: what chooses them, as an argmin, has no gradient."""
+    order = {one.path: one.order for one in s.watched.modules if one.called}
+    last = max((order[one.module] for one in s.watched.parameters if one.path in lost and one.module in order), default=math.inf)
+    return any(one.category == "embedding" and one.called and one.order > last for one in s.watched.modules)
 
 
 def _replaced(s: Symptoms) -> Facts | None:
@@ -168,7 +176,9 @@ def _unused(s: Symptoms) -> Facts | None:
     matrices = {one.path for one in s.matrices}  # what is left out with a norm alone explains little, and so do a few numbers
     if s.modules("cut") or matrices.isdisjoint(lost) or all(math.prod(s.shapes.get(path, (math.inf,))) < 2 for path in lost):
         return None
-    return {"path": lost[0], "places": lost}
+    if s.is_never_run:
+        return None  # it is another model that is trained
+    return {"path": lost[0], "places": lost, "called": all(_was_called(s, path) for path in lost)}
 
 
 def _zero_table(s: Symptoms) -> Facts | None:

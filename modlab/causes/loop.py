@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import LONG, Symptoms
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER_GRADIENT
 
 SEVERAL = 5
@@ -168,7 +168,7 @@ def _overwritten(s: Symptoms) -> Facts | None:
         return None  # which climb the loss
     if s.progress > 0.9 or s.loop.decayed >= SEVERAL or _clipped(s) is not None:
         return None
-    if not (_many_hooked(s) and not s.learns) and (turned < SEVERAL or true > turned / SEVERAL):
+    if not (_many_hooked(s) and not s.learns and s.made >= LONG) and (turned < SEVERAL or true > turned / SEVERAL):
         return None
     return {"path": s.loop.hooked[0] if s.loop.hooked else "", "places": s.loop.hooked, "looks": turned}
 
@@ -252,6 +252,8 @@ def _stale(s: Symptoms) -> Facts | None:
 
 
 def _in_evaluation(s: Symptoms) -> Facts | None:
+    if s.watched.feeds_others and not s.watched.passes:
+        return None  # it is another model that trains
     if s.loop.uncounted and not s.watched.passes and s.loop.in_eval >= SEVERAL and s.record.steps >= SEVERAL:
         return {"looks": s.loop.in_eval, "places": s.loop.uncounted}
     trained = {one.path for one in s.modules("norm")}
@@ -270,6 +272,8 @@ def _in_evaluation(s: Symptoms) -> Facts | None:
 def _turned(s: Symptoms) -> Facts | None:
     """In training mode at first, and in evaluation mode for most of what follows: a validation has turned it, and nobody turned it back."""
     modes = s.loop.modes
+    if s.watched.feeds_others and not s.watched.passes:
+        return None  # it is another model that trains
     rest = modes.trained + modes.evaluated - modes.since
     drawn = any(one.kind == "mode" for one in s.record.scalars)  # the mode differed at backward() as well, not just at the step
     if not modes.places or not modes.trained or not drawn or modes.evaluated < max(SEVERAL, rest / 2):

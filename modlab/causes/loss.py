@@ -412,7 +412,7 @@ def _constant(s: Symptoms) -> Facts | None:
         and max(abs(s.most), abs(s.least)) < ROUNDED * abs(s.loss.term.factor)
         and s.loss.term.criterion == "cross-entropy"
     ):
-        return {"value": s.last}  # of chances that add up to 1, whatever they are
+        return {"value": s.last, "level": True}  # of chances that add up to 1, whatever they are
     if "half" in s.loss.risks or s.loop.replaced or began_equal(s):
         return None  # it has no gradient for want of digits or of a difference, or had one that something else has taken the place of
     slopes = [some[some == some] for some in s.output_gradients.values()]
@@ -423,7 +423,7 @@ def _constant(s: Symptoms) -> Facts | None:
     same = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3 * unit)
     apart: Facts = {"rival": "wrong negatives", "settle": "own negatives"} if s.loss.term.paired else {}
     if same and s.loop.arrivals and s.record.steps and not s.ungraded and max(map(s.gradient, s.gradients), default=1.0) < 1e-6:
-        return {"value": s.last, **apart}
+        return {"value": s.last, "level": True, **apart}
     if len(s.values) < 5 or s.ungraded or s.record.steps == 0 or s.loop.hooked:
         return None
     if slopes_of_outputs or not any(len(some) for some in slopes):

@@ -9,7 +9,7 @@ import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.sequence import reads_after_filling
-from modlab.causes.symptoms import STUCK, WILD, Symptoms
+from modlab.causes.symptoms import STUCK, Symptoms
 from modlab.records.watch import PARAMETER
 
 FADED = 0.1
@@ -122,7 +122,7 @@ def _explodes(s: Symptoms) -> bool:
     """Whether a loss begins so far above that of a constant answer that signals must have grown, from inputs and targets of usual size."""
     usual = all(max(abs(one.numbers.low), abs(one.numbers.high)) < USUAL for one in s.inputs) and 1 / USUAL < s.target.std < USUAL
     again = [one for one in (*s.modules("cell"), *s.modules("recurrent"), *s.modules("linear")) if one.facts.get("calls", 1) >= 4]
-    return s.start > WILD * s.passes * s.loss.baseline > 0 and usual and not again and s.is_stuck
+    return s.loss.baseline > 0 and s.begins_wild and usual and not again and s.is_stuck
 
 
 def _too_large(s: Symptoms) -> Facts | None:

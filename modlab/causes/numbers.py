@@ -85,7 +85,8 @@ def _is_infinite(s: Symptoms) -> bool:
 def _rate(s: Symptoms) -> Facts | None:
     if s.is_finite or not len(s.values) or s.group.momentum >= MOST:
         return None
-    if not (_rose(s, 5) or s.quickest > 0.5 or not (_in_the_loss(s) or _was_calm(s) or _is_steady(s))):
+    explained = _in_the_loss(s) or _was_calm(s) or _is_steady(s) or any(row(s) is not None for row in (_log, _root, _division))
+    if explained and not (_rose(s, 5) or s.quickest > 0.5):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
     hooked = {"rival": "gradients overwritten", "settle": "without hooks"} if s.modules("backward hooks") else {}

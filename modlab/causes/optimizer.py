@@ -45,6 +45,9 @@ FALLEN = 0.3
 NO_RATE = 1e-6
 """Part of the greatest rate with which no step of the second half changes anything, however far the first one has come."""
 
+QUARTER = 0.25
+"""Part of all steps, at their end, in which a rate of 0 is no end of a schedule."""
+
 AT_CHANCE = 0.1
 """Part of what a guess gives by which a first loss differs from it."""
 
@@ -69,6 +72,10 @@ MUCH = 0.02
 
 def _another_models(s: Symptoms) -> Facts | None:
     holds = [one for one in s.groups if one.paths]
+    if holds and s.is_never_run and s.record.steps >= SEVERAL:
+        return {"optimizer": s.group.optimizer, "uncalled": True}
+    if s.watched.passes and s.watched.feeds_others and not any(one.felt for one in s.watched.parameters):
+        return None  # the model runs with other parameters in its place, which may be those that the optimizer holds
     if not s.groups or holds or not any(one.trainable for one in s.watched.parameters) or any(s.changes(one.path) for one in s.matrices):
         return None
     return {"optimizer": s.groups[0].optimizer}
@@ -97,6 +104,7 @@ def _swapped(s: Symptoms) -> Facts | None:
     if len({one.optimizer for one in some}) != 1 or len(some) < 2:
         return None
     slow, fast = min(some, key=lambda one: one.rate), max(some, key=lambda one: one.rate)
+    whole = sum(one.numbers for one in some)
     apart = STUCK_APART if s.is_stuck and s.progress < NOTHING and slow.numbers > fast.numbers else APART
     if fast.rate < apart * slow.rate or s.progress > 0.8 or slow.numbers < fast.numbers / 4:
         return None
@@ -104,7 +112,8 @@ def _swapped(s: Symptoms) -> Facts | None:
         "path": slow.paths[0] if slow.paths else "",
         "slow": slow.rate,
         "fast": fast.rate,
-        "share": slow.numbers / (slow.numbers + fast.numbers),
+        "share": slow.numbers / whole,
+        "rest": fast.numbers / whole,
     }
 
 
@@ -112,6 +121,8 @@ def _runs_out(s: Symptoms) -> Facts | None:
     rate = s.rate[np.isfinite(s.rate)]
     if len(rate) < 4 or s.is_turned_by_hand or not s.is_finite:
         return None
+    if (since := _without_rate(s)) is not None:
+        return {"most": float(rate.max()), "last": 0.0, "since": since}
     if math.isnan(s.group.initial) and len(np.unique(rate)) == 2:
         return None  # no schedule: another optimizer came, or somebody set it once
     most, middle = float(rate.max()), s.rate_at(s.record.steps // 2)
@@ -123,6 +134,15 @@ def _runs_out(s: Symptoms) -> Facts | None:
     if len(s.rates) == 1 and s.group.rate < last:  # it went on falling after the last look
         last = s.group.rate
     return {"most": most, "last": last}
+
+
+def _without_rate(s: Symptoms) -> int | None:
+    """The step by which the rate of all had become 0 for good, where a quarter of the run lies behind it and much was left to learn."""
+    rate, first = s.rates[0].mean, s.rates[0].first
+    idle = len(rate) - int(np.flatnonzero(rate)[-1]) - 1 if len(s.rates) == 1 and rate.any() else 0
+    if idle < SEVERAL or s.record.steps - first[-idle] < QUARTER * s.record.steps or s.progress > 0.95:
+        return None
+    return int(first[-idle])
 
 
 def _never_warm(s: Symptoms) -> Facts | None:
@@ -190,7 +210,7 @@ def _too_low(s: Symptoms) -> Facts | None:
     slow = STUCK_SLOW if _stays_at_chance(s) else SLOW
     if s.learns or not s.pace < slow or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
         return None
-    pulled = any(one.graded for one in s.matrices or s.watched.parameters)
+    pulled = any(one.graded and one.owned for one in s.matrices or s.watched.parameters)
     if not s.pace and (s.quickest > 0 or not pulled or not s.group.paths):  # most of them stand for another reason
         return None
     return {"pace": s.pace, "rate": s.group.rate}
@@ -209,7 +229,7 @@ def _is_level(s: Symptoms) -> bool:
 
 def _has_something_to_move(s: Symptoms) -> bool:
     """Whether the optimizer holds parameters with a gradient, so that a rate could do anything."""
-    return bool(s.group.paths) and any(one.graded for one in s.watched.parameters)
+    return bool(s.group.paths) and any(one.graded and one.owned for one in s.watched.parameters)
 
 
 def _zero(s: Symptoms) -> Facts | None:
@@ -225,13 +245,13 @@ def _too_high(s: Symptoms) -> Facts | None:
         return None
     if s.gains:
         return None  # it is meant to rise
-    if s.least < 0 < s.start < ABOUT_ZERO * s.most:
+    if s.least < 0 < s.start < ABOUT_ZERO * s.most and -s.least > ABOUT_ZERO * s.most:
         return None  # it begins at 0 and goes both ways, as advantages do that are compared with their mean
     small = begins_too_small(s) is not None  # of so little much is a part
     far = [*s.leaps.values()]
     fell = s.fallen > FALLEN and not (s.has_baseline and s.is_stuck)  # to more than a constant answer
     leaps = bool(far) and (max(far) > FAST or float(np.median(far)) > FAST / 3) and not fell and not small
-    burst = s.has_burst and (s.quickest > 0.05 or s.last > 20 * max(s.start, s.baseline))
+    burst = s.has_burst and (s.quickest > 0.05 or (s.last > 20 * max(s.start, s.baseline) and not s.quickest < MOVES))
     if not (burst or _rose(s) or ((_leaped_away(s) or _jumped(s)) and not small) or (leaps and _gets_nowhere(s))):
         return None
     passes = s.curve.passes if s.curve is not None else 1.0

@@ -38,6 +38,9 @@ none are left."""
 FEW = 5
 """Values of a loss that say nothing about where it goes."""
 
+EARLY, LONG = 10, 30
+"""Steps after which numbers say something; and after which one may ask why a loss does not fall if nothing sure explains it."""
+
 LEAPT = 100.0
 """Times what a loss began at beyond which it has been where no batch alone takes it."""
 
@@ -65,6 +68,18 @@ class Symptoms:
         """Whether this is one, or is meant to be: there is an optimizer, a step, or a loss that goes backward; or it ended in an error."""
         record, loop = self.record, self.loop
         return bool(record.optimizer or record.steps or loop.backwards or loop.rootless or self.clues.losses or record.error)
+
+    @property
+    def made(self) -> int:
+        """Steps, or losses, if there are several in a step, as a closure asks for them."""
+        return max(self.record.steps, *(one.count for one in self.curves), 0)
+
+    @property
+    def is_never_run(self) -> bool:
+        """Whether nothing of the model is called, or gets a gradient."""
+        known = self.watched
+        used = known.passes or known.evaluated or known.opaque or any(one.called for one in known.modules)
+        return not used and not any(one.felt or one.elsewhere for one in known.parameters)
 
     # ---- the loss
 

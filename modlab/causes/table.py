@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from modlab.causes import data, generative, graph, loop, loss, model, numbers, optimizer, sequence
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import EARLY, LONG, Symptoms
 from modlab.records.finding import Fact, Finding, Remedy
 
 ROWS: tuple[CauseRow, ...] = tuple(
@@ -48,6 +48,9 @@ OF_MANY = frozenset(
 CUT = frozenset(("detached", "no gradient through", "without grad"))
 """Causes by which no gradient comes back from a loss, or from its part that knows the targets."""
 
+UNMOVED = frozenset(("another models optimizer", "not in the optimizer", "no step"))
+"""Causes by which weights stay what they were at first."""
+
 FOLLOWS = {
     "rate too low": frozenset(
         ("constant loss", "zeroed before step", "clipped to nothing", "weights put back", "rate too high", "eval while training")
@@ -59,7 +62,8 @@ FOLLOWS = {
     "not finite by the rate": frozenset(("underflow", "wrong sign", "gradients overwritten")),
     "unused layers": CUT | {"overwritten activation"},
     "latent ignored": CUT | {"constant loss"},
-    "vanishing gradient": CUT | {"weights begin too small", "dead units", "gradients overwritten"},
+    "all weights equal": UNMOVED,
+    "vanishing gradient": CUT | UNMOVED | {"weights begin too small", "dead units", "gradients overwritten"},
     "tokens unknown": frozenset(("noise level hidden",)),
     "overwritten activation": frozenset(("mask turned around", "frozen")),
 }
@@ -69,8 +73,8 @@ Where no step moves the weights whatever its rate, or it is undone, or steps wer
 layers do in evaluation what leaves little of a gradient; and not too high where gradients add up or are no gradients, steps climb, are
 undone or are made of older weights, or each batch is of one kind. What is divided by 0, or what a hook makes, is not finite at any rate,
 and what falls without end becomes infinite at any. What is cut off is used, tells nothing for that reason, and has no gradient that could
-vanish; weights of next to nothing, dead units or hooks take it away. What is thrown away was used. Levels that are the same are no tokens;
-and what a mask hides, or a frozen layer of zeros gives, is not overwritten.
+vanish; weights of next to nothing, dead units or hooks take it away. What never moves stays as equal, and as small, as it began. What is
+thrown away was used. Levels that are the same are no tokens; and what a mask hides, or a frozen layer of zeros gives, is not overwritten.
 """
 
 MOST = 3
@@ -93,6 +97,13 @@ def _ranked(symptoms: Symptoms) -> list[CauseRow]:
     return sorted(ROWS, key=lambda row: any(does[one] for one in row.unlike))
 
 
+def _is_too_early(row: CauseRow, s: Symptoms) -> bool:
+    """Whether numbers are asked after a few steps, and the loss has done nothing yet that no batch explains."""
+    if not row.tier or not s.is_finite or s.has_leapt or s.begins_wild:
+        return False
+    return s.made < (LONG if row.left else EARLY)
+
+
 def _is_surer(finding: Finding, row: CauseRow) -> bool:
     return int(finding.facts["tier"]) < row.tier  # type: ignore[arg-type]
 
@@ -112,6 +123,8 @@ def causes(symptoms: Symptoms, failed: Callable[[Exception], None] | None = None
         if any(one.kind in FOLLOWS.get(row.cause, ()) for one in found):
             continue
         if row.left and any(_is_surer(one, row) for one in found):
+            continue
+        if _is_too_early(row, symptoms):
             continue
         facts = _asked(row, symptoms, failed)
         if facts is not None:

@@ -105,6 +105,8 @@ def _same_for_all(bench: Bench, learnt: Module) -> float | None:
     own, common = (without_gradients(lambda one=one: float(bench.value(one).detach())) for one in (output, mean))  # type: ignore[misc]
     if own == common:
         return None  # a loss that calls the model itself, and does not look at this output
+    if float(output.min()) < 0 < float(output.max()):  # scores, which may be so large that their mean is a worse answer than none
+        common = min(common, without_gradients(lambda: float(bench.value(torch.zeros_like(mean)).detach())))
     return own / common if math.isfinite(common) and common > 0 else None
 
 

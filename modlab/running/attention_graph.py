@@ -20,6 +20,9 @@ PRODUCTS = ("Bmm", "Mm", "Matmul")
 ORDERED = ("Cat", "Cudnn", "MkldnnRnn", "Thnn", "Sin", "Cos")
 """Beginnings of the names of functions by which the order of positions can count."""
 
+BEGINNINGS = ("Embedding", "Stack", "Cat", "Bmm", "Cudnn", "MkldnnRnn", "Thnn", "ScaledDotProduct", *SOFTMAX)
+"""The same of those that put a sequence together: what stands in front of it is another sequence."""
+
 
 class Attention(NamedTuple):
     """One attention of a sequence to itself.
@@ -113,11 +116,34 @@ def _is_attention(node: Any) -> bool:
     name = name_of(node)
     if name.startswith("ScaledDotProduct"):
         query, key = saved(node, "query"), saved(node, "key")
-        return isinstance(query, Tensor) and isinstance(key, Tensor) and query.shape[-2] == key.shape[-2] >= LEAST
+        square = isinstance(query, Tensor) and isinstance(key, Tensor) and query.shape[-2] == key.shape[-2] >= LEAST
+        return square and not _is_across(node)
     shape = shape_of(node)
     if name not in SOFTMAX or len(shape) < 3 or shape[-1] != shape[-2] or shape[-1] < LEAST:
         return False
-    return _product(node) is not None
+    product = _product(node)
+    return product is not None and not _is_across(product)
+
+
+def _is_across(product: Any) -> bool:
+    """Whether queries and keys are seen to come of two sequences, as long as each other though they may be.
+
+    What each position is made of by itself is followed down to what puts its sequence together. A parameter may be of both.
+    """
+    owners: dict[Any, int] = {}
+    waiting, begins = deque((child, side) for side, child in enumerate(children(product)[:2])), set[int]()
+    while waiting and len(owners) < DEEP:
+        node, side = waiting.popleft()
+        if owners.get(node, side) != side:
+            return False
+        if node in owners or not children(node):
+            continue
+        owners[node] = side
+        if name_of(node).startswith(BEGINNINGS):
+            begins.add(side)
+        else:
+            waiting += [(child, side) for child in children(node)]
+    return not waiting and begins == {0, 1}
 
 
 def _product(node: Any) -> Any:

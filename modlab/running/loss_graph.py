@@ -302,7 +302,9 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         tuple(read.output.shape) if read.output is not None and name != "Add" else shape_of(read.start if read.output is None else node),
         made.get(at),
         any(map(_is_square, path)),
-        against_outputs or (not read.criterion and (_is_likeness(node, made) or pair_losses.is_distance(node, made))),
+        against_outputs
+        or _is_of_two(read.start, made)
+        or (not read.criterion and (_is_likeness(node, made) or pair_losses.is_distance(node, made))),
         _across(node, [*path, *ends], summand.passed) if read.criterion in ("cross-entropy", "likelihood") else -1,
         pair_losses.pushes(node, read.factor, made),
         pair_losses.is_of_positives(node, read.factor),
@@ -390,6 +392,17 @@ def _is_likeness(node: Any, made: Mapping[Any, str]) -> bool:
     if name_of(node) != "Mul":
         return False
     sources = [_source(child, place, made) for child, place in node.next_functions]
+    return len(sources) == 2 and all(one.node in made for one in sources) and sources[0] != sources[1]
+
+
+def _is_of_two(node: Any, made: Mapping[Any, str]) -> bool:
+    """Whether a criterion is asked of the difference of two outputs, as one of a pair is to be the higher one."""
+    below = children(node)
+    while len(below) == 1 and name_of(below[0]) in (*LAYOUT, "Mul", "Div"):
+        below = children(below[0])
+    if name_of(node) not in CRITERIA or len(below) != 1 or name_of(below[0]) != "Sub":
+        return False
+    sources = [_source(child, place, made) for child, place in below[0].next_functions]
     return len(sources) == 2 and all(one.node in made for one in sources) and sources[0] != sources[1]
 
 

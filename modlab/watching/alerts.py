@@ -389,7 +389,8 @@ class Alerts:
         third = max(1, len(order) // 3)
         first, last = (float(np.median([sizes[path] for path in some])) for some in (order[:third], order[-third:]))
         ratio = first / last if last > NOTHING else float("nan")
-        for kind, holds in (("vanishing", ratio < VANISHED), ("exploding", ratio > EXPLODED)):
+        later = max(sizes[path] for path in order[len(order) // 2 :])  # one of several ends may be that from which a large gradient comes
+        for kind, holds in (("vanishing", ratio < VANISHED), ("exploding", ratio > EXPLODED and first > later)):
             self._lasts(holds, kind, order[0], sample.step, {"first": first, "last": last}, Remedy("carry the gradient"))
 
     def _stuck(self, sample: Sample) -> None:

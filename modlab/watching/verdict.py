@@ -456,7 +456,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
         return _check(name, "passed", "falls", facts)
     if loss.count < EARLY:
         return _check(name, "not seen", "too early", {"count": loss.count, "steps": record.steps})
-    if np.nanmin(loss.low) < 0:
+    if np.nanmin(loss.low) < 0 and not last > BURSTS * max(abs(first), -float(np.nanmin(loss.low)), 1):
         return _check(name, "not seen", "negative values", facts)
     if last > first + max(RISES * noise, MUCH * abs(first)) or last > LEAPS * abs(first) > 0:
         classes = _classes(watched)

@@ -66,7 +66,15 @@ def _too_high(facts: Facts) -> str:
     pace, most, first = facts["pace"], facts["most"], facts["first"]
     said = []
     if LEAP < pace < math.inf:  # else it was not looked at when its steps were large
-        many = f"{pace:,.0f} times its size" if pace >= 1.5 else "as much as its size" if pace >= 1 else f"{_share(pace)} of its size"
+        many = (
+            f"{pace:,.0f} times its size"
+            if 1.5 <= pace < 1e6
+            else "more than a million times its size"
+            if pace >= 1e6
+            else "as much as its size"
+            if pace >= 1
+            else f"{_share(pace)} of its size"
+        )
         said.append(f"a step changes a weight by {many}")
     if most > 1.5 * first:
         said.append(f"the loss went from {rough(first)} up to {rough(most)}{summed(facts)}")
@@ -87,6 +95,10 @@ def _lost(facts: Facts) -> str:
         return f"in {facts['backwards']} calls seen, backward() began with a tensor that has no graph back to a parameter of the model"
     places = facts.get("places", ())
     return f"no gradient reached {all_named(places)}" if places else "no gradient comes through"
+
+
+def _level(facts: Facts) -> str:
+    return f"it is {rough(facts['value'])}, and " if facts.get("level") else ""
 
 
 def _momentum(facts: Facts) -> str:
@@ -178,6 +190,17 @@ def _weights_felt(facts: Facts) -> str:
     return f"weighted, {what} counts for {_share(facts['felt'])} of the loss, though it is {_share(facts['share'])} of the targets"
 
 
+TURNED_BACK = {
+    "maximize": "remove maximize=True",
+    "hooks": "let the hooks return the gradient as it is",
+    "pushes": "swap what is pulled together and what is pushed apart",
+    "ranks": "swap the positive and the negative",
+    "agree": "give the two losses opposite targets",
+    "falls": "give the loss a least value: remove its minus sign, or add the term that should hold it back",
+}
+"""What to do about a loss that is turned around, by how that shows; elsewhere a sign is removed."""
+
+
 def _sign(facts: Facts) -> str:
     if facts["how"] == "falls":
         return f"the loss falls without end, down to {rough(facts['last'])}{', and the outputs grow with it' if facts.get('grown') else ''}"
@@ -266,7 +289,7 @@ def _warms(facts: Facts) -> str:
         most = f"in {facts['steps']:,} steps it came to {rough(facts['rate'])} at most"
         return f"{most}, and was back at {rough(facts['begins'])} in {format.plural(facts['looks'], 'look')}"
     if "aim" in facts:
-        return f"after {facts['steps']:,} steps it is {rough(facts['rate'])} of the {rough(facts['aim'])} it should reach"
+        return f"after {facts['steps']:,} steps it is {rough(facts['rate'])}, where the optimizer was made with {rough(facts['aim'])}"
     return f"after {facts['steps']:,} steps it is {rough(facts['rate'])} and still rises"
 
 
@@ -466,7 +489,10 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "rate runs out": CauseWords(
         "the learning rate runs out too soon",
-        lambda f: f"it fell from {rough(f['most'])} to {rough(f['last'])}, most of it in the first half of the run",
+        lambda f: (
+            f"it fell from {rough(f['most'])} to {rough(f['last'])}, "
+            + (f"and is 0 from step {f['since']:,} on" if "since" in f else "most of it in the first half of the run")
+        ),
         "A schedule meant for epochs that is stepped for each batch ends the training early.",
         "look at the schedule: how often it steps, over how many steps it goes, and by what (`mode` of ReduceLROnPlateau)",
     ),
@@ -497,7 +523,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "another models optimizer": CauseWords(
         "the optimizer belongs to another model",
-        "{optimizer} holds none of this model's parameters",
+        lambda f: (
+            "this one was never called, and got no gradient: another one is trained"
+            if f.get("uncalled")
+            else "{optimizer} holds none of this model's parameters"
+        ),
         "It was made for an earlier model, or for a copy: its steps move that one.",
         code="optimizer = {optimizer}(model.parameters())",
     ),
@@ -509,7 +539,10 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "groups swapped": CauseWords(
         "a group has a far smaller learning rate than another",
-        lambda f: f"{_share(f['share'])} of the weights learn at {rough(f['slow'])}, the others at {rough(f['fast'])}",
+        lambda f: (
+            f"{_share(f['share'])} of the weights learn at {rough(f['slow'])}, "
+            f"{'the others' if f['share'] + f['rest'] > 0.9999 else _share(f['rest'])} at {rough(f['fast'])}"
+        ),
         "The slow group hardly moves in this run.",
         "check which group has which learning rate",
     ),
@@ -528,7 +561,7 @@ CAUSES: dict[str, CauseWords] = {
         "a part of the model runs under no_grad",
         _lost,
         "Under no_grad or inference_mode no graph is built, so nothing in front of it learns.",
-        "take the part out of torch.no_grad()",
+        "take the part out of torch.no_grad(); where a checkpoint runs it, use_reentrant=False",
     ),
     "detached": CauseWords(
         "the graph is cut",
@@ -544,9 +577,15 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "unused layers": CauseWords(
         "layers are not used",
-        _lost,
-        "forward leaves them out, or throws their result away.",
-        "use them in forward, or remove them",
+        lambda f: _lost(f) + (", though they are called" if f.get("called") else ""),
+        lambda f: (
+            "Something takes the numbers out of what they give, or throws it away." if f.get("called") else "forward leaves them out."
+        ),
+        lambda f: (
+            "bring what they give into the loss as it is, without .item() or .detach()"
+            if f.get("called")
+            else "use them in forward, or remove them"
+        ),
     ),
     "frozen": CauseWords(
         lambda f: (
@@ -635,9 +674,7 @@ CAUSES: dict[str, CauseWords] = {
         "the loss is turned around",
         _sign,
         "Training makes worse what it should make better.",
-        lambda f: {"maximize": "remove maximize=True", "hooks": "let the hooks return the gradient as it is"}.get(
-            f["how"], "remove the minus sign"
-        ),
+        lambda f: TURNED_BACK.get(f["how"], "remove the minus sign"),
     ),
     "weights of classes": CauseWords(
         "the class weights are far off",
@@ -674,7 +711,7 @@ CAUSES: dict[str, CauseWords] = {
             if f.get("zero")
             else f"only a divergence is left in it, and no gradient comes to {all_named(f['places'])}"
             if f.get("lacks")
-            else f"it is {rough(f['value'])}, and its gradient is zero in each look"
+            else f"{_level(f)}its gradient is zero in each look"
         ),
         lambda f: (
             "The targets are made from the output; or all of it is learnt already."
@@ -881,7 +918,7 @@ CAUSES: dict[str, CauseWords] = {
         "the gradient vanishes on its way back",
         lambda f: (
             f"that of {{place}} is {rough(f['ratio'])} times that of {named(f['last'])}"
-            if "last" in f
+            if f["ratio"] and "last" in f
             else "that of {place} is zero in each look"
         ),
         "The first layers hardly learn.",

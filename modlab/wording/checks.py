@@ -94,8 +94,8 @@ def _late(facts: Facts) -> str:
 
 def _thawed(facts: Facts) -> str:
     paths = facts["paths"]
-    requires, them = ("requires", "it") if len(paths) == 1 else ("require", "them")
-    return f"{all_named(paths)} {requires} a gradient now, did not when last looked at, and {_nobody(facts)} {them}"
+    has, them = ("has", "it") if len(paths) == 1 else ("have", "them")
+    return f"{all_named(paths)} {has} a gradient now, had none when last looked at, and {_nobody(facts)} {them}"
 
 
 def _owned(facts: Facts) -> str:

@@ -13,7 +13,7 @@ STEP, RATE = "change of a weight in a step", "learning rate"
 NAMES = {
     "pace": STEP,
     "rate": RATE,
-    "aim": "learning rate that it should reach",
+    "aim": "learning rate that the optimizer was made with",
     "norm": "norm of the gradients",
     "momentum": "momentum",
     "decay": "weight decay",

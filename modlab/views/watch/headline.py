@@ -84,7 +84,7 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
         where = f", {words.place(careful.path)}" if careful.path else ""
         learns = any(check.name == FALLS and check.state == "passed" for check in record.verdict.checks)
         strong = f"{title} learns, with one thing to look at:" if learns else f"One thing to look at in {title}:"
-        return strong, [words.sentence(f"{careful.name}{where}: {wording.said(careful)}")], False
+        return strong, [words.sentence(f"“{careful.name}”{where}: {wording.said(careful)}")], False
     return _well(record)
 
 
@@ -186,7 +186,7 @@ def _well(record: WatchRecord) -> tuple[str, list[str], bool]:
         )
     judged = " in what could be judged" if {*record.verdict.unseen} - {FALLS, "the loss is sensible"} else ""
     few = any(alert.kind in _OF_UNITS and not alert.over for alert in record.alerts) or any(map(_is_few_dead, record.verdict.findings))
-    beside = " apart from a few units that hardly fire" if few else ""
+    beside = " apart from a few units that are dead or hardly fire" if few else ""
     return f"No problem found{judged}{beside}{so_far}:", [looked, loss(record), _aside(record)], True
 
 

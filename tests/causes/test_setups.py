@@ -1,0 +1,373 @@
+"""Unusual set-ups, trainings that have just begun, and what only follows from a cause: each beside its neighbour."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+import modlab
+from modlab import wording
+from modlab.results.watch import Watch
+from modlab.running import attention_graph
+from modlab.running.autograd_nodes import walk
+from tests.causes.test_neighbours import kinds
+from tests.causes.test_untrue import blobs, mlp, watched
+
+
+def told(w: Watch) -> str:
+    """The first finding, as a sentence."""
+    return ": ".join(wording.in_halves(w.verdict.findings[0])) if w.verdict.findings else ""
+
+
+# ---- targets that are all the same
+
+
+def made() -> tuple[nn.Sequential, nn.Sequential]:
+    torch.manual_seed(0)
+    generator = nn.Sequential(nn.Linear(4, 32), nn.LeakyReLU(0.2), nn.Linear(32, 2))
+    return generator, nn.Sequential(nn.Linear(2, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
+
+
+def test_a_generator_that_is_watched_alone_should_please_its_judge() -> None:
+    generator, judge = made()
+    other, ones = torch.optim.Adam(judge.parameters(), 2e-3), torch.ones(64, 1)
+
+    def loss() -> Tensor:
+        real, fake = F.normalize(torch.randn(64, 2), dim=1), generator(torch.randn(64, 4))
+        other.zero_grad()
+        scores = judge(real), judge(fake.detach())
+        sum(F.binary_cross_entropy_with_logits(one, label) for one, label in zip(scores, (ones, 0 * ones), strict=True)).backward()
+        other.step()
+        return F.binary_cross_entropy_with_logits(judge(fake), ones)
+
+    assert "constant targets" not in kinds(watched(generator, loss, 200))
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_one_of_a_pair_is_to_be_the_higher_one(*, paired: bool) -> None:
+    net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1))
+
+    def loss() -> Tensor:
+        better, worse = torch.randn(32, 16) + 0.3, torch.randn(32, 16)
+        score = net(better) - net(worse) if paired else net(better)
+        return F.binary_cross_entropy_with_logits(score, torch.ones_like(score))
+
+    assert ("constant targets" in kinds(watched(net, loss, 120))) is not paired
+
+
+# ---- whose parameters they are
+
+
+def test_parameters_in_the_place_of_the_models_own_are_no_other_models() -> None:
+    net = mlp()
+    own = {name: one.detach().clone().requires_grad_() for name, one in net.named_parameters()}
+    x, label = blobs(256)
+    w = watched(net, lambda: F.cross_entropy(functional_call(net, own, (x,)), label), 120, torch.optim.Adam([*own.values()], 1e-2))
+    assert kinds(w) == []
+
+
+def test_a_copy_that_follows_trains_in_no_mode_and_a_model_that_nobody_calls_is_another_one() -> None:
+    net = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 5))
+    follows, optimizer = copy.deepcopy(net), torch.optim.SGD(net.parameters(), 0.1)
+    with modlab.watch(follows, optimizer) as w:
+        for step in range(60):
+            x, label = blobs()
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), label).backward()
+            optimizer.step()
+            with torch.no_grad():
+                for mine, its in zip(follows.parameters(), net.parameters(), strict=True):
+                    mine.lerp_(its, 0.1)
+            if step % 10 == 9:
+                follows.eval()(x)
+    assert "eval while training" not in kinds(w)
+
+    x, label = blobs()
+    w = watched(net, lambda: F.cross_entropy(follows(x), label), 60, torch.optim.SGD(net.parameters(), 0.1))
+    assert kinds(w)[:1] == ["another models optimizer"]
+    assert "this one was never called" in told(w)
+
+
+def test_layers_that_are_thawed_between_two_looks_are_in_no_optimizer() -> None:
+    net = nn.Sequential(mlp(), nn.ReLU(), nn.Linear(5, 5))
+    x, label = blobs(256)
+    with modlab.watch(net) as w:
+        net[0].requires_grad_(False)
+        for thawed in (False, True):
+            net[0].requires_grad_(thawed)
+            optimizer = torch.optim.Adam(net[2].parameters(), 1e-2)
+            for _ in range(150):
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), label).backward()
+                optimizer.step()
+    assert kinds(w)[:1] == ["not in the optimizer"]
+
+
+def test_what_never_moves_stays_as_it_began() -> None:
+    class Adapted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.base = nn.Linear(16, 5).requires_grad_(False)
+            self.a, self.b = nn.Parameter(torch.randn(4, 16)), nn.Parameter(torch.zeros(5, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.base(x) + x @ self.a.T @ self.b.T
+
+    net = Adapted()
+    x, label = blobs()
+    w = watched(net, lambda: F.cross_entropy(net(x), label), 60, torch.optim.Adam(net.base.parameters(), 1e-2))
+    assert kinds(w)[:1] == ["not in the optimizer"]
+    assert {"all weights equal", "vanishing gradient"}.isdisjoint(kinds(w))
+
+
+# ---- the first steps
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 6])
+def test_of_a_few_steps_numbers_say_nothing(steps: int) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+
+    def loss() -> Tensor:
+        x = torch.randn(16, 6)
+        return F.mse_loss(net(x), x.sum(1, keepdim=True))
+
+    w = watched(net, loss, steps, torch.optim.SGD(net.parameters(), 0.1))
+    assert w.verdict.exit_code in (0, 3)
+
+
+def test_a_hook_is_no_cause_before_a_loss_had_time_to_fall() -> None:
+    net = mlp()
+    for one in net.parameters():
+        one.register_hook(lambda gradient: gradient + 1e-3 * torch.randn_like(gradient))
+    x, label = blobs()
+    assert kinds(watched(net, lambda: F.cross_entropy(net(x), label), 6)) == []
+
+
+def test_a_loss_that_is_no_number_is_told_at_once() -> None:
+    class Apart(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.body = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+
+        def forward(self, one: Tensor, other: Tensor) -> Tensor:
+            return (self.body(one) - self.body(other)).square().sum(1).sqrt()
+
+    net = Apart()
+
+    def loss() -> Tensor:
+        x, label = blobs()
+        apart, same = net(x, torch.where(label[:, None] > 0, x.flip(0), x)), label == 0
+        return torch.where(same, apart, F.relu(2 - apart)).square().mean()
+
+    assert kinds(watched(net, loss, 30)) == ["root of zero"]  # and no learning rate beside it
+
+
+# ---- rates
+
+
+@pytest.mark.parametrize("zero", [100, 290])
+def test_a_rate_that_becomes_zero_in_mid_run(zero: int) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 5))
+    optimizer, count = torch.optim.Adam(net.parameters(), 1e-3), iter(range(300))
+
+    def loss() -> Tensor:
+        if next(count) == zero:
+            optimizer.param_groups[0]["lr"] = 0.0
+        x, label = blobs()
+        return F.cross_entropy(net(x), label)
+
+    w = watched(net, loss, 300, optimizer)
+    assert (kinds(w)[:1] == ["rate runs out"]) is (zero == 100)
+    if zero == 100:
+        assert "to 0, and is 0 from step 1" in told(w)
+
+
+def test_of_three_groups_the_one_in_the_middle_is_not_said_to_have_the_greatest_rate() -> None:
+    net = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5))
+    groups = [{"params": net[at].parameters(), "lr": rate} for at, rate in ((0, 1e-12), (2, 1e-7), (4, 1e-2))]
+    x, _ = blobs()
+    w = watched(net, lambda: F.cross_entropy(net(x), torch.randperm(5).repeat(13)[:64]), 60, torch.optim.SGD(groups))
+    finding = next(one for one in w.verdict.findings if one.kind == "groups swapped")
+    assert ": ".join(wording.in_halves(finding)).endswith("20 % of the weights learn at 1e-12, 5.8 % at 0.01")
+
+
+def test_a_loss_that_rises_while_small_steps_go_down_its_slope_is_not_the_rates() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 64), nn.Softplus(), nn.Linear(64, 1))
+    optimizer = torch.optim.Adam(net.parameters(), 2e-3)
+    with modlab.watch(net, optimizer) as w:
+        for step in range(400):
+            x = torch.randn(32, 2)
+            loss = net(x + 1).mean() - net(x).mean() + 1e-3 * 1.07**step  # a part that has no gradient
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    falls = next(one for one in w.record.verdict.checks if one.name == "the loss falls")
+    assert (falls.state, falls.kind) == ("broken", "rises")
+    assert "rate too high" not in kinds(w)
+
+
+# ---- graphs
+
+
+class Reading(nn.Module):
+    """A decoder that looks at a source as long as what it writes; or at itself, the words to come among it."""
+
+    def __init__(self, *, itself: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.source, self.words = nn.Embedding(12, 16), nn.Embedding(12, 16)
+        self.reader, self.writer = nn.GRU(16, 24, batch_first=True), nn.GRU(16, 24, batch_first=True)
+        self.places, self.head, self.itself = nn.Parameter(0.1 * torch.randn(8, 24)), nn.Linear(48, 12), itself
+
+    def forward(self, source: Tensor, words: Tensor) -> Tensor:
+        read, state = self.reader(self.source(source))
+        written, _ = self.writer(self.words(words), state)
+        keys = written if self.itself else read
+        shares = ((written + self.places) @ (keys + self.places).mT).softmax(-1)
+        return self.head(torch.cat([written, shares @ keys], -1))
+
+
+@pytest.mark.parametrize("itself", [True, False])
+def test_a_decoder_may_look_at_all_of_its_source(*, itself: bool) -> None:
+    net = Reading(itself=itself)
+
+    def loss() -> Tensor:
+        source = torch.randint(2, 12, (32, 8))
+        given = torch.cat([torch.ones(32, 1, dtype=torch.long), source[:, :-1]], 1)
+        return F.cross_entropy(net(source, given).flatten(0, 1), source.flatten())
+
+    assert ("sees the future" in kinds(watched(net, loss, 60))) is itself
+    out = net(torch.randint(0, 12, (4, 8)), torch.randint(0, 12, (4, 8))).sum()
+    assert len(attention_graph.attentions(walk(out.grad_fn, {}))) == itself
+
+
+def test_rows_of_changing_lengths_end_no_search_for_causes() -> None:
+    class Bag(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.each, self.all = nn.Linear(5, 16), nn.Linear(16, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.all(torch.relu(self.each(x)).mean(1))
+
+    net, lengths = Bag(), iter([9, 2, 7, 3, 1, 5] * 10)
+
+    def loss() -> Tensor:
+        x = torch.randn(32, next(lengths), 5)
+        return F.mse_loss(net(x), x[:, -1, :3])
+
+    w = watched(net, loss, 30)
+    assert "ended at" not in str(w)
+
+
+class Heads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU())
+        self.first, self.second, self.third = nn.Linear(64, 1), nn.Linear(64, 5), nn.Linear(64, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = self.body(x)
+        return self.first(x), self.second(x), self.third(x)
+
+
+def test_a_gradient_that_comes_from_one_of_several_heads_explodes_along_no_depth() -> None:
+    net = Heads()
+
+    def loss() -> Tensor:
+        x, label = blobs()
+        first, second, third = net(x)
+        return 1e6 * F.mse_loss(first, x[:, :1]) + F.cross_entropy(second, label) + F.mse_loss(third, x[:, 1:2])
+
+    assert "exploding" not in [one.kind for one in watched(net, loss, 40).alerts]
+
+
+def test_a_layer_that_is_called_and_gets_no_gradient_is_not_told_to_be_called() -> None:
+    net = Heads()
+
+    def loss() -> Tensor:
+        x, label = blobs()
+        first, second, third = net(x)
+        return F.cross_entropy(second, label) + F.mse_loss(first, x[:, :1]) + F.mse_loss(third, x[:, 1:2]).item()
+
+    w = watched(net, loss, 40)
+    assert kinds(w)[:1] == ["unused layers"]
+    assert "though they are called" in told(w)
+    assert ".item()" in str(w)
+
+
+def test_rows_that_an_argmin_chooses_ask_for_it() -> None:
+    class Quantized(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.into, self.codes, self.out = nn.Linear(16, 6), nn.Embedding(8, 6), nn.Linear(6, 16)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.out(self.codes(torch.cdist(self.into(x), self.codes.weight).argmin(1)))
+
+    net = Quantized()
+
+    def loss() -> Tensor:
+        x, _ = blobs()
+        return F.mse_loss(net(x), x)
+
+    finding = watched(net, loss, 40).verdict.findings[0]
+    assert (finding.kind, finding.facts["rival"]) == ("detached", "no gradient through")
+
+
+def test_targets_that_are_one_vector_say_nothing_of_the_weights() -> None:
+    torch.manual_seed(0)
+    net, centre = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)), torch.randn(8)
+    w = watched(net, lambda: (net(torch.randn(32, 16)) - centre).square().sum(1).mean(), 60, torch.optim.Adam(net.parameters(), 1e-9))
+    assert kinds(w) == ["rate too low"]
+
+
+# ---- with a batch
+
+
+class Sampled(nn.Module):
+    """Columns that are drawn in training, and chosen in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores, self.head = nn.Parameter(torch.zeros(4, 16)), nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        chosen = F.gumbel_softmax(self.scores, hard=True) if self.training else F.one_hot(self.scores.argmax(1), 16).float()
+        return self.head(x @ chosen.T)
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_gradients_that_arrive_in_training_mode_alone_arrive(*, mode: bool) -> None:
+    net = Sampled().train(mode)
+    found = modlab.diagnose(net, batch=blobs(), loss=F.cross_entropy)
+    assert next(one.outcome for one in found.record.experiments if one.kind == "gradients arrive") == "passed"
+    assert net.training is mode
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e4])
+def test_scores_whose_mean_is_far_off_are_not_known(scale: float) -> None:
+    class Guess(nn.Module):
+        """It guesses, but is sure of one sample: of that it gives so much that the mean of all is a wild answer."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(16, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            one = scale * F.one_hot(x[:1, :5].argmax(1), 5).float()
+            return 0 * self.head(x) + torch.cat([one - one.mean(), torch.zeros(len(x) - 1, 5)])
+
+    found = modlab.diagnose(Guess(), batch=blobs(), loss=F.cross_entropy)
+    assert "knows it" not in [one.kind for one in found.record.experiments]
