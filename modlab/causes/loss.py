@@ -105,8 +105,14 @@ def _twice(names: list[str], name: str) -> bool:
 
 
 def _broadcast(s: Symptoms) -> Facts | None:
-    term = s.loss.term
-    if not term.output or not term.compared or "Unsqueeze" in _names(term):
+    terms = (*s.loss.terms, *(term for one in s.clues.losses for term in one.terms))
+    return next((facts for term in terms if (facts := _is_spread(term)) is not None), None)
+
+
+def _is_spread(term: Term) -> Facts | None:
+    """The shapes, where more is compared than there are outputs."""
+    each = term.criterion in ERRORS and not term.paired and term.compared == (*term.output[:1], *term.output[:1])  # sample with each sample
+    if not term.output or not term.compared or ("Unsqueeze" in _names(term) and not each):
         return None
     output, compared = math.prod(term.output), math.prod(term.compared)
     if not output:  # of nothing it is not known
@@ -118,7 +124,8 @@ def _broadcast(s: Symptoms) -> Facts | None:
         return None
     if len(term.compared) < 2 or compared < 2 * output or any(one.name in ("Stack", "Cat", "Repeat") for one in term.functions):
         return None
-    return {"output": term.output, "compared": term.compared}
+    laid = next((one.shape for one in term.functions if one.name in LAYOUT | {"Gather", "Index"} and one.shape), term.output)
+    return {"output": laid, "compared": term.compared}
 
 
 def _softmax_twice(s: Symptoms) -> Facts | None:

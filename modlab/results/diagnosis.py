@@ -25,7 +25,7 @@ from modlab.views.findings import as_data
 from modlab.views.sheets import findings as view
 from modlab.views.sheets.layout import Sheet
 from modlab.wording.causes import CAUSES
-from modlab.wording.mistakes import NOT_RUN
+from modlab.wording.mistakes import NOT_RUN, UNEXPLAINED
 
 if TYPE_CHECKING:
     from modlab.causes.symptoms import Symptoms
@@ -84,8 +84,12 @@ def diagnosed(
     training: Symptoms | None = None,
     watch: FixGround | None = None,
     unheld: Sequence[Check] = (),
+    headline: str = "",
 ) -> Diagnosis:
-    """The same after a `watch`: which causes it has `seen`, which of its checks did not hold, and what is known of the training."""
+    """The same after a `watch`: which causes it has `seen`, which of its checks did not hold, and what is known of the training.
+
+    Its `headline` is a remark where nothing explains it.
+    """
     checks.require_module(model, "diagnose")
     given = optimizers.as_tuple(optimizer, "diagnose")
     pair = batches.require(batch, loss)
@@ -95,7 +99,7 @@ def diagnosed(
     found, notes = [one for one in found if one not in idle and not _is_moved(one, training)], [*notes, *map(_noted, idle)]
     experiments: tuple[ExperimentRecord, ...] = ()
     if pair is None:
-        found = [*seen, *found]
+        found = [*seen, *(one for one in found if not _is_told(one, seen))]
         remarks += [NOT_RUN] if watch is not None else []
     else:
         from modlab.diagnosing import series  # what runs the model is half of what there is to load
@@ -115,6 +119,7 @@ def diagnosed(
         notes = [*run.notes, *notes, *map(_noted, apart)]
     explained = any(one.severity == "broken" for one in found) or any(one.outcome == "failed" for one in experiments)
     told = () if explained else tuple(map(_told, unheld))  # else they are what came of it
+    remarks += [UNEXPLAINED.format(headline)] if headline and not (explained or told) else []
     found = [*told, *found]
     record = DiagnosisRecord(
         own_class(type(model)).__name__,

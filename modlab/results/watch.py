@@ -350,7 +350,8 @@ class Watch(Result):
         optimizers = self._known_optimizers()
         seen = tuple(one for one in record.verdict.findings if wording.is_cause(one))
         unheld = tuple(one for one in record.verdict.checks if one.state == "broken")
-        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, Symptoms(record), self, unheld)
+        told = " ".join(self._sentence()) if self.verdict.exit_code in (1, 2) else ""
+        return diagnosis.diagnosed(model, optimizers, batch, loss, seen, Symptoms(record), self, unheld, told)
 
     def _kept_batch(self) -> tuple[KeptBatch | None, str]:
         """A batch and its loss, or why there is none."""

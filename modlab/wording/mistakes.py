@@ -53,6 +53,9 @@ NOT_RUN = (
 )
 """Why a diagnosis after a watch has no experiments."""
 
+UNEXPLAINED = "The reason for what the watch tells. {}"
+"""What a diagnosis after a watch did not find, with the headline of the watch."""
+
 
 def label(finding: Finding) -> str:
     """What a view calls it."""

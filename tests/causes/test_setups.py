@@ -306,6 +306,21 @@ def test_a_layer_that_is_called_and_gets_no_gradient_is_not_told_to_be_called() 
     assert ".item()" in str(w)
 
 
+@pytest.mark.parametrize("where", ["one of three", "by hand", "nowhere"])
+def test_a_target_that_is_spread_over_the_outputs_beside_other_losses(where: str) -> None:
+    net = Heads()
+
+    def loss() -> Tensor:
+        x, label = blobs()
+        first, second, third = net(x)
+        one = first if where == "one of three" else first.squeeze(1)[:, None] if where == "by hand" else first.squeeze(1)
+        rest = F.cross_entropy(second, label) + F.mse_loss(third.squeeze(1), x[:, 1])
+        return rest + (x[:, 0] - one).square().mean()
+
+    w = watched(net, loss, 40)
+    assert ("broadcast" in kinds(w)) is (where != "nowhere")
+
+
 def test_rows_that_an_argmin_chooses_ask_for_it() -> None:
     class Quantized(nn.Module):
         def __init__(self) -> None:
@@ -334,6 +349,16 @@ def test_targets_that_are_one_vector_say_nothing_of_the_weights() -> None:
 
 
 # ---- with a batch
+
+
+def test_a_diagnosis_that_finds_nothing_says_what_it_does_not_explain() -> None:
+    net, steps = mlp(), iter(range(60))
+    x, label = blobs()
+    w = watched(net, lambda: F.cross_entropy(net(x), label) + 0.2 * next(steps), 60)
+    found = w.diagnose()
+    assert w.verdict.exit_code == 2
+    assert not found.record.findings
+    assert "The loss rises" in str(found)
 
 
 class Sampled(nn.Module):
