@@ -21,6 +21,9 @@ is a leap."""
 STUCK_SLOW = 3e-4
 """The same where a loss begins at what a guess gives and stays there."""
 
+UNMOVED = 1e-4
+"""Part of its norm that all steps of a run add to a weight at most, below which nothing is learned."""
+
 WHOLE = 0.9
 """Part of a weight's norm from which a step replaces the weight."""
 
@@ -208,12 +211,17 @@ def _too_low(s: Symptoms) -> Facts | None:
     if s.group.initial > 0 and s.group.rate < s.group.initial / 2 and not _is_level(s):  # a schedule has it, and may raise it
         return None
     slow = STUCK_SLOW if _stays_at_chance(s) else SLOW
-    if s.learns or not s.pace < slow or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
+    if (s.learns and not _has_hardly_moved(s)) or not s.pace < slow or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
         return None
     pulled = any(one.graded and one.owned for one in s.matrices or s.watched.parameters)
     if not s.pace and (s.quickest > 0 or not pulled or not s.group.paths):  # most of them stand for another reason
         return None
     return {"pace": s.pace, "rate": s.group.rate}
+
+
+def _has_hardly_moved(s: Symptoms) -> bool:
+    """Whether all steps together cannot have brought any weight far: what a loss does then, it does by chance."""
+    return s.quickest * s.record.steps < UNMOVED
 
 
 def _stays_at_chance(s: Symptoms) -> bool:

@@ -190,6 +190,18 @@ def test_a_rate_that_becomes_zero_in_mid_run(zero: int) -> None:
         assert "to 0, and is 0 from step 1" in told(w)
 
 
+@pytest.mark.parametrize("rate", [1e-9, 1e-2])
+def test_a_loss_that_falls_by_chance_while_no_weight_moves(rate: float) -> None:
+    net, gains = mlp(), iter(torch.linspace(3, 0.1, 100))
+
+    def loss() -> Tensor:
+        x, label = blobs()
+        return next(gains) * F.cross_entropy(net(x), label)
+
+    w = watched(net, loss, 100, torch.optim.Adam(net.parameters(), rate))
+    assert (kinds(w)[:1] == ["rate too low"]) is (rate < 1e-3)
+
+
 def test_of_three_groups_the_one_in_the_middle_is_not_said_to_have_the_greatest_rate() -> None:
     net = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5))
     groups = [{"params": net[at].parameters(), "lr": rate} for at, rate in ((0, 1e-12), (2, 1e-7), (4, 1e-2))]
@@ -352,9 +364,9 @@ def test_targets_that_are_one_vector_say_nothing_of_the_weights() -> None:
 
 
 def test_a_diagnosis_that_finds_nothing_says_what_it_does_not_explain() -> None:
-    net, steps = mlp(), iter(range(60))
+    net, steps = mlp(), iter(range(400))
     x, label = blobs()
-    w = watched(net, lambda: F.cross_entropy(net(x), label) + 0.2 * next(steps), 60)
+    w = watched(net, lambda: F.cross_entropy(net(x), label) + 0.02 * next(steps), 400)
     found = w.diagnose()
     assert w.verdict.exit_code == 2
     assert not found.record.findings
