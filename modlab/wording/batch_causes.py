@@ -268,7 +268,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "targets shuffled": (
         lambda facts: (
-            f"inputs of {facts['features']} numbers tell nothing of the targets: near inputs have targets as different as far ones"
+            f"in this batch, inputs of {facts['features']} numbers that are near each other have targets as different as far ones"
         ),
         "Targets that were shuffled apart from their inputs look like that, and so does noise, or a relation too fine for this batch.",
     ),

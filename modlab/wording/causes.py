@@ -649,7 +649,7 @@ CAUSES: dict[str, CauseWords] = {
             if f.get("of") == "logarithms"
             else "what it gets comes from a softmax without its logarithm"
             if f.get("of") == "softmax"
-            else "what it gets does not add up to 1 as probabilities"
+            else "exp() of what it gets does not add up to 1, as that of log-probabilities does"
         ),
         "nll_loss and kl_div take logarithms; without them the loss can fall below zero for ever.",
         "F.log_softmax before it, or nn.CrossEntropyLoss()",
