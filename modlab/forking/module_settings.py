@@ -158,6 +158,11 @@ class GroupSettings:
             return None
         return [(settings_of(group), tuple(map(places.of, group["params"]))) for group in optimizer.param_groups]
 
+    def added(self, number: int, optimizer: Any, places: PlaceNumbers) -> list[Group] | None:
+        """All groups, if some were added since; else None."""
+        is_same = len(optimizer.param_groups) == len(self._last.get(number, ()))
+        return None if is_same else self.changes(number, optimizer, places)
+
 
 def settings_of(group: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a group; tensors among them are copied."""

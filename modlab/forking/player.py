@@ -142,9 +142,12 @@ class Player:
         self.narrow = any(dict(entry.context[2]) if entry.context else False for entry in step.entries) or any(map(_casts, step.entries))
         for call in calls[:1]:
             self._set(call.settings or ())
+        early = {entry.what for entry in step.entries if entry.kind == ZERO and entry.settings is None}
         for number, entry in steps.items():
             if entry.settings is not None:
-                self._set_groups(number, self.things.optimizers[number], entry.settings)
+                optimizer = self.things.optimizers[number]
+                there = len(optimizer.param_groups) if entry.what in early else None  # groups that come behind a `zero_grad` come later
+                self._set_groups(number, optimizer, entry.settings[:there])
 
     def change(self, work: Callable[[], None]) -> None:
         """Change the copies, and have what follows from that."""
@@ -333,6 +336,9 @@ class Player:
         if entry.caller and self._is_skipped(entry):
             return None
         if entry.zeroing is not None and self._is_changed:
+            if entry.kind == ZERO and entry.settings is not None:
+                place = self._stands[entry.what]
+                self._set_groups(place, self.things.optimizers[place], entry.settings)
             self._zero(entry.zeroing)
             if not gives_gradient(entry.what):
                 return None
@@ -458,11 +464,13 @@ class Player:
 
     def _unscaled(self, given: Any) -> Any:
         """The gradients that a scaler unscales: all of its optimizer's."""
-        owners = {id(self._numbers.get(self._owners.get(one, 0))) for one in numbers_in(given[:1])}
+        owners = {id(one): one for number in numbers_in(given[:1]) if (one := self._numbers.get(self._owners.get(number, 0))) is not None}
         for optimizer in self.things.optimizers:
-            held = [one for group in optimizer.param_groups for one in group["params"]]
-            if any(id(one) in owners for one in held):
-                return [one.grad for one in held if one.grad is not None], *self._given(given[1:])
+            held = {id(one): one for group in optimizer.param_groups for one in group["params"]}
+            if not owners.keys().isdisjoint(held):
+                kinds = {(one.device, one.dtype) for one in owners.values()}  # a scaler makes a call for each
+                some = [one.grad for one in (held | owners).values() if (one.device, one.dtype) in kinds]
+                return [one for one in some if one is not None], *self._given(given[1:])
         return self._given(given)
 
     def _run(self, path: str, args: Any, kwargs: Any) -> Any:

@@ -304,8 +304,10 @@ class Recording:
         """The call of `zero_grad` under way; it has an entry of its own, for in a fork others may have gradients than these."""
         call = self._zeroings.of(frame)
         if call is not None and not call.is_taped:
-            entry = TapeEntry(ZERO, None)
+            entry = TapeEntry(ZERO, call.of)
             entry.zeroing, entry.behind, call.is_taped = call, self.tape.behind, True
+            if isinstance(call.of, int):
+                entry.settings = self.groups.added(call.of, self.optimizers[call.of], self._places)
             self.tape.entries.append(entry)
         return call
 

@@ -87,7 +87,7 @@ class TapeEntry:
 
     Attributes:
         kind: see above.
-        what: a function; the name of a module; the number of an optimizer; the module and the name of a buffer.
+        what: a function; the name of a module; the number of an optimizer; the module and the name of a buffer; of a `zero_grad`, one of the two.
         args, kwargs: with `Place` and `Constant` for tensors.
         outputs: the number of each tensor in what it gave.
         writes: the numbers of those that it changes in place.
@@ -96,7 +96,7 @@ class TapeEntry:
         value: of a check, what it gave; of a backward pass, a copy of what it began from; of a scaled loss, a copy of the loss.
         caller: the name of the function of torch's that called it, "" for code of the user's.
         line: of a backward pass, the line in the user's code.
-        settings: before it, what the user set on modules, or in an optimizer's groups; None if nothing.
+        settings: before it, what the user set on modules, or in an optimizer's groups (of a `zero_grad`, if some came); None if nothing.
         closures: of a step with a closure, the entries of each time it was called.
         left: of a call, the numbers of tensors that stand in attributes behind it, each with the names of its module and its own.
         behind: whether it comes behind the optimizer's step, but before the loop's next round.

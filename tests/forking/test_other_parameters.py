@@ -288,6 +288,37 @@ def test_gradients_of_what_joined_add_up_as_the_others_do(zeroed: str, name: str
     assert fork.losses == losses[fork.record.began :]
 
 
+def growing(where: str) -> Run:
+    """In step 7 the loop gives the optimizer a group of parameters whose gradients have added up."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1).double())
+    model[2].register_forward_pre_hook(lambda _, given: given[0].double())
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+
+    def step(number: int) -> Tensor:
+        x = torch.randn(8, 4)
+        for place in ("before zero_grad", "behind zero_grad"):
+            if number == 7 and place == where:
+                optimizer.add_param_group({"params": [*model[0].parameters()], "lr": 0.02})
+            if place == "before zero_grad":
+                optimizer.zero_grad()
+        loss: Tensor = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    return model, [optimizer], step
+
+
+@pytest.mark.parametrize("at", [0, 7])
+@pytest.mark.parametrize("where", ["before zero_grad", "behind zero_grad"])
+def test_a_group_that_the_loop_adds_is_zeroed_and_unscaled_from_there_on(where: str, at: int) -> None:
+    w, *_ = watched(lambda: growing(where))
+    fork = w.fork(at, nothing)
+    assert fork.exact and len(fork.losses) > 7 - at and fork.losses == fork.original
+
+
 def held(optimizer: Any) -> list[Tensor]:
     return [one for group in optimizer.param_groups for one in group["params"]]
 
