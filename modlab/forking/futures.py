@@ -140,9 +140,10 @@ class Futures:
         with self._ground.aside(), fork.running():
             fork.play_behind(step)
         fork.prepare(step)
+        known = {entry.what for one in self._steps if one.number <= step.number for entry in one.entries if entry.kind == STEP}
         try:
             with untouched(self._ground.original()), self._ground.aside(), fork.running():
-                fork.change(lambda: change(fork))
+                fork.change(lambda: change(fork), known)
         except ModlabError:
             raise
         except LostOriginalError as error:

@@ -206,12 +206,14 @@ class KeptState:
         random: the states of torch's generators.
         level: the mean of the last losses; spread: their standard deviation.
         settings: numbers that are set on modules, each with the class of its module.
+        late: numbers of optimizers of which no step was known yet.
         bytes: of all that was copied for it.
     """
 
     def __init__(self, step: int, things: TrainedThings, places: PlaceNumbers, level: tuple[float, float]) -> None:
         self.step, self.level, self.spread = step, *level
         self.made = places.last
+        self.late: set[int] = set()
         self.things, memo = things.copied()
         self.numbers = {places.of(one): memo[id(one)] for one in things.tensors() if places.of(one)}
         self.names = {
@@ -252,6 +254,7 @@ class KeptState:
         with without_modes():
             self.things.optimizers.append(deepcopied(optimizer, memo, alone=True))
             self.things.numbers.append(number)
+            self.late.add(number)
             _with_attributes(optimizer, memo)
         self._memory |= memory_made(memo)
         self._measure()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import takewhile
 from typing import Any
@@ -96,7 +96,7 @@ class Player:
         self.things, self._numbers = state.again()
         self._kept = {*self._numbers} | crossing
         self._stands = {number: place for place, number in enumerate(self.things.numbers)}  # where an optimizer of the tape stands
-        self._names = state.names
+        self._names, self._late = state.names, state.late
         self._modules = self.things.modules()  # by the names on the tape
         self._called = self._modules  # what stands where the tape calls one
         self._joined_modules: dict[str, list[Any]] = {}  # made by a change, by the name of what they stand for or in: its mode is theirs
@@ -149,17 +149,27 @@ class Player:
                 there = len(optimizer.param_groups) if entry.what in early else None  # groups that come behind a `zero_grad` come later
                 self._set_groups(number, optimizer, entry.settings[:there])
 
-    def change(self, work: Callable[[], None]) -> None:
-        """Change the copies, and have what follows from that."""
+    def change(self, work: Callable[[], None], stepped: Collection[int] = ()) -> None:
+        """Change the copies, and have what follows from that.
+
+        Args:
+            work: changes them. It does not see optimizers that come later.
+            stepped: numbers of the optimizers that have made steps until the end of this one.
+        """
         optimizers = [*self.things.optimizers]
         before = [[settings_of(group) for group in one.param_groups] for one in optimizers]
-        stepped, names = {id(one) for one in self._stepped()}, {id(one): number for number, one in self._numbers.items()}
+        held, names = {id(one) for one in self._stepped()}, {id(one): number for number, one in self._numbers.items()}
         were = [*trained(self.things)]  # held, so that no other gets one of their identities
         self._trained = {names[id(one)]: path for path, one in were if id(one) in names}
         self._listed = [names[id(one)] for one in self.things.model.parameters() if id(one) in names]
         standing = Standing(self.things)
-        with torch.enable_grad():
-            work()
+        there = sum(number not in self._late or number in stepped for number in self.things.numbers) or len(optimizers)
+        del self.things.optimizers[there:]
+        try:
+            with torch.enable_grad():
+                work()
+        finally:
+            self.things.optimizers[there:there] = optimizers[there:]
         for number, optimizer in enumerate(self.things.optimizers):
             if optimizer is not optimizers[number]:
                 self._replaced.add(number)
@@ -172,7 +182,7 @@ class Player:
         self._find_tensors()
         self._find_displaced(standing, names)
         self._find_buffers()
-        self._find_joined(stepped, names)
+        self._find_joined(held, names)
         self._find_brought({id(one) for _, one in were})
 
     def _find_modules(self, standing: Standing) -> None:

@@ -87,7 +87,7 @@ class TapeEntry:
 
     Attributes:
         kind: see above.
-        what: a function; the name of a module; the number of an optimizer; the module and the name of a buffer; of a `zero_grad`, one of the two.
+        what: a function; the name of a module (also of a `zero_grad`); the number of an optimizer; the module and the name of a buffer.
         args, kwargs: with `Place` and `Constant` for tensors.
         outputs: the number of each tensor in what it gave.
         writes: the numbers of those that it changes in place.

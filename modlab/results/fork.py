@@ -38,7 +38,7 @@ from modlab.results.result import Result
 from modlab.running.guarded import line_of
 from modlab.watching.last_step import unseen
 from modlab.wording import forks
-from modlab.wording.names import capital
+from modlab.wording.names import capital, joined
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,7 +178,16 @@ class AskedChange:
         elif self._change is not None:
             given = {"model": things.model, "optimizer": optimizer}
             modules = {id(module) for module in things.modules().values()}
-            returned = self._change(*(given[name] for name in self._arguments))
+            try:
+                returned = self._change(*(given[name] for name in self._arguments))
+            except AttributeError as error:
+                if error.obj is not things.optimizers:
+                    raise
+                names = joined([type(one).__name__ for one in things.optimizers])
+                raise QuestionError(
+                    f"w.fork(change=…): optimizer is a list here, for {len(things.optimizers)} optimizers train along: {names}.\n"
+                    "  Change one, or all: def change(model, optimizer): optimizer[0].…"
+                ) from error
             if isinstance(returned, Optimizer):
                 _take(things, returned)
             elif isinstance(returned, Module) and id(returned) not in modules:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from modlab import errors as modlab_errors
 from tests.forking.test_forks import watched
 from tests.watching.test_identity import Run
 
@@ -422,3 +423,37 @@ def test_what_the_loop_itself_reads_is_told() -> None:
     w, *_ = watched(make)
     told = "No loss differs by a bit"
     assert told in str(w.fork(7, {"beta": 5.0})) and told not in str(w.fork(7, {"lr": 0.3})) and told not in str(w.fork(7))
+
+
+def in_two_phases(at: int = -1, work: Callable[[Any], Any] | None = None) -> Run:
+    """From step 12 on another optimizer trains, which the loop makes then."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    held = [torch.optim.SGD(model.parameters(), lr=0.1)]
+
+    def step(number: int) -> Tensor:
+        if number == at and work is not None:
+            work(held[0])
+        if number == 12:
+            held.append(torch.optim.Adam(model.parameters(), lr=0.01))  # type: ignore[arg-type]
+        x = torch.randn(8, 4)
+        held[-1].zero_grad()
+        loss: Tensor = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        loss.backward()
+        held[-1].step()
+        return loss
+
+    return model, held[:1], step
+
+
+def test_a_change_is_not_about_an_optimizer_that_comes_later() -> None:
+    def faster(optimizer: Any) -> None:
+        optimizer.param_groups[0]["lr"] = 0.2
+
+    w, *_ = watched(in_two_phases)
+    *_, losses = watched(lambda: in_two_phases(4, faster))
+    for change in ({"lr": 0.2}, faster):
+        fork = w.fork(4, change)  # type: ignore[arg-type]
+        assert fork.exact and fork.losses[-11:] == losses[-11:]  # no step was announced before those
+    with pytest.raises(modlab_errors.QuestionError, match="optimizer is a list here, for 2 optimizers train along: SGD and Adam"):
+        w.fork(12, faster)
+    assert w.fork(4, lambda model: torch.optim.SGD(model.parameters(), lr=0.2)).losses[-11:] == losses[-11:]
