@@ -205,13 +205,18 @@ class Futures:
             raise self._question
 
     def record(self, title: str, change: str = "", facts: Mapping[str, Fact] | None = None, unjudged: str = "") -> ForkRecord:
-        """What came of it so far; whether it is judged, and the facts, are its reader's to know."""
+        """What came of it so far; whether it is judged, and the facts, are its reader's to know.
+
+        Of a loss of which the watch saw too few values ("too early") the fork has them all: it is not judged where some are negative.
+        """
         original, twin, fork = (np.array(curve, np.float32) for curve in self._curves)
         apart = np.flatnonzero(~((original == fork) | (np.isnan(original) & np.isnan(fork))))
         parts = self.began + int(apart[0]) if len(apart) else -1
         ended = self.ended or "running"
         what, curves = (change, {**self._ground.facts, **(facts or {})}), (original, twin, fork)
         line = (self._line or 0) if len(self._lines) > 1 else 0
+        if unjudged == "too early":
+            unjudged = "negative values" if bool((np.fmin(original, fork) < 0).any()) else ""
         place = title, self._ground.kind, self.began, self.at
         return ForkRecord(*place, *curves, *what, self._differs, parts, ended, self.error, self.until, unjudged, line)
 

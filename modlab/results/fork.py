@@ -37,6 +37,7 @@ from modlab.records.watch import Check, WatchRecord
 from modlab.results.result import Result
 from modlab.running.guarded import line_of
 from modlab.watching.last_step import unseen
+from modlab.watching.verdict import EARLY
 from modlab.wording import forks
 from modlab.wording.names import capital, joined
 
@@ -419,7 +420,10 @@ def unjudged(record: WatchRecord) -> tuple[str, dict[str, Fact]]:
     names: Any = falls.facts.get("names", ()) if falls is not None else ()
     if falls is not None and falls.kind == "loss not told" and len(names) > 1:
         return "several losses", {"names": names}
-    return (falls.kind if falls is not None and falls.kind in ("negative values", "climbed") else ""), {}
+    if falls is not None and falls.kind in ("negative values", "climbed"):
+        return falls.kind, {}
+    curve = the_loss(record)
+    return ("too early" if curve is not None and curve.count < EARLY else ""), {}
 
 
 def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps: int) -> Fork:
