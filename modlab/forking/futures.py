@@ -209,7 +209,7 @@ class Futures:
 
         Of a loss of which the watch saw too few values ("too early") the fork has them all: it is not judged where some are negative.
         """
-        original, twin, fork = (np.array(curve, np.float32) for curve in self._curves)
+        original, twin, fork = (np.array(curve, np.float64) for curve in self._curves)
         apart = np.flatnonzero(~((original == fork) | (np.isnan(original) & np.isnan(fork))))
         parts = self.began + int(apart[0]) if len(apart) else -1
         ended = self.ended or "running"

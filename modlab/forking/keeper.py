@@ -421,4 +421,4 @@ def _numbers(losses: list[Any]) -> list[float]:
 
 def _level(values: list[float]) -> tuple[float, float]:
     mean = sum(values) / len(values)
-    return mean, math.sqrt(sum((one - mean) ** 2 for one in values) / len(values))
+    return mean, math.hypot(*(one - mean for one in values)) / math.sqrt(len(values))

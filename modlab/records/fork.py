@@ -8,11 +8,14 @@ from dataclasses import field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from modlab import format
 from modlab.frozen import frozen
 from modlab.records.finding import Fact
-from modlab.records.slots import Floats
+
+Losses = npt.NDArray[np.float64]
+"""As the training computes them, whatever its dtype."""
 
 FEW = 5
 """Steps that are compared at least."""
@@ -98,9 +101,9 @@ class ForkRecord:
     source: str
     began: int
     at: int
-    original: Floats
-    twin: Floats
-    fork: Floats
+    original: Losses
+    twin: Losses
+    fork: Losses
     change: str = ""
     facts: Mapping[str, Fact] = field(default_factory=dict)
     differs: int = -1
@@ -174,12 +177,12 @@ class ForkRecord:
 
     def _compared(self) -> tuple[Any, Any]:
         """The losses of the last steps, without that of the first step behind the change, if the change does not show in it yet."""
-        fork, other = (self._last(which, FEW).astype(np.float64) for which in ("fork", self.beside))
+        fork, other = (self._last(which, FEW) for which in ("fork", self.beside))
         early = int(len(fork) == self.steps > 1 and fork[0] == other[0])
         return fork[early:], other[early:]
 
-    def _last(self, which: str, least: int = 1) -> Floats:
+    def _last(self, which: str, least: int = 1) -> Losses:
         """The last tenth of a curve behind the change, and at least so many steps of it."""
-        curve: Floats = getattr(self, which)[: len(self.fork)]
+        curve: Losses = getattr(self, which)[: len(self.fork)]
         behind = curve[self.at - self.began :]
         return behind[-max(least, len(behind) // 10) :]

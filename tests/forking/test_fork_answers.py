@@ -194,3 +194,17 @@ def test_what_a_hook_detaches_is_no_constant(take: str) -> None:
     w, *_ = watched(lambda: with_a_hook(take, "loss"))
     fork = w.fork(5, {"lr": 0.2})
     assert fork.record.ended == "lacking" and not fork.exact and "a hook that collects" in fork.headline
+
+
+@pytest.mark.parametrize("scale", [1e-50, 1.0, 1e40, 1e200])
+def test_losses_in_double_precision_are_as_they_were(scale: float) -> None:
+    def make() -> Run:
+        model = small().double()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)  # whose steps are as large whatever the scale
+        return trained(model, lambda: model(torch.randn(8, 4, dtype=torch.float64)).square().mean() * scale, optimizer)
+
+    w, *_, losses = watched(make)
+    fork = w.fork(0)
+    assert fork.exact and len(w.record.kept.states) > 1
+    assert fork.losses == fork.original == losses
+    assert w.fork(0, {"lr": 0.02}).exact and "fork" in w.html()

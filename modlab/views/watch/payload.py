@@ -305,7 +305,8 @@ def _ints(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
 
 
 def _floats(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    return values.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # a loss in double precision may be greater than that
+        return values.astype(np.float32, copy=False)
 
 
 def _planes(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
