@@ -107,6 +107,7 @@ class Futures:
         self.fork = ground.player() if change is not None else None
         self._curves: tuple[list[float], list[float], list[float]] = [], [], []
         self._differs, self.ended, self.error = -1, "", ""
+        self._stuck = ""  # the error in which the twin of one batch ends
         self._question: ModlabError | None = None
         self.changed = False
 
@@ -164,9 +165,21 @@ class Futures:
 
     def _both(self, step: TapedStep) -> None:
         with self._ground.aside():
-            for player in filter(None, (self.twin, self.fork)):
-                with player.running():
-                    player.play(step)
+            if not self._stuck:
+                self._play_twin(step)
+            if self.fork is not None:
+                with self.fork.running():
+                    self.fork.play(step)
+
+    def _play_twin(self, step: TapedStep) -> None:
+        """On one batch it may be what the change mends that it cannot run."""
+        try:
+            with self.twin.running():
+                self.twin.play(step)
+        except Exception as error:
+            if self.fork is None or self._ground.kind == "kept" or self._curves[0]:
+                raise
+            self._stuck, self.twin.losses = line_of(error), {}
 
     def _note(self, step: TapedStep) -> None:
         if self._line is None:
@@ -174,8 +187,9 @@ class Futures:
         self._lines |= {one.line for one in step.losses()}
         counted = step.loss(self._line) or step.loss(None)
         original = {id(one): step.value_of(one) for one in counted} or self.twin.losses  # of one batch there is no tape
-        for curve, values in zip(self._curves, (original, self.twin.losses, (self.fork or self.twin).losses), strict=True):
-            curve.append(_sum([values[key] for key in original if key in values]))
+        fork = (self.fork or self.twin).losses
+        for curve, values in zip(self._curves, (original, self.twin.losses, fork), strict=True):
+            curve.append(_sum([values[key] for key in original or fork if key in values]))
         if not self.twin.same and self._differs < 0:
             self._differs = step.number
 
@@ -213,7 +227,10 @@ class Futures:
         apart = np.flatnonzero(~((original == fork) | (np.isnan(original) & np.isnan(fork))))
         parts = self.began + int(apart[0]) if len(apart) else -1
         ended = self.ended or "running"
-        what, curves = (change, {**self._ground.facts, **(facts or {})}), (original, twin, fork)
+        what, curves = (
+            (change, {**self._ground.facts, **(facts or {}), **({"stuck": self._stuck} if self._stuck else {})}),
+            (original, twin, fork),
+        )
         line = (self._line or 0) if len(self._lines) > 1 else 0
         if unjudged == "too early":
             unjudged = "negative values" if bool((np.fmin(original, fork) < 0).any()) else ""

@@ -48,6 +48,8 @@ def _rows(record: ForkRecord) -> list[tuple[str, ...]]:
     named = {"original": "original", "fork": "fork" if record.change else "unchanged fork"}
     if record.change and not record.exact:
         named["twin"] = "unchanged fork"
+    if "stuck" in record.facts:
+        named = {"fork": "fork"}
     return [(name, *_ends(record, which)) for which, name in named.items()]
 
 

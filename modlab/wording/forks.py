@@ -77,7 +77,8 @@ _ENDED = {
 def outcome(record: ForkRecord) -> str:
     """What came of it: "better", "same", "worse", "unclear", "not judged", "not finite" or "not seen"."""
     before, after = record.last(record.beside), record.last("fork")
-    if not record.steps or record.is_lossless or _is_early(record):
+    stuck = "stuck" in record.facts
+    if not record.steps or (record.is_lossless and not stuck) or _is_early(record):
         return "not seen"
     if not math.isfinite(after):
         return "not finite"
@@ -113,6 +114,9 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
     if not record.steps:
         return "No step could be run again:", _why_none(record)
     steps = format.plural(record.steps, "step")
+    if "stuck" in record.facts:
+        runs = f"after {steps} on the batch the loss is {_number(record.last('fork'))}, and without the change it cannot run"
+        return "It runs now:", f"{runs} ({mark(record)})."
     if record.is_lossless:
         return "There is no loss to compare:", f"in {steps} none was seen, or all were NaN ({mark(record) or 'unchanged'}{_since(record)})."
     if not record.change:
@@ -209,6 +213,8 @@ def notes(record: ForkRecord) -> Iterator[str]:
     if record.source == "batch":
         by = f" by Adam with lr = {record.facts['rate']}, for no optimizer is known" if "rate" in record.facts else ""
         yield f"Two copies of the model, one of them changed, trained on the one batch{by}, from the present weights on."
+        if "stuck" in record.facts:
+            yield f"The unchanged one ended in an error: {str(record.facts['stuck']).rstrip('.')}."
         yield from _present(record)
         return
     if record.steps:

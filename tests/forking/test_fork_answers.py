@@ -196,6 +196,34 @@ def test_what_a_hook_detaches_is_no_constant(take: str) -> None:
     assert fork.record.ended == "lacking" and not fork.exact and "a hook that collects" in fork.headline
 
 
+def shape(model: nn.Sequential) -> None:
+    model[0] = nn.Linear(4, 8)
+
+
+@pytest.mark.parametrize("mend", [shape, lambda model: model.requires_grad_(True)], ids=["shape", "frozen"])
+def test_a_fix_without_which_the_model_cannot_run_is_tried(mend: Any) -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)) if mend is shape else small().requires_grad_(False)
+    optimizer, batch = torch.optim.SGD(model.parameters(), lr=0.1), (torch.randn(8, 4), torch.randn(8, 2))
+    finding = modlab.diagnose(model, optimizer, batch=batch, loss=nn.MSELoss()).findings[0]
+    torch.manual_seed(0)
+    fork = finding.try_fix(5)
+    torch.manual_seed(0)
+    mend(model)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(batch[0]), batch[1])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert fork.outcome == "better" and not fork.exact and len(fork.losses) == 5
+    assert mend is shape or fork.losses == losses  # the other one is drawn anew
+    assert fork.headline.startswith("It runs now: after 5 steps on the batch the loss is") and "without the change it cannot run" in str(
+        fork
+    )
+    assert "The unchanged one ended in an error: RuntimeError" in fork.html() and "original" not in str(fork)
+
+
 @pytest.mark.parametrize("scale", [1e-50, 1.0, 1e40, 1e200])
 def test_losses_in_double_precision_are_as_they_were(scale: float) -> None:
     def make() -> Run:
