@@ -86,8 +86,9 @@ class Fork(Result):
     def outcome(self) -> str:
         """What came of the change: "better", "same", "worse", "unclear", "not judged", "not finite" or "not seen" (no step was made).
 
-        "same": the losses differ by less than 5 %; "unclear": by more, but at too few of the last steps to tell it from chance; "not
-        judged": they do not tell which future is the better one, as those of a policy gradient or of a GAN.
+        "same": the losses differ by less than 5 %; "unclear": by more, but at too few of the last steps to tell it from chance, or fewer
+        than three steps can be compared; "not judged": they do not tell which future is the better one, as those of a policy gradient or
+        of a GAN.
         """
         return forks.outcome(self.record)
 

@@ -20,6 +20,9 @@ LOST = 100
 UNSCALED = "the loss without its factor"
 """The fix after which the losses that are shown still have what the gradients are without."""
 
+LEAST = 3
+"""Steps that are compared: of fewer it is too early to tell."""
+
 CLEAR = 2.8
 """Standard errors, of five differences or more, that chance hardly makes."""
 
@@ -88,6 +91,8 @@ def outcome(record: ForkRecord) -> str:
         return "same"
     if record.unjudged:
         return "not judged"
+    if _is_too_short(record):
+        return "unclear"
     if abs(after - before) <= SAME * abs(before):
         return "same"
     if not _is_clear(record, -1 if after < before else 1):
@@ -98,6 +103,12 @@ def outcome(record: ForkRecord) -> str:
 def _is_early(record: ForkRecord) -> bool:
     """Whether nothing can be seen yet: what changes a step shows in the loss of the next one."""
     return record.steps == 1 and record.parts < 0
+
+
+def _is_too_short(record: ForkRecord) -> bool:
+    """Whether too few losses of both can be compared for any verdict."""
+    there = math.isfinite(record.last("fork")) and math.isfinite(record.last(record.beside))
+    return there and record.parts >= 0 and not record.unjudged and record.sides[2] < LEAST
 
 
 def _is_clear(record: ForkRecord, side: int) -> bool:
@@ -125,15 +136,23 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
         return "It is too early to tell:", f"what changes a step shows in the loss of the next one, and {steps} was made ({mark(record)})."
     after, before = record.last("fork"), record.last(record.beside)
     where = " on the batch" if record.source == "batch" else ""
-    ends = f"after {steps}{where} the loss is {_number(after)}, and {_number(before)} without the change"
+    ends = f"after {steps}{where} the loss is {_number(after)}, and {_number(before)} {_without(record)}"
     found = outcome(record)
     if found == "not finite":
-        ends = f"within {steps} it becomes NaN or infinite; without the change it is {_number(before)}"
+        ends = f"within {steps} it becomes NaN or infinite; {_without(record)} it is {_number(before)}"
     elif found == "not judged":
         ends = f"{_unjudged(record)}. A{ends[1:]}"
+    elif _is_too_short(record):
+        ends += f", but of so few steps only {record.sides[2]:,} can be compared"
+        found = "early"
     elif found == "unclear":
         ends += f", but the fork's is the {_sides(record, 'only ')}"
     return _FOUND["no change" if found == "same" and record.parts < 0 else found], f"{ends} ({mark(record)}{_since(record)})."
+
+
+def _without(record: ForkRecord) -> str:
+    """With what it is compared."""
+    return "without the change" if record.differs < 0 else "in the unchanged fork, which is not the original"
 
 
 _FOUND = {
@@ -142,6 +161,7 @@ _FOUND = {
     "same": "It makes little difference:",
     "no change": "It makes no difference:",
     "unclear": "It makes no clear difference:",
+    "early": "It is too early to tell:",
     "not judged": "The fork is not judged:",
     "not finite": "The fork's loss is not finite:",
 }
@@ -179,7 +199,7 @@ def _so_far(record: ForkRecord) -> str:
     which = mark(record) if record.change else "unchanged"
     if not record.steps:
         return f"it comes to step {record.at:,} ({which})."
-    losses = f"the loss is {_number(record.last('fork'))}, and {_number(record.last(record.beside))} without the change"
+    losses = f"the loss is {_number(record.last('fork'))}, and {_number(record.last(record.beside))} {_without(record)}"
     return f"{record.steps:,} of {format.plural(record.until - record.at, 'step')}{f', {losses}' if record.change else ''} ({which})."
 
 
@@ -252,7 +272,7 @@ def _present(record: ForkRecord) -> Iterator[str]:
     first: Any = record.facts.get("first", 0.0)
     if first > 0 and len(record.twin) and not record.twin[0] <= LOST * first:
         yield (
-            f"The fork begins with a loss of {_number(record.twin[0])}, and the watch began with {_number(first)}: these weights were lost "
+            f"The fork begins with a loss {_that(record.twin[0])}, and the watch began with {_number(first)}: these weights were lost "
             'before. With keep="good" a watch keeps good ones, and a fork begins there: modlab.watch(model, optimizer, keep="good").'
         )
 
@@ -271,7 +291,9 @@ def _trials(record: ForkRecord) -> Iterator[str]:
     if trials:
         tried = joined([f"{_dose(one)} ({_number(one['loss'])})" for one in trials], len(trials))
         steps = format.plural(int(str(record.facts["trial"])), "step")
-        yield f"Tried before, for {steps} each, with the mean loss of the last quarter: {tried}. The one with the least loss was run."
+        is_any = any(math.isfinite(one["loss"]) for one in trials)
+        run = "The one with the least loss was run" if is_any else "None of them settles, so the smallest change was run"
+        yield f"Tried before, for {steps} each, with the mean loss of the last quarter: {tried}. {run}."
 
 
 def _dose(trial: Mapping[str, Any]) -> str:
@@ -313,6 +335,10 @@ def at_a_form(error: str) -> str:
     said, called = _CALL.subn("", _GOT.sub(r"\2 takes \3, and not \1.", first), count=1)
     article = re.match(r"(an?|no) ", said)
     return "\n".join([capital(said) if called and article else said, *(line.strip() for line in more if "w.fork(" not in line)])
+
+
+def _that(value: float) -> str:
+    return f"of {format.number(value)}" if math.isfinite(value) else "that is not finite"
 
 
 def _number(value: float) -> str:

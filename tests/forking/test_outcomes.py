@@ -15,15 +15,16 @@ from modlab.results.fork import Fork
 
 FALL = np.linspace(2, 1, 300)
 FAR = [2.0] * 90 + [0.9, 0.8, 5, 90, 80, 70, 90, 80, 70, 85]
+LOST = {"settings": "lr = 0.1", "trial": 20, "trials": ({"what": "some", "loss": np.inf}, {"what": "more", "loss": np.inf})}
 NOISE = np.random.default_rng(0).normal(0, 0.5, 300)
 
 
 def forked(original: Any, fork: Any, **facts: Any) -> Fork:
     """A fork whose losses part at once."""
-    there = {"change": "settings", "facts": {"settings": "lr = 0.1"}, "parts": 10, **facts}
+    there = {"change": "settings", "facts": {"settings": "lr = 0.1"}, "parts": 10, "source": "kept", **facts}
     named = {"original": original, "twin": there.pop("twin", original), "fork": fork}
     curves = {name: np.asarray(curve, np.float64) for name, curve in named.items()}
-    return Fork(ForkRecord("Net", "kept", 0, 0, **curves, **there))
+    return Fork(ForkRecord("Net", there.pop("source"), 0, 0, **curves, **there))
 
 
 SAID: dict[str, tuple[Fork, str, str]] = {
@@ -42,14 +43,34 @@ SAID: dict[str, tuple[Fork, str, str]] = {
         "worse",
         "higher one at 8 of the last 10 steps",
     ),
-    "one": (forked([2.0], [1.0]), "better", "lower one at 1 of the last 1 step"),
+    "one": (
+        forked([2.0], [1.0]),
+        "unclear",
+        "too early to tell: after 1 step the loss is 1, and 2 without the change, but of so few steps",
+    ),
+    "one, and one before it acts": (forked([2.0, 2.0], [2.0, 1.0]), "unclear", "but of so few steps only 1 can be compared (with lr = 0.1"),
+    "two, nearly alike": (forked([2.0, 2.0], [2.01, 2.01]), "unclear", "but of so few steps only 2 can be compared (with lr = 0.1"),
     "one, before it acts": (
         forked([2.0], [2.0], parts=-1),
         "not seen",
         "It is too early to tell: what changes a step shows in the loss of the next",
     ),
     "no loss": (forked([np.nan] * 30, [np.nan] * 30), "not seen", "There is no loss to compare: in 30 steps none was seen"),
-    "beside the twin": (forked(FALL, FALL - 0.5, differs=20, twin=FALL - 0.6), "worse", "the unchanged fork is not the original"),
+    "beside the twin": (
+        forked(FALL, FALL - 0.5, differs=20, twin=FALL - 0.6),
+        "worse",
+        "in the unchanged fork, which is not the original (with",
+    ),
+    "weights that are lost": (
+        forked([np.inf] * 9, [np.inf] * 9, source="batch", parts=0, facts={**LOST, "first": 2.0}),
+        "not finite",
+        "None of them settles, so the smallest change was run.\n",
+    ),
+    "weights that were lost": (
+        forked([np.inf] * 9, [np.inf] * 9, source="batch", parts=0, facts={**LOST, "first": 2.0}),
+        "not finite",
+        "The fork begins with a loss that is not finite, and the watch began with 2:",
+    ),
     "not finite": (forked(FALL, [*FALL[:-1], np.nan]), "not finite", "within 300 steps it becomes NaN or infinite"),
     "negative": (
         forked(FALL - 1.5, FALL - 2, unjudged="negative values"),
