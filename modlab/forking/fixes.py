@@ -339,37 +339,23 @@ OWN_CHANGE = '  Try a change of your own, of a watch with keep="good": w.fork(st
 """What to do where a fix is not tried: of a diagnosis, too."""
 
 
-class NothingToChangeError(ForkError):
-    """The model has nothing that this fix is about."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The fix finds nothing to change in this training: what is done by hand, or called as a function, stays as it is.\n"
-            + OWN_CHANGE
-        )
-
-
 def _require(there: bool) -> None:
     """Something has to be there that the fix changes."""
     if not there:
-        raise NothingToChangeError
-
-
-class NoLoopError(ForkError):
-    """The fix is about the loop, and a run on one batch has none of the training's."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The fix is about the loop, and a fork on one batch has a loop of its own, which zeroes gradients in each step, "
-            "clips none and casts nothing to 16 bits.\n"
-            '  Watch again, with keep="good", which keeps the loop: modlab.watch(model, optimizer, keep="good")'
+        raise ForkError(
+            "The fix finds nothing to change in this training: what is done by hand, or called as a function, stays as it is.\n"
+            + OWN_CHANGE
         )
 
 
 def _require_loop(player: Player) -> None:
     """The fork has to run the training's own loop."""
     if isinstance(player, BatchPlayer):
-        raise NoLoopError
+        raise ForkError(
+            "The fix is about the loop, and a fork on one batch has a loop of its own, which zeroes gradients in each step, "
+            "clips none and casts nothing to 16 bits.\n"
+            '  Watch again, with keep="good", which keeps the loop: modlab.watch(model, optimizer, keep="good")'
+        )
 
 
 _ACTIVATED = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid, nn.LogSigmoid)

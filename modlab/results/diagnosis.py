@@ -12,7 +12,6 @@ from torch.nn import Module
 
 from modlab.compat import own_class
 from modlab.diagnosing import batches
-from modlab.errors import GoneError
 from modlab.inspection import checks, optimizers, stores, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
@@ -297,13 +296,12 @@ class Diagnosis(RowsResult):
         is_seen = self._watch is not None and (finding.kind, finding.path) in self._seen
         if self._watch is not None and is_seen and (self._watch.can_try or not self.can_try):
             return self._watch.try_fix(finding, steps)
-        model = self._alive("try_fix()")
-        held = [one() for one in optimizers]
-        if None in held:
-            raise GoneError(
-                "The optimizer of this diagnosis no longer exists, but try_fix() needs it.\n"
-                "  Keep it in a variable and ask again: modlab.diagnose(model, optimizer, batch=batch, loss=loss)"
-            )
+        if self._source is None:
+            raise fork.without_ground()
+        model, held = self._source(), [one() for one in optimizers]
+        if model is None or None in held:
+            again = "modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss)"
+            raise fork.without("model" if model is None else "optimizer", "diagnosis", again)
         return fork.of_batch(model, held, pair, loss, finding, steps)
 
     def __getstate__(self) -> dict[str, Any]:

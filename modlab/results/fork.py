@@ -621,7 +621,16 @@ def without_ground() -> ForkError:
     """The error for a finding whose training is not at hand."""
     return ForkError(
         "This finding comes from a file, or was copied: there is no training at hand to try its fix on.\n"
-        "  Ask the watch or the diagnosis itself: w.findings[0].try_fix(), modlab.diagnose(model, …).findings[0].try_fix()"
+        "  Ask the watch or the diagnosis itself: w.findings[0].try_fix(), "
+        "modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss).findings[0].try_fix()"
+    )
+
+
+def without(what: str, title: str, again: str) -> ForkError:
+    """The error for a finding whose model or optimizer is gone."""
+    return ForkError(
+        f"The {what} of this {title} no longer exists, so there is no training to try a fix on.\n"
+        f"  Keep it in a variable, and ask again: {again}"
     )
 
 

@@ -630,14 +630,17 @@ class Watch(Result):
         if self._source is None:
             fork.require_fix(finding)
             raise fork.without_ground()
+        if self._keeper is not None:
+            return fork.of_watch(self._keeper, self.record, finding, steps)
         model = self._source()
         kept, why = self._kept_batch()
-        if self._keeper is None and kept is None and model is not None:
+        if model is None:
+            fork.require_fix(finding)
+            raise fork.without("model", "watch", 'modlab.watch(model, optimizer, keep="good")')
+        if kept is None:
             raise fork.without_batch(self.record.title, finding, model, why)
-        if self._keeper is None and kept is not None and model is not None:  # the present state, with the batch that is at hand
-            seen = fork.seen_of(self.record, kept.modes)
-            return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps, seen)
-        return fork.of_watch(self._keeper, self.record, finding, steps)
+        seen = fork.seen_of(self.record, kept.modes)  # the present state, with the batch that is at hand
+        return fork.of_batch(model, self._known_optimizers(), (kept.inputs, kept.target), kept.loss, finding, steps, seen)
 
     @classmethod
     def _of(cls, record: WatchRecord) -> Watch:

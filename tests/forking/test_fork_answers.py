@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from typing import Any
 
@@ -172,6 +173,44 @@ def test_so_it_is_without_kept_copies() -> None:
             optimizer.step()
     with pytest.raises(modlab_errors.ForkError, match="comes from a file, or was copied"):
         pickle.loads(pickle.dumps(w)).try_fix(Finding("rate too low"))
+
+
+@pytest.mark.parametrize("gone, said", [("copied", "was copied"), ("model", "The model of"), ("optimizer", "The optimizer of")])
+def test_a_diagnosis_whose_training_is_gone_says_so(gone: str, said: str) -> None:
+    held: dict[str, Any] = {"model": small()}
+    held["optimizer"] = torch.optim.SGD(held["model"][0].parameters(), lr=0.1)
+    made = modlab.diagnose(held["model"], held["optimizer"], batch=(torch.randn(8, 4), torch.randn(8, 2)), loss=nn.MSELoss())
+    if gone == "copied":
+        made = pickle.loads(pickle.dumps(made))
+    elif gone == "model":
+        held.clear()
+    else:
+        del held[gone]
+    gc.collect()
+    with pytest.raises(modlab_errors.ForkError, match=said) as raised:
+        made.findings[0].try_fix()
+    assert "batch=(inputs, target), loss=loss)" in str(raised.value)
+
+
+def test_a_watch_whose_model_is_gone_says_so() -> None:
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with modlab.watch(model, optimizer) as w:
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+    del model, optimizer
+    gc.collect()
+    with pytest.raises(modlab_errors.ForkError, match=r"The model of this watch no longer exists"):
+        w.try_fix(Finding("rate too low"))
+
+
+def test_a_fix_of_the_loop_is_refused_by_a_public_error() -> None:
+    model = small()
+    w = modlab.diagnose(model, torch.optim.SGD(model.parameters(), lr=0.1), batch=(torch.randn(8, 4), torch.randn(8, 2)), loss=nn.MSELoss())
+    for kind in ("clipped to nothing", "too much decay"):
+        with pytest.raises(modlab_errors.ForkError) as raised:
+            w.try_fix(Finding(kind))
+        assert type(raised.value) is modlab_errors.ForkError
 
 
 def with_a_hook(take: str, use: str) -> Run:
