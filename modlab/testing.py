@@ -98,7 +98,7 @@ def assert_learns(
     >>> w.verdict.ok
     True
     """
-    checks.require_module(model, "testing.assert_learns")
+    checks.require_module(model, "testing.assert_learns", ", optimizer, batch=(inputs, target), loss=loss")
     optimizers = as_tuple(optimizer, "testing.assert_learns")
     steps = _as_steps(steps)
     _require_below(below)
@@ -156,7 +156,7 @@ class _Training:
         _require_samples(inputs)
 
         def closure() -> Tensor:
-            for one in self.optimizers:
+            for one in (self.model, *self.optimizers):  # an optimizer may hold none of its parameters
                 one.zero_grad()
             with _explained(self.model):
                 loss = self.loss(self._output(inputs, target), batches.copied(target))

@@ -196,6 +196,12 @@ def test_what_does_not_learn_fails_with_the_verdict(case):
     assert begins in first and says in str(failure.value)
 
 
+def test_a_loop_of_its_own_lets_no_gradients_add_up():
+    with pytest.raises(AssertionError) as failure:
+        assert_learns(net(), sgd(net()), batch=batch(), loss=LOSS, steps=30)
+    assert "belongs to another model" in str(failure.value) and "not zeroed" not in str(failure.value)
+
+
 def test_the_message_has_place_step_and_fix_and_leaves_out_what_is_well():
     model = nn.Sequential(nn.Linear(4, 16), nn.Linear(16, 2))
     with pytest.raises(AssertionError) as failure:
@@ -398,7 +404,7 @@ def test_kept_it_is_the_model_that_the_same_loop_gives(name):
 # ---- wrong arguments
 
 WRONG = {
-    "no module": ({"model": 3}, NotAModuleError, "needs an nn.Module"),
+    "no module": ({"model": 3}, NotAModuleError, "assert_learns(model, optimizer, batch=(inputs, target), loss=loss)"),
     "no optimizer": ({"optimizer": None}, BatchError, "got no optimizer"),
     "parameters": ({"optimizer": [torch.zeros(1)]}, NotAnOptimizerError, "needs a torch.optim.Optimizer"),
     "no batch": ({"batch": None}, BatchError, "got no batch="),
@@ -436,7 +442,8 @@ def test_wrong_arguments_are_told(case):
 
 
 def test_alerts_are_listed_in_the_order_of_their_steps():
-    model = net()
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+    nn.init.constant_(model[0].bias[:2], -100.0)  # two dead units
     with pytest.raises(AssertionError) as failure:
         assert_learns(model, sgd(nn.Linear(4, 2)), batch=batch(), loss=LOSS)
     steps = [int(one) for one in re.findall(r"^  step (\d+):", str(failure.value), re.M)]

@@ -6,6 +6,7 @@ import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -157,6 +158,13 @@ class AskedChange:
                 f"w.fork(change=…) got {format.article(type(change).__name__)}, a module, but takes a function, or settings by name.\n"
                 "  Put it into the copy: def change(model): model.part = …"
             )
+        kind = change.func if isinstance(change, partial) else change
+        if isinstance(kind, type) and issubclass(kind, Optimizer):
+            name = f"torch.optim.{kind.__name__}" if kind.__module__.startswith("torch.optim") else kind.__name__
+            raise QuestionError(
+                f"w.fork(change=…) got {kind.__name__} itself, but takes a function that makes one.\n"
+                f"  Write: w.fork(step, lambda model: {name}(model.parameters(), lr=1e-3))"
+            )
         if callable(change):
             self.kind, self.facts = "function", {"name": _name(change)}
             self._arguments = _arguments(change)
@@ -265,8 +273,9 @@ def _arguments(change: Callable[..., Any]) -> tuple[str, ...]:
         return known
     if 1 <= len(names) <= 2 and all(name == GIVEN[place] for place, name in enumerate(names) if name in known):  # as `model, _` is
         return GIVEN[: len(names)]
+    takes = ", ".join(names or [str(one.replace(annotation=one.empty)) for one in some]) or "nothing"
     raise QuestionError(
-        f"w.fork(change=…): {_name(change)} takes {', '.join(names) or 'nothing'}, but is called with model and optimizer.\n"
+        f"w.fork(change=…): {_name(change)} takes {takes}, but is called with model and optimizer.\n"
         f"  Write: def {_name(change) if change.__name__ != '<lambda>' else 'change'}(model, optimizer): …"
     )
 

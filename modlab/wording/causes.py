@@ -589,12 +589,14 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "frozen": CauseWords(
         lambda f: (
-            "a layer of zeros is frozen" if f.get("zero") else f"{'most' if f['share'] > 0.5 else 'a large part'} of the model is frozen"
+            "a layer of zeros is frozen"
+            if f.get("zero")
+            else f"{'all' if f['share'] == 1 else 'most' if f['share'] > 0.5 else 'a large part'} of the model is frozen"
         ),
         lambda f: (
             "{place} holds only zeros, and has requires_grad=False"
             if f.get("zero")
-            else f"{_share(f['share'])} of its numbers have requires_grad=False{_held(f)}"
+            else f"{'all' if f['share'] == 1 else _share(f['share']) + ' of'} its numbers have requires_grad=False{_held(f)}"
         ),
         "What is frozen stays as it was initialized or loaded.",
         code="model.requires_grad_(True)",

@@ -10,7 +10,7 @@ from modlab.records.trace import Reason
 from modlab.records.watch import Alert
 from modlab.wording import causes, watched
 from modlab.wording.alerts import ALERTS, halves
-from modlab.wording.fixes import FIXES
+from modlab.wording.fixes import FIXES, INTRODUCING
 from modlab.wording.kinds import KINDS
 from modlab.wording.names import capital, filled, is_number
 
@@ -57,7 +57,8 @@ def title(finding: Finding) -> str:
 
 def fix(finding: Finding) -> str:
     """Code, advice or both, in words; empty if there is none."""
-    return ", ".join(filter(None, fix_parts(finding)))
+    code, advice = fix_parts(finding)
+    return f"{advice} {code}" if finding.fixes and finding.fixes[0].kind in INTRODUCING else ", ".join(filter(None, (code, advice)))
 
 
 def fix_parts(finding: Finding) -> tuple[str, str]:

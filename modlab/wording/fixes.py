@@ -8,6 +8,9 @@ from typing import Any
 from modlab.wording import batch_causes
 from modlab.wording.names import Words
 
+INTRODUCING = frozenset(("if new", "if new, again"))
+"""Kinds whose words end where the line of code begins."""
+
 _REGAINED = {
     "no_grad": "Take it out of `with torch.no_grad()` there.",
     "inference_mode": "Take it out of `with torch.inference_mode()` there.",

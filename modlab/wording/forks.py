@@ -17,6 +17,9 @@ SAME = 0.05
 LOST = 100
 """Times the loss that a watch saw at first: where a fork begins above that, its weights were lost before."""
 
+TRAINS = "training mode"
+"""The fix that changes the modes of the fork."""
+
 UNSCALED = "the loss without its factor"
 """The fix after which the losses that are shown still have what the gradients are without."""
 
@@ -258,8 +261,9 @@ def notes(record: ForkRecord) -> Iterator[str]:
 
 
 _MODES = {
-    "as the model": "They began in evaluation mode, as the model is now, in which dropout and batch norms do not what they do in training. "
-    "Ask for the other mode before: model.train().",
+    "as the model": "They began in evaluation mode, as the model is now, in which dropout and batch norms do not do what they do in "
+    "training. Ask for the other mode before: model.train().",
+    "one of them": "The unchanged one is in evaluation mode, as the model is now; the other one in training mode.",
     "as in its steps": "They are in the modes that the steps of the training had, and not in those that the model has now.",
 }
 """By the fact `mode`: in which modes the copies are."""
@@ -267,8 +271,9 @@ _MODES = {
 
 def _present(record: ForkRecord) -> Iterator[str]:
     """What to know about a fork of the present state."""
-    if mode := _MODES.get(str(record.facts.get("mode", ""))):
-        yield mode
+    mode = str(record.facts.get("mode", ""))
+    if mode in _MODES:
+        yield _MODES["one of them" if mode == "as the model" and record.facts.get("what") == TRAINS else mode]
     first: Any = record.facts.get("first", 0.0)
     if first > 0 and len(record.twin) and not record.twin[0] <= LOST * first:
         yield (

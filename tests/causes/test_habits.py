@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab import wording
+from modlab.records.finding import Finding
 from modlab.running import loss_graph
 from tests.causes.test_sequences import kinds, trained
 
@@ -20,6 +22,13 @@ def net(answers: int = 3) -> nn.Sequential:
 def values() -> tuple[tuple[Tensor], Tensor]:
     x = torch.randn(32, 6)
     return (x,), torch.stack([x[:, 0], x[:, 1] * x[:, 2], x[:, 3].sin()], 1)
+
+
+@pytest.mark.parametrize(
+    "share, said", [(1.0, "all of the model is frozen: all its numbers"), (0.7, "most of the model is frozen: 70 % of its")]
+)
+def test_how_much_of_a_model_is_frozen_is_told(share, said):
+    assert wording.said(Finding("frozen", facts={"share": share, "tier": 0})).startswith(said)
 
 
 def test_pass_after_pass_with_an_optimizer_that_is_never_asked():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 import modlab
 from modlab import errors as modlab_errors
+from modlab import wording
 from modlab.forking.futures import KeptGround
 from modlab.records.finding import Finding
 from modlab.results.fork import of_finding
@@ -47,6 +49,24 @@ def test_a_setting_that_a_module_cannot_have_is_refused(name: str) -> None:
 def test_a_function_that_takes_something_else_is_refused(change: Any) -> None:
     w, *_ = watched(dropping)
     with pytest.raises(modlab_errors.QuestionError, match=r"but is called with model and optimizer\.\n  Write: def change"):
+        w.fork(5, change)
+
+
+def keywords(**settings: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (keywords, r"keywords takes \*\*settings, but is called"),
+        (torch.optim.Adam, r"got Adam itself.*\n  Write: w.fork\(step, lambda model: torch.optim.Adam\(model.parameters\(\), lr=1e-3\)\)"),
+        (partial(torch.optim.SGD, lr=0.1), "got SGD itself"),
+    ],
+)
+def test_what_makes_or_takes_something_else_is_told(change: Any, said: str) -> None:
+    w, *_ = watched(dropping)
+    with pytest.raises(modlab_errors.QuestionError, match=said):
         w.fork(5, change)
 
 
@@ -173,6 +193,22 @@ def test_so_it_is_without_kept_copies() -> None:
             optimizer.step()
     with pytest.raises(modlab_errors.ForkError, match="comes from a file, or was copied"):
         pickle.loads(pickle.dumps(w)).try_fix(Finding("rate too low"))
+
+
+def test_a_model_in_evaluation_mode_begins_in_it() -> None:
+    model = small(nn.BatchNorm1d(8), nn.Dropout(0.5)).eval()
+    batch, optimizer = (torch.randn(32, 4), torch.randn(32, 2)), torch.optim.SGD(model.parameters(), lr=0.1)
+    made = modlab.diagnose(model, optimizer, batch=batch, loss=nn.MSELoss())
+    said = str(made.try_fix(Finding("eval while training"), 3))
+    assert "The unchanged one is in evaluation mode, as the model is now; the other one in training mode." in said
+    assert "do not do what they do in training. Ask for the other mode before" in str(made.try_fix(Finding("too much dropout"), 3))
+
+
+def test_a_fix_that_introduces_its_code_ends_with_it() -> None:
+    model = small()
+    nn.init.constant_(model[0].weight, torch.nan)
+    found = modlab.diagnose(model, torch.optim.SGD(model.parameters(), lr=0.1)).findings[0]
+    assert wording.fix(found).startswith("If it was just made") and "If it was trained: model.load_state_dict(" in wording.fix(found)
 
 
 @pytest.mark.parametrize("gone, said", [("copied", "was copied"), ("model", "The model of"), ("optimizer", "The optimizer of")])
