@@ -108,6 +108,9 @@ class Futures:
         self._curves: tuple[list[float], list[float], list[float]] = [], [], []
         self._differs, self.ended, self.error = -1, "", ""
         self._stuck = ""  # the error in which the twin of one batch ends
+        pairs = zip(self.twin.things.numbers, self.twin.things.optimizers, strict=False)
+        self._rates = {(number, place): one.get("lr") for number, held in pairs for place, one in enumerate(held.param_groups)}
+        self._steered = False
         self._question: ModlabError | None = None
         self.changed = False
 
@@ -192,6 +195,16 @@ class Futures:
             curve.append(_sum([values[key] for key in original or fork if key in values]))
         if not self.twin.same and self._differs < 0:
             self._differs = step.number
+        self._note_rates(step)
+
+    def _note_rates(self, step: TapedStep) -> None:
+        """Whether the loop sets rates otherwise than by a schedule that counts steps: that notes in the group with which it began."""
+        for entry in step.entries:
+            for place, (group, _) in enumerate(entry.settings or () if entry.kind == STEP else ()):
+                rate, before = group.get("lr"), self._rates.get((entry.what, place))
+                is_set = isinstance(rate, float) and isinstance(before, float) and rate != before
+                self._steered = self._steered or (is_set and "initial_lr" not in group and step.number > self.at)
+                self._rates[entry.what, place] = rate
 
     def _try(self, work: Callable[..., None], *args: Any) -> None:
         try:
@@ -227,10 +240,8 @@ class Futures:
         apart = np.flatnonzero(~((original == fork) | (np.isnan(original) & np.isnan(fork))))
         parts = self.began + int(apart[0]) if len(apart) else -1
         ended = self.ended or "running"
-        what, curves = (
-            (change, {**self._ground.facts, **(facts or {}), **({"stuck": self._stuck} if self._stuck else {})}),
-            (original, twin, fork),
-        )
+        seen: dict[str, Fact] = {"stuck": self._stuck} if self._stuck else {"steered": True} if self._steered else {}
+        what, curves = (change, {**self._ground.facts, **(facts or {}), **seen}), (original, twin, fork)
         line = (self._line or 0) if len(self._lines) > 1 else 0
         if unjudged == "too early":
             unjudged = "negative values" if bool((np.fmin(original, fork) < 0).any()) else ""

@@ -247,6 +247,8 @@ def notes(record: ForkRecord) -> Iterator[str]:
         yield f"Of several losses, these are of the backward pass in line {record.line}."
     if record.unjudged == "negative values" and record.change:
         yield "What the loop drew, such as the actions of a policy, is that of the original: a fork does not act anew."
+    if record.facts.get("steered") and record.change:
+        yield "Learning rates keep the course of the original: what sets them by the loss (ReduceLROnPlateau) might have gone another way."
     if record.change and record.parts >= 0:
         yield f"Its loss first differs at step {record.parts:,}."
     elif record.change and outcome(record) == "same":

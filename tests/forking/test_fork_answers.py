@@ -271,6 +271,28 @@ def test_what_a_hook_detaches_is_no_constant(take: str) -> None:
     assert fork.record.ended == "lacking" and not fork.exact and "a hook that collects" in fork.headline
 
 
+def scheduled(kind: str) -> Run:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=10.0)
+    steps = torch.optim.lr_scheduler.StepLR(optimizer, 5) if kind == "StepLR" else None
+
+    def between(number: int) -> None:
+        if steps is not None:
+            steps.step()
+        elif kind == "plateau":
+            plateau.step(float(number))
+
+    return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), optimizer, between)
+
+
+@pytest.mark.parametrize("kind", ["plateau", "StepLR", "none"])
+def test_it_says_where_a_rate_may_have_followed_the_loss(kind: str) -> None:
+    w, *_ = watched(lambda: scheduled(kind))
+    assert ("(ReduceLROnPlateau) might" in str(w.fork(5, {"weight_decay": 0.1}))) is (kind == "plateau")
+    assert "ReduceLROnPlateau" not in str(w.fork(5))
+
+
 def shape(model: nn.Sequential) -> None:
     model[0] = nn.Linear(4, 8)
 
