@@ -206,7 +206,7 @@ class KeptState:
         random: the states of torch's generators.
         level: the mean of the last losses; spread: their standard deviation.
         settings: numbers that are set on modules, each with the class of its module.
-        late: numbers of optimizers of which no step was known yet.
+        late: numbers of optimizers whose first step came later.
         bytes: of all that was copied for it.
     """
 

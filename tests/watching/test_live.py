@@ -196,7 +196,7 @@ def test_what_begins_in_one_step_is_one_line(capsys: pytest.CaptureFixture[str])
     ("trainable", "passes", "said", "checks"),
     [
         pytest.param(True, 20, "optimizer.step() is never called", True, id="a step is forgotten"),
-        pytest.param(False, 1, "Most of the model is frozen", True, id="a model that is frozen, which backward() refuses"),
+        pytest.param(False, 1, "All of the model is frozen: all its numbers", True, id="a model that is frozen, which backward() refuses"),
         pytest.param(True, 0, "Nothing was seen", False, id="nothing"),
     ],
 )
