@@ -128,7 +128,7 @@ def _same_targets(s: Symptoms) -> Facts | None:
     if s.modules("derived") or _is_one_sample(s):
         return None  # an equation, of which nothing should be left; or all that a single sample can show
     if loss.term.paired or any(one.name in LAYERS for one in loss.term.functions):
-        return None  # one of two is to be the higher one; or another network judges, and all that is made should please it
+        return None  # one of two should be the higher one; or another network judges, and all that is made should please it
     sampled = loss.term.source is not None and s.category(loss.term.source) not in ("linear", "conv", "")  # the first of many, say
     if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not (sampled or _is_put_first(loss.term)):
         rival = "ordered batches" if loss.classes > 2 else "imbalance"

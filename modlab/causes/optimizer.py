@@ -75,8 +75,6 @@ MUCH = 0.02
 
 def _another_models(s: Symptoms) -> Facts | None:
     holds = [one for one in s.groups if one.paths]
-    if holds and s.is_never_run and s.record.steps >= SEVERAL:
-        return {"optimizer": s.group.optimizer, "uncalled": True}
     if s.watched.passes and s.watched.feeds_others and not any(one.felt for one in s.watched.parameters):
         return None  # the model runs with other parameters in its place, which may be those that the optimizer holds
     if not s.groups or holds or not any(one.trainable for one in s.watched.parameters) or any(s.changes(one.path) for one in s.matrices):
@@ -221,7 +219,7 @@ def _too_low(s: Symptoms) -> Facts | None:
 
 def _has_hardly_moved(s: Symptoms) -> bool:
     """Whether all steps together cannot have brought any weight far: what a loss does then, it does by chance."""
-    return s.quickest * s.record.steps < UNMOVED
+    return 0 < s.quickest * s.record.steps < UNMOVED  # 0 may be that of looks before a warm-up
 
 
 def _stays_at_chance(s: Symptoms) -> bool:

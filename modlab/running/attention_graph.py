@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from modlab.records.clues import MOVES
 from modlab.running import kept_samples
 from modlab.running.autograd_nodes import DEEP, children, is_here, name_of, number_of, saved, shape_of
 
@@ -139,11 +140,21 @@ def _is_across(product: Any) -> bool:
         if node in owners or not children(node):
             continue
         owners[node] = side
-        if name_of(node).startswith(BEGINNINGS):
+        if name_of(node).startswith(BEGINNINGS) and not _is_projection(node):
             begins.add(side)
         else:
             waiting += [(child, side) for child in children(node)]
     return not waiting and begins == {0, 1}
+
+
+def _is_projection(node: Any) -> bool:
+    """Whether it is a product with a parameter, as einsum makes it."""
+    for one in children(node) if name_of(node) == "Bmm" else ():
+        while name_of(one) in (*MOVES, "Expand") and children(one):
+            one = children(one)[0]  # down to what was laid out anew
+        if name_of(one) == "AccumulateGrad":
+            return True
+    return False
 
 
 def _product(node: Any) -> Any:

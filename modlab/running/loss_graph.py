@@ -396,7 +396,7 @@ def _is_likeness(node: Any, made: Mapping[Any, str]) -> bool:
 
 
 def _is_of_two(node: Any, made: Mapping[Any, str]) -> bool:
-    """Whether a criterion is asked of the difference of two outputs, as one of a pair is to be the higher one."""
+    """Whether a criterion is asked of the difference of two outputs, as where one of a pair should be the higher one."""
     below = children(node)
     while len(below) == 1 and name_of(below[0]) in (*LAYOUT, "Mul", "Div"):
         below = children(below[0])

@@ -523,11 +523,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "another models optimizer": CauseWords(
         "the optimizer belongs to another model",
-        lambda f: (
-            "this one was never called, and got no gradient: another one is trained"
-            if f.get("uncalled")
-            else "{optimizer} holds none of this model's parameters"
-        ),
+        "{optimizer} holds none of this model's parameters",
         "It was made for an earlier model, or for a copy: its steps move that one.",
         code="optimizer = {optimizer}(model.parameters())",
     ),

@@ -121,7 +121,7 @@ def test_what_is_over_comes_last_and_is_told_as_past():
     over = watches.alert("dead", "l0", 5, unit=0, inputs=2_000, over=True, last=90)
     now = watches.alert("starving", "l0", 400, unit=2)
     record = replace(MADE["well"], alerts=(over, now))
-    few = "No problem found apart from a few units that are dead or hardly fire:"
+    few = "No problem found apart from a few units that fire rarely or no more:"
     assert headline.of_watch(record)[0] == few  # its loss falls well
     slow = watches.verdict(the_loss_falls=watches.check("the loss falls", "passed", "1.2 → 0.9", first=1.2, last=0.9))
     assert headline.of_watch(replace(record, verdict=slow))[0] == "Unit 2 of l0 starves:"
@@ -134,7 +134,7 @@ def test_a_few_dead_units_of_two_that_play_against_each_other_do_not_head_the_vi
     few = Finding("dead units", "l0", {"dead": 2, "units": 32, "which": (1, 2), "inputs": 900}, "careful")
     dead = watches.alert("dead", "l0", 5, unit=1, inputs=900)
     record = replace(MADE["well"], verdict=watches.verdict(None, few, the_loss_falls=untold), alerts=(replace(dead, severity="careful"),))
-    assert headline.of_watch(record)[0] == "No problem found apart from a few units that are dead or hardly fire:"
+    assert headline.of_watch(record)[0] == "No problem found apart from a few units that fire rarely or no more:"
     one = replace(untold, facts={"names": ("loss",)})
     assert "dead" in headline.of_watch(replace(record, verdict=watches.verdict(None, few, the_loss_falls=one)))[0]
 

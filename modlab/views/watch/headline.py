@@ -186,7 +186,7 @@ def _well(record: WatchRecord) -> tuple[str, list[str], bool]:
         )
     judged = " in what could be judged" if {*record.verdict.unseen} - {FALLS, "the loss is sensible"} else ""
     few = any(alert.kind in _OF_UNITS and not alert.over for alert in record.alerts) or any(map(_is_few_dead, record.verdict.findings))
-    beside = " apart from a few units that are dead or hardly fire" if few else ""
+    beside = " apart from a few units that fire rarely or no more" if few else ""
     return f"No problem found{judged}{beside}{so_far}:", [looked, loss(record), _aside(record)], True
 
 
