@@ -38,7 +38,7 @@ none are left."""
 FEW = 5
 """Values of a loss that say nothing about where it goes."""
 
-EARLY, LONG = 10, 30
+EARLY, LONG = 10, 20
 """Steps after which numbers say something; and after which one may ask why a loss does not fall if nothing sure explains it."""
 
 LEAPT = 100.0

@@ -99,7 +99,7 @@ def _ranked(symptoms: Symptoms) -> list[CauseRow]:
 
 def _is_too_early(row: CauseRow, s: Symptoms) -> bool:
     """Whether numbers are asked after a few steps, and the loss has done nothing yet that no batch explains."""
-    if not row.tier or not s.is_finite or s.has_leapt or s.begins_wild:
+    if not row.tier or s.record.error or not s.is_finite or s.has_leapt or s.begins_wild:
         return False
     return s.made < (LONG if row.left else EARLY)
 

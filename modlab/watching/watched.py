@@ -145,7 +145,7 @@ def _is_thawed(weight: Weight, tensor: Tensor) -> bool:
 def _thawed_unowned(index: WatchIndex, steps: Steps) -> Iterator[str]:
     for weight in index.weights:
         tensor = weight.tensor()
-        if tensor is None or tensor.grad is None or steps.is_held(tensor):
+        if tensor is None or tensor.grad is None or weight.is_old(tensor.grad) or steps.is_held(tensor):
             continue
         if _is_thawed(weight, tensor) or (weight.trainable and weight.met and not weight.felt):  # since the last look, or the last step
             yield weight.path

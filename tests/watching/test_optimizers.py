@@ -414,7 +414,7 @@ def test_what_is_trained_since_the_last_look_and_held_by_nobody_is_told() -> Non
     w = thawed(398, held=False)
     assert not w.verdict.ok and "not in the optimizer" in [one.kind for one in w.findings]
     check = next(one for one in w.verdict.checks if one.name == "the optimizer owns it")
-    assert check.state == "broken" and check.path == "0.weight" and "did not when last looked at, and SGD does not hold them" in check.text
+    assert check.state == "broken" and check.path == "0.weight" and "had none when last looked at, and SGD does not hold them" in check.text
     w = thawed(398, held=True)
     gets = next(one for one in w.verdict.checks if one.name == "every trained parameter gets a gradient")
     assert w.verdict.ok and gets.text == "2 of 2; 2 more require a gradient now, and did not when last looked at"
