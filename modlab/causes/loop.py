@@ -252,8 +252,8 @@ def _stale(s: Symptoms) -> Facts | None:
 
 
 def _in_evaluation(s: Symptoms) -> Facts | None:
-    if s.watched.feeds_others and not s.watched.passes:
-        return None  # it is another model that trains
+    if s.is_bystander:
+        return None
     if s.loop.uncounted and not s.watched.passes and s.loop.in_eval >= SEVERAL and s.record.steps >= SEVERAL:
         return {"looks": s.loop.in_eval, "places": s.loop.uncounted}
     trained = {one.path for one in s.modules("norm")}
@@ -272,8 +272,8 @@ def _in_evaluation(s: Symptoms) -> Facts | None:
 def _turned(s: Symptoms) -> Facts | None:
     """In training mode at first, and in evaluation mode for most of what follows: a validation has turned it, and nobody turned it back."""
     modes = s.loop.modes
-    if s.watched.feeds_others and not s.watched.passes:
-        return None  # it is another model that trains
+    if s.is_bystander:
+        return None
     rest = modes.trained + modes.evaluated - modes.since
     drawn = any(one.kind == "mode" for one in s.record.scalars)  # the mode differed at backward() as well, not just at the step
     if not modes.places or not modes.trained or not drawn or modes.evaluated < max(SEVERAL, rest / 2):

@@ -219,7 +219,7 @@ def _too_low(s: Symptoms) -> Facts | None:
 
 def _has_hardly_moved(s: Symptoms) -> bool:
     """Whether all steps together cannot have brought any weight far: what a loss does then, it does by chance."""
-    return 0 < s.quickest * s.record.steps < UNMOVED  # 0 may be that of looks before a warm-up
+    return _is_level(s) and 0 < s.quickest * s.record.steps < UNMOVED  # looks are many at first, where a rate may warm up
 
 
 def _stays_at_chance(s: Symptoms) -> bool:

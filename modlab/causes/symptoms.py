@@ -75,6 +75,11 @@ class Symptoms:
         return max(self.record.steps, *(one.count for one in self.curves), 0)
 
     @property
+    def is_bystander(self) -> bool:
+        """Whether it is another model that trains, with this one beside it, as one that follows does."""
+        return self.watched.feeds_others and not self.watched.passes
+
+    @property
     def is_never_run(self) -> bool:
         """Whether nothing of the model is called, or gets a gradient."""
         known = self.watched

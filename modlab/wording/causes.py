@@ -575,7 +575,9 @@ CAUSES: dict[str, CauseWords] = {
         "layers are not used",
         lambda f: _lost(f) + (", though they are called" if f.get("called") else ""),
         lambda f: (
-            "Something takes the numbers out of what they give, or throws it away." if f.get("called") else "forward leaves them out."
+            "Something takes the numbers out of what they give, or throws it away."
+            if f.get("called")
+            else "forward leaves them out, or throws their result away."
         ),
         lambda f: (
             "bring what they give into the loss as it is, without .item() or .detach()"
