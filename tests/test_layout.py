@@ -267,6 +267,7 @@ BLIND = {
                 "padding",
                 "recurrence",
                 "sequences",
+                "gradcheck",
                 "symmetry",
                 "target_alignment",
             )

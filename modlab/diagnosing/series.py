@@ -22,6 +22,7 @@ from modlab.diagnosing import (
     collapse,
     duplicates,
     embeddings,
+    gradcheck,
     gradient_flow,
     graph_leaves,
     initial_loss,
@@ -64,6 +65,7 @@ CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
 
 FURTHER: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "hooks": backward_hooks.hooks,
+    "gradcheck": gradcheck.gradcheck,
     "causality": causality.causality,
     "recurrence": recurrence.recurrence,
     "embeddings": embeddings.embeddings,

@@ -173,7 +173,7 @@ def _afterwards(one: ExperimentRecord, spared: Sequence[str], *, watched: bool, 
     """An experiment, where a training was seen: what it says nothing of any more, and what the watch has told."""
     if watched and one.kind == "another loss":
         return replace(one, kind="loss of a watch")
-    if stuck and one.name == "hooks" and one.outcome == "unclear":
+    if stuck and one.name in REVERSED and one.outcome == "unclear":
         return replace(one, outcome="failed", severity="broken")
     return replace(one, outcome="unclear") if one.kind in spared else one
 
@@ -245,6 +245,9 @@ LEFT = 2
 SPARED = ("unused layers", "state moves", "loss too small")
 """What gets no gradient, or is kept from one pass to the next, is no fault of a model that was seen to learn: so it was meant. And no loss
 is too small that was seen to fall well."""
+
+REVERSED = ("hooks", "gradcheck")
+"""Experiments that find gradients turned around, as they may be on purpose; but not where a training is stuck."""
 
 SCHEMA = 2
 """Of `Diagnosis.to_dict`: in 1 a finding was its sentences."""

@@ -144,12 +144,16 @@ def _names(groups: Sequence[Facts]) -> str:
 
 
 def _overwritten(facts: Facts) -> str:
+    if "functions" in facts:
+        return f"{_names(facts['turned'])}: along the gradient the loss falls, by finite differences"
     stand = [f"on {all_named(facts['modules'])}"] if facts.get("modules") else []
     stand += ["on tensors between modules"] if facts.get("tensors") else []
     return f"{_names(facts['turned'])}: hooks {' and '.join(stand)}{' ' * bool(stand)}replace the gradient"
 
 
 def _why_overwritten(facts: Facts) -> str:
+    if "functions" in facts:
+        return f"It comes through the backward of {all_named(facts['functions'])}, written by hand. The reversal of a gradient is meant to."
     on, meant = ("", " The reversal of a gradient is meant to.") if "modules" in facts else (" on the parameters", "")
     return f"Without the hooks{on}, backward gives another gradient: theirs is zero, or points somewhere else.{meant}"
 

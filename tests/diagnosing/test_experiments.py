@@ -1077,3 +1077,87 @@ def test_an_exported_graph_has_no_modes():
     assert found.verdict == "fine" and outcomes(found)["repeat"] == outcomes(found)["leak"] == outcomes(found)["round trip"] == "not run"
     with pytest.raises(modlab.ModlabError, match=r"this GraphModule has none: .*\n.*modlab\.compare\(net, exported\)\(x\)"):
         modlab.compare(exported)(x)
+
+
+# ---- functions with a backward of their own ------------------------------------------------------------------------------------
+
+
+def own_function(forward, backward, *, times=1):
+    """A function of a name, and a model that calls it once or several times."""
+
+    class Squash(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return backward(gradient, *ctx.saved_tensors)
+
+    class Own(Model):
+        def forward(self, x):
+            middle = self.fc(x)
+            for _ in range(times):
+                middle = Squash.apply(middle)
+            return self.head(middle)
+
+    torch.manual_seed(0)
+    return Own()
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "times", "outcome"),
+    [
+        (torch.tanh, lambda g, x: -g * (1 - x.tanh() ** 2), 1, "unclear"),
+        (torch.tanh, lambda g, x: g * (x.tanh() ** 2 - 1), 3, "unclear"),
+        (torch.tanh, lambda g, x: -g * (1 - x.tanh() ** 2), 2, "passed"),  # two turns are none
+        (torch.clone, lambda g, x: -g, 1, "unclear"),  # the reversal of a gradient
+        (torch.tanh, lambda g, x: g * (1 - x.tanh() ** 2), 1, "passed"),
+        (torch.relu, lambda g, x: g, 1, "passed"),  # a leak in the gradient alone
+        (torch.round, lambda g, x: g, 1, "passed"),  # straight through
+        (torch.sign, lambda g, x: g * (x.abs() < 1), 1, "passed"),
+    ],
+    ids=["turned", "turned three times", "twice", "reversal", "right", "guided", "round", "sign"],
+)
+def test_a_backward_by_hand_is_compared_with_finite_differences(forward, backward, times, outcome):
+    model = own_function(forward, backward, times=times)
+    before = identity.everything(model)
+    result = diagnosed(model)
+    found = the(result, "gradcheck")
+    assert found.outcome == outcome and outcomes(result)["leak"] == "passed"
+    if outcome == "unclear":
+        assert (found.kind, found.facts["functions"], found.facts["places"]) == (
+            "gradients overwritten",
+            ("Squash",),
+            ("fc.weight", "fc.bias"),
+        )
+        assert "fc (2 parameters): along the gradient the loss falls" in found.what
+        assert "torch.autograd.gradcheck(Squash.apply" in found.fix
+    assert identity.everything(model) == before
+
+
+def test_there_is_nothing_to_compare_where_autograd_knows_each_backward():
+    for model in (Model(), nn.Sequential(nn.Linear(4, 3))):
+        assert "gradcheck" not in outcomes(diagnosed(model))
+
+
+def test_a_hook_that_turns_gradients_is_not_told_of_the_function_beside_it():
+    model = own_function(torch.tanh, lambda g, x: g * (1 - x.tanh() ** 2))
+    model.head.register_full_backward_hook(lambda module, taken, given: (-taken[0],))
+    result = outcomes(diagnosed(model))
+    assert result["hooks"] == "unclear" and result["gradcheck"] == "passed"
+
+
+def test_a_training_that_is_stuck_by_a_backward_by_hand():
+    torch.manual_seed(0)
+    model, x = own_function(torch.tanh, lambda g, x: -g * (1 - x.tanh() ** 2)), torch.randn(64, 4)
+    y = x[:, :3].argmax(1).roll(1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(80):
+            optimizer.zero_grad()
+            CROSS(model(x), y).backward()
+            optimizer.step()
+    found = the(w.diagnose(), "gradcheck")
+    assert (found.kind, found.outcome) == ("gradients overwritten", "failed")
