@@ -97,6 +97,8 @@ describe("folding and the keys", () => {
     expect(current(page(sheet({ rows: [part("a", 0), ...rest, part("z", 1, "broken")] }))), "far from the top and nothing leads there").toBe("a");
     expect(current(page(sheet({ rows: [part("a", 0, "broken"), ...rest, part("z", 1, "broken")] })))).toBe("z");
     expect(current(page(sheet({ rows: [part("a", 0), part("b", 0, "broken"), part("c", 0, "broken")] })))).toBe("b");
+    expect(current(page(sheet({ rows: [part("checks", 0), part("b", 1), part("c", 1, "broken")] }))), "below a heading").toBe("c");
+    expect(current(page(sheet({ rows: [part("a", 0, "broken"), part("checks", 0), part("b", 1, "broken")] }))), "a finding before a check").toBe("a");
   });
 
   it("walks, opens and closes", () => {

@@ -145,7 +145,7 @@ def _names(groups: Sequence[Facts]) -> str:
 
 def _overwritten(facts: Facts) -> str:
     if "functions" in facts:
-        return f"{_names(facts['turned'])}: along the gradient the loss falls, by finite differences"
+        return f"{_names(facts['turned'])}: the gradient is turned around; a small step against it makes the loss greater"
     stand = [f"on {all_named(facts['modules'])}"] if facts.get("modules") else []
     stand += ["on tensors between modules"] if facts.get("tensors") else []
     return f"{_names(facts['turned'])}: hooks {' and '.join(stand)}{' ' * bool(stand)}replace the gradient"
@@ -153,7 +153,8 @@ def _overwritten(facts: Facts) -> str:
 
 def _why_overwritten(facts: Facts) -> str:
     if "functions" in facts:
-        return f"It comes through the backward of {all_named(facts['functions'])}, written by hand. The reversal of a gradient is meant to."
+        by = all_named(facts["functions"])
+        return f"Finite differences show it. The gradient comes through the backward of {by}, which a reversal is meant to turn."
     on, meant = ("", " The reversal of a gradient is meant to.") if "modules" in facts else (" on the parameters", "")
     return f"Without the hooks{on}, backward gives another gradient: theirs is zero, or points somewhere else.{meant}"
 

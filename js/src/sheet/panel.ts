@@ -128,12 +128,12 @@ export class SheetPanel implements Panel {
   #firstShown(): number {
     const [whole, sheet] = [this.#whole, this.#sheet];
     const isBroken = (row: number): boolean => sheet.rows[row]?.mark === "broken";
-    const level = (row: number): number => {
+    const way = (row: number): number => {
       const above = whole.above(row);
-      const leads = above === null ? whole.length <= FEW : isBroken(above);
-      return leads && isBroken(row) ? (whole.levels[row] as number) + 1 : 0;
+      return above !== null && isBroken(above) ? way(above) + 1 : 0;
     };
-    return whole.rows.reduce((best, row) => (level(row) > level(best) ? row : best), 0);
+    const rank = (row: number): number => (isBroken(row) && (way(row) || whole.length <= FEW) ? way(row) + 1 : 0);
+    return whole.rows.reduce((best, row) => (rank(row) > rank(best) ? row : best), 0);
   }
 
   /** Selects the first row of a module, unless the selected one is of it already. */
