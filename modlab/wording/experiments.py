@@ -154,7 +154,7 @@ def _overwritten(facts: Facts) -> str:
 def _why_overwritten(facts: Facts) -> str:
     if "functions" in facts:
         by = all_named(facts["functions"])
-        return f"Finite differences show it. The gradient comes through the backward of {by}, which a reversal is meant to turn."
+        return f"Finite differences show it. The gradient comes through the backward of {by}. For a gradient reversal, that is intended."
     on, meant = ("", " The reversal of a gradient is meant to.") if "modules" in facts else (" on the parameters", "")
     return f"Without the hooks{on}, backward gives another gradient: theirs is zero, or points somewhere else.{meant}"
 
