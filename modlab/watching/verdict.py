@@ -49,8 +49,9 @@ uniform guess. Less than that is no fault for certain: of rewards that grow, and
 FALLS = 2
 """Standard errors that the last values of a loss that falls lie below the first."""
 
-ORDERED = 3
-"""Or standard errors by which more pairs of its values fall than rise (Mann and Kendall): it needs no noise, and few values."""
+ORDERED, LATE = 3, 2.5
+"""Or standard errors by which more pairs of its values fall than rise (Mann and Kendall), or the last quarter ranks below the rest: these
+need no noise, and few values."""
 
 NO_BETTER = 0.99
 """Part of the loss of a guess among all classes alike that is no better than it."""
@@ -449,7 +450,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
     part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     ask = Remedy("ask the batch" if watched.batch_kept else "ask a batch")
-    if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and last < first - FALLS * noise)):
+    if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and (last < first - FALLS * noise or _lateness(mean) < -LATE))):
         if loss.count >= EARLY and last > NO_BETTER * symptoms.chance and first < NO_WORSE * symptoms.chance:
             chance: dict[str, Fact] = {"chance": symptoms.chance, "classes": symptoms.loss.classes}
             return _check(name, "careful", "falls to chance", facts | chance, ask)
@@ -480,6 +481,13 @@ def _order(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
     count = len(some)
     rising = float(np.triu(np.sign(some[None, :] - some[:, None]), 1).sum())
     return rising / math.sqrt(count * (count - 1) * (2 * count + 5) / 18) if count > 1 else 0.0
+
+
+def _lateness(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
+    """By how many standard errors the last quarter ranks above all before it (Mann and Whitney), whatever leaps lie between."""
+    count, late = len(values), len(values) // 4
+    ranks = values.argsort().argsort()[count - late :]
+    return float(ranks.sum() - late * (count - 1) / 2) / math.sqrt(late * (count - late) * (count + 1) / 12) if late else 0.0
 
 
 def _alert(record: WatchRecord, *kinds: str) -> Alert | None:

@@ -535,6 +535,8 @@ def test_to_fall_to_what_a_guess_gives_is_not_to_learn(paired: bool) -> None:
     [
         ([3.0 * 0.9**i for i in range(10)], "passed", "→"),
         ([0.5 + 0.01 * (-1) ** i for i in range(60)], "careful", "no trend"),
+        ([*[1.5] * 5, 3.7, 6.0, 11.8, 4.5, 2.3, *[1.65, 1.8] * 4, 3.8, 0.72, 0.21, 0.11, 0.095, 0.096], "passed", "→"),
+        ([*[1.5] * 5, 3.7, 6.0, 11.8, 4.5, 2.3, *[1.65, 1.8] * 4, 3.8, 1.72, 1.48, 1.61, 1.49, 1.48], "careful", "no trend"),
         ([0.5 + 0.003 * i + 0.01 * (-1) ** i for i in range(60)], "careful", "it rises"),
         ([0.5 + 0.1 * i for i in range(60)], "careful", "it rises"),
         ([0.5 * 1.5**i for i in range(60)], "broken", "it rises"),
@@ -548,6 +550,8 @@ def test_to_fall_to_what_a_guess_gives_is_not_to_learn(paired: bool) -> None:
     ids=[
         "few and monotone",
         "flat",
+        "over a hill",
+        "over a hill and back",
         "rises a little",
         "doubles",
         "bursts",
