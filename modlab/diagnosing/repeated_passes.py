@@ -13,7 +13,7 @@ from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.tensor_difference import equal_bits, quietly
 from modlab.records.finding import ExperimentRecord, Outcome, Remedy
-from modlab.running.randomness import start_elsewhere, states
+from modlab.running.randomness import Meter, start_elsewhere, states
 from modlab.running.restoration import Change, Restoration
 from modlab.statistics.memory import copied, is_gone
 
@@ -55,8 +55,9 @@ def _told(bench: Bench, numbers: dict[str, Any]) -> ExperimentRecord:
                 private.put_back()
 
     try:
+        meter = Meter(thorough=True, private=[*restoration.generators.values()])
         first = bench.outputs()
-        changes = restoration.changes()
+        drawn, changes = bool(meter.used()), restoration.changes()
         anew()
         if _apart(first, bench.outputs()):
             return _unknown(bench, anew, numbers)
@@ -64,7 +65,7 @@ def _told(bench: Bench, numbers: dict[str, Any]) -> ExperimentRecord:
         start_elsewhere()
         for private in restoration.generators.values():
             private.start_elsewhere()
-        if _apart(first, bench.outputs()):
+        if _apart(first, bench.outputs()) or (drawn and not changes):  # a few coins may fall alike
             anew()
             return _by_chance(bench, random_draws.of(bench, [*restoration.generators.values()]), numbers)
         return _by_state(bench, changes, numbers)

@@ -13,7 +13,9 @@ import torch.utils.checkpoint
 from torch import nn
 
 import modlab
-from modlab.diagnosing import overfit_one_batch
+from modlab.diagnosing import overfit_one_batch, repeated_passes
+from modlab.diagnosing.trials import Bench
+from modlab.inspection.findings.subject import Subject
 from tests import test_identity as identity
 from tests import zoo
 from tests.architectures import ARCHITECTURES
@@ -619,6 +621,20 @@ def test_the_fix_is_that_of_the_cause(name):
     assert (found.outcome, found.path, found.fix) == ("unclear" if reason.startswith("Fine") else "failed", path, fix)
     assert found.what.startswith("two passes in eval mode differ") and what in found.what
     assert reason in found.reason and advice in found.advice and bool(advice) is bool(found.advice)
+
+
+def test_coins_that_fall_alike_are_random_numbers_too(monkeypatch):
+    """Another seed may let a coin fall as it fell before: what differs between two passes is no state then."""
+    heads = next(seed for seed in range(99) if (coin := random.Random(seed)).random() < 0.5 < coin.random() and coin.random() < 0.5)
+    monkeypatch.setattr(repeated_passes, "start_elsewhere", lambda: random.seed(heads))
+    model = making(lambda self, x: self.head(self.fc(x)) * (1 if random.random() < 0.5 else -1))
+    bench, before = Bench(Subject(model), torch.randn(8, 4), None, None), random.getstate()
+    random.seed(heads)
+    try:
+        found = repeated_passes.repeat(bench)
+    finally:
+        random.setstate(before)
+    assert (found.kind, found.facts["source"]) == ("drawn", "Python's random")
 
 
 # ---- copies --------------------------------------------------------------------------------------------------------------------
