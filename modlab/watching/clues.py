@@ -746,7 +746,8 @@ class ClueCollector:
         held = [({id(tensor) for group in one.param_groups for tensor in group["params"]}, type(one)) for one in self.steps.optimizers]
         many = Counter(number for some, _ in held for number in some)
         shared = {id(tensor): weight.path for weight, tensor in weights if many[id(tensor)] > 1}
-        frozen = [tensor for _, tensor in weights if not tensor.requires_grad]
+        # In the end a critic may be frozen for the turn of its generator, and has been trained in its own.
+        frozen = [tensor for weight, tensor in weights if not (tensor.requires_grad or (weight.met and weight.trainable))]
         fresh = [tensor for tensor in frozen if closed and without_autograd(_is_fresh, tensor)]
         return HeldParameters(
             tuple(self._groups({id(tensor): weight.path for weight, tensor in weights})),

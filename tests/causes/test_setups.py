@@ -408,3 +408,24 @@ def test_scores_whose_mean_is_far_off_are_not_known(scale: float) -> None:
 
     found = modlab.diagnose(Guess(), batch=blobs(), loss=F.cross_entropy)
     assert "knows it" not in [one.kind for one in found.record.experiments]
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_a_critic_that_is_frozen_for_the_turn_of_its_generator_is_trained(*, turns: bool) -> None:
+    generator, judge = made()
+    judge = nn.Sequential(nn.utils.parametrizations.spectral_norm(judge[0]), judge[1], judge[2])
+    steps = [torch.optim.Adam(one.parameters(), 2e-3, betas=(0.0, 0.9)) for one in (generator, judge)]
+    judge.requires_grad_(turns)
+    with modlab.watch(judge, steps[1]) as w:
+        for _ in range(120):
+            fake = generator(torch.randn(64, 4))
+            if turns:
+                judge.requires_grad_(True)
+                steps[1].zero_grad()
+                (F.relu(1 - judge(F.normalize(torch.randn(64, 2), dim=1))).mean() + F.relu(1 + judge(fake.detach())).mean()).backward()
+                steps[1].step()
+                judge.requires_grad_(False)
+            steps[0].zero_grad()
+            (-judge(fake).mean()).backward()
+            steps[0].step()
+    assert ("frozen" in kinds(w)) is not turns
