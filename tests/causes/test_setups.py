@@ -429,3 +429,26 @@ def test_a_critic_that_is_frozen_for_the_turn_of_its_generator_is_trained(*, tur
             (-judge(fake).mean()).backward()
             steps[0].step()
     assert ("frozen" in kinds(w)) is not turns
+
+
+def test_another_order_is_no_other_answer_only_where_there_are_numbers() -> None:
+    """Padding in front of a causal mask leaves a softmax over nothing; what has numbers is told apart."""
+
+    class Padded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.word, self.place, self.head = nn.Embedding(12, 16), nn.Embedding(8, 16), nn.Linear(16, 12)
+            self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h, hides = self.word(x) + self.place.weight, torch.ones(8, 8).triu(1).bool()
+            return self.head(h + self.attention(h, h, h, key_padding_mask=x == 0, attn_mask=hides)[0])
+
+    torch.manual_seed(0)
+    x = torch.randint(1, 12, (16, 8))
+    x[torch.arange(8)[None] >= torch.randint(3, 8, (16, 1))] = 0
+    found = modlab.diagnose(
+        Padded(), batch=(x, x), loss=lambda output, y: F.cross_entropy(output.flatten(0, 1), y.flatten(), ignore_index=0)
+    )
+    order = [one for one in found.record.experiments if one.name == "order"]
+    assert [one.kind for one in order] == ["order counts"]
