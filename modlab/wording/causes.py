@@ -1127,13 +1127,17 @@ CAUSES: dict[str, CauseWords] = {
     ),
     # ---- generative models
     "collapse": CauseWords(
-        "all outputs become the same",
+        lambda f: "what belongs together is not told from the rest" if "nearly" in f else "all outputs become the same",
         lambda f: (
             "of the margin nearly all is left, and the pair that belongs together is no nearer than the other"
             if "nearly" in f
             else f"outputs of different samples are {_share(f['spread'])} apart, and the loss is nearly 0"
         ),
-        "The loss is small because nothing is told apart.",
+        lambda f: (
+            "All outputs have become the same, or the negatives belong together as well."
+            if "nearly" in f
+            else "The loss is small because nothing is told apart."
+        ),
         "negatives, a stop-gradient, or a term for the variance",
     ),
     "latent ignored": CauseWords(
