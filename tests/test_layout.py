@@ -264,6 +264,7 @@ BLIND = {
                 "layers_in_training",
                 "lost_gradients",
                 "neighbours",
+                "order",
                 "padding",
                 "recurrence",
                 "sequences",
