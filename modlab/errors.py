@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import os
+import sys
 from collections.abc import Iterable
+from types import TracebackType
 
 from modlab import format
 
 SHOWN = 4  # names
+HERE = os.path.join(os.path.dirname(__file__), "")
 COMPARED = 2000  # names, of which the likeness is computed: it takes some microseconds each
 
 
@@ -16,6 +20,23 @@ class ModlabError(Exception):
 
     def __str__(self) -> str:
         return format.printable(super().__str__())
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows below the cell: its own view of where it was raised, which ends at the line that called modlab."""
+        shown: list[str] = (
+            sys.modules["IPython"]
+            .get_ipython()
+            .InteractiveTB.structured_traceback(type(self), self, _outside(self.__traceback__), tb_offset=1)
+        )
+        return shown
+
+
+def _outside(raised: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of modlab at its end."""
+    after = None if raised is None else _outside(raised.tb_next)
+    if raised is None or (after is None and raised.tb_frame.f_code.co_filename.startswith(HERE)):
+        return None
+    return TracebackType(after, raised.tb_frame, raised.tb_lasti, raised.tb_lineno)
 
 
 class Stopped(BaseException):

@@ -1,5 +1,9 @@
 """Errors teach, and can be caught as what they are."""
 
+import re
+import subprocess
+import sys
+
 import pytest
 
 import modlab
@@ -47,3 +51,23 @@ def test_nearest(wanted, names, near):
 def test_what_is_no_tensor_is_told_what_to_do(thing, text):
     with pytest.raises(errors.NotATensorError, match=text):
         modlab.measure(thing)
+
+
+CELL = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell("import modlab; from torch import nn")
+shell.run_cell('''def mine(thing):
+    return modlab.tree(thing)
+
+mine(5)''')
+shell.run_cell("modlab.trace(nn.Linear(2, 2), unknown=1)")
+"""
+
+
+def test_a_notebook_shows_the_lines_of_the_user():
+    out = subprocess.run([sys.executable, "-c", CELL], capture_output=True, text=True, check=True).stdout
+    plain = re.sub(r"\x1b\[[\d;]*m", "", out)
+    ours, pythons = plain.split("NotAModuleError: modlab.tree() got an int")
+    assert "mine(5)" in ours and "return modlab.tree(thing)" in ours and "modlab/" not in ours
+    assert "modlab.trace(nn.Linear(2, 2), unknown=1)" in pythons and "TypeError" in pythons
