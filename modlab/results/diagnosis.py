@@ -206,10 +206,11 @@ def _is_known(training: Symptoms | None) -> bool:
 
 
 def _is_moved(found: Finding, training: Symptoms | None) -> bool:
-    """Whether what no optimizer holds was seen to be moved all the same, as by a loop that trains copies and writes them back."""
-    if found.kind not in UNHELD or training is None:
+    """Whether a loop was seen to train it all the same: copies of it that it writes back, or in its own turn what is frozen just now."""
+    if found.kind not in (*UNHELD, "frozen, but moves") or training is None:
         return False
-    moved = {one.path for one in training.watched.parameters if one.is_copy}
+    frozen = found.kind not in UNHELD
+    moved = {one.path for one in training.watched.parameters if (one.trainable and one.moved if frozen else one.is_copy)}
     places = {*found.facts.get("places", ())} or {found.path}  # type: ignore[misc]
     return bool(places) and places <= moved
 

@@ -452,3 +452,18 @@ def test_another_order_is_no_other_answer_only_where_there_are_numbers() -> None
     )
     order = [one for one in found.record.experiments if one.name == "order"]
     assert [one.kind for one in order] == ["order counts"]
+
+
+@pytest.mark.parametrize("watched_too", [True, False])
+def test_a_net_that_is_frozen_when_its_training_is_over(*, watched_too: bool) -> None:
+    net = mlp()
+    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+    x, y = blobs()
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(40):
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+    net.eval().requires_grad_(False)
+    found = w.diagnose() if watched_too else modlab.diagnose(net, optimizer)
+    assert [one.severity for one in found.findings if one.kind == "frozen, but moves"] == ([] if watched_too else ["careful"])

@@ -128,22 +128,25 @@ def frozen_but_moved(subject: Subject) -> Iterator[Finding]:
     """Frozen parameters that the next step moves all the same: a gradient was left from before they were frozen."""
     causes: dict[tuple[str, tuple[tuple[str, Fact], ...]], list[Held]] = {}
     in_turn = _frozen_in_turn(subject)
+    alone = len(in_turn) == len(subject.optimizers)  # then nothing is trained just now, and may never be again
     for one in memberships(subject):
         held = subject.by_tensor.get(id(one.tensor))
-        cause = {} if held is None or one.tensor.requires_grad or id(one.optimizer) in in_turn else _cause(one)
+        waits = id(one.optimizer) in in_turn and not alone
+        cause = {} if held is None or one.tensor.requires_grad or waits else _cause(one)
         if held is not None and cause:
             causes.setdefault((one.label, tuple(cause.items())), []).append(held)
     for (label, facts), members in causes.items():
         for group in cover(members, subject.parameters, "parameter"):
-            yield group.finding("frozen, but moves", "broken", Remedy(code=_clearing(group)), optimizer=label, **dict(facts))
+            yield group.finding(
+                "frozen, but moves", "careful" if alone else "broken", Remedy(code=_clearing(group)), optimizer=label, **dict(facts)
+            )
 
 
 def _frozen_in_turn(subject: Subject) -> set[int]:
-    """Optimizers all of whose tensors are frozen just now, beside one that has others: as of a discriminator in the generator's turn."""
-    frozen = {
+    """Optimizers all of whose tensors are frozen just now, as of a discriminator in the generator's turn."""
+    return {
         id(one) for one in subject.optimizers if not any(tensor.requires_grad for group in one.param_groups for tensor in group["params"])
     }
-    return frozen if 0 < len(frozen) < len(subject.optimizers) else set()
 
 
 def _clearing(group: FindingGroup) -> str:
