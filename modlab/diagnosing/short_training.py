@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -59,11 +60,24 @@ def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Findi
     if record is None or record.steps < ENOUGH:
         return ()
     begin = Symptoms(record)
-    if begin.has_baseline and begin.start < LEARNT * begin.baseline:
+    known = begin.baseline if begin.has_baseline else begin.chance  # of a batch of one, a constant answer is right
+    if begin.start < LEARNT * known:
         return ()  # it is trained: what shows in first steps cannot be seen any more
-    knows = begin.has_baseline and begin.start < KNOWS * begin.baseline
     planned = 0 < begin.group.rate < begin.group.initial / 2  # by a schedule, which steps in the loop alone
-    return tuple(one for one in causes(begin) if not ((knows or planned) and one.kind == "rate too low"))
+    left = AS_TRAINED if begin.start < KNOWS * known else ("rate too low",) if planned else ()
+    return tuple(_as_now(one) for one in causes(begin) if one.kind not in left)
+
+
+def _as_now(cause: Finding) -> Finding:
+    """Of a model that may have been trained before: what its weights are, and not what they began as."""
+    return replace(cause, facts={**cause.facts, "now": True}) if cause.kind in BEGUN else cause
+
+
+BEGUN = ("weights begin too large", "weights begin too small")
+"""Causes that a whole training knows from its first steps."""
+
+AS_TRAINED = ("rate too low", *BEGUN)
+"""What is no cause in a model that has learned something."""
 
 
 class _Quiet(Watcher):

@@ -235,9 +235,14 @@ def _order(facts: Facts) -> str:
     )
 
 
+def _began(facts: Facts, now: str = "are", then: str = "began") -> str:
+    return now if "now" in facts else then
+
+
 def _scaled(facts: Facts) -> str:
     median = " (the median of these)" if len(facts["places"]) > 1 else ""
-    return f"those of {all_named(facts['places'])} were {rough(facts['times'])} times what keeps the size of a signal{median}"
+    were = _began(facts, then="were")
+    return f"those of {all_named(facts['places'])} {were} {rough(facts['times'])} times what keeps the size of a signal{median}"
 
 
 def _clipped(facts: Facts) -> str:
@@ -899,9 +904,10 @@ CAUSES: dict[str, CauseWords] = {
         "nn.ReLU() or nn.GELU() between them",
     ),
     "weights begin too large": CauseWords(
-        "the weights began far too large",
+        lambda f: f"the weights {_began(f)} far too large",
         lambda f: (
-            f"the loss began at {rough(f['start'])}, from inputs of usual size; a constant answer has {rough(f['baseline'])}"
+            f"the loss {_began(f, 'is', 'began at')} {rough(f['start'])}, from inputs of usual size; a constant answer has "
+            f"{rough(f['baseline'])}"
             if "start" in f
             else _scaled(f)
         ),
@@ -909,7 +915,7 @@ CAUSES: dict[str, CauseWords] = {
         "nn.init.kaiming_normal_ or PyTorch's own initialization",
     ),
     "weights begin too small": CauseWords(
-        "the weights began far too small",
+        lambda f: f"the weights {_began(f)} far too small",
         _scaled,
         "Signal and gradient vanish from layer to layer.",
         "nn.init.kaiming_normal_ or PyTorch's own initialization",

@@ -182,3 +182,30 @@ def test_an_open_watch_sees_nothing_of_it(case):
     assert (asked.record.steps, asked.record.samples) == (alone.record.steps, alone.record.samples) == (30, 30)
     assert [(one.kind, one.path) for one in asked.findings] == [(one.kind, one.path) for one in alone.findings]
     assert all(torch.equal(*pair) for pair in zip(weights, others, strict=True))
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_weights_that_are_large_may_have_grown(trained):
+    """Of a model that knows something they are no cause; of another, what they are is told, and not what they began as."""
+    model, (x, y) = net(), batch()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    while trained and CROSS(model(x), y) > 0.4:
+        optimizer.zero_grad()
+        CROSS(model(x), y).backward()
+        optimizer.step()
+    with torch.no_grad():  # the same function
+        for one, factor in zip(model.parameters(), (30, 30, 1 / 30, 1), strict=True):
+            one.mul_(factor)
+    found = modlab.diagnose(model, torch.optim.SGD(model.parameters(), 1e-7), batch=(x, y), loss=CROSS)
+    told = [one.sentence for one in found.findings if one.kind == "weights begin too large"]
+    assert told == [] if trained else told[0].startswith("the weights are far too large: those of 0.weight are")
+
+
+def test_one_sample_that_is_learned_asks_for_no_larger_steps():
+    model, (x, y) = net(), batch()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    for _ in range(400):
+        optimizer.zero_grad()
+        CROSS(model(x[:1]), y[:1]).backward()
+        optimizer.step()
+    assert "rate too low" not in kinds(modlab.diagnose(model, optimizer, batch=(x[:1], y[:1]), loss=CROSS))
