@@ -21,6 +21,9 @@ from modlab.statistics.memory import is_gone
 
 SURE = 8.0
 """The score of the right class above those of the others."""
+ROUNDING, ROUNDED = 1e-6, 1e-3
+"""Part of a loss by which two answers differ that are as good; and of what chance does to it, by which it is moved that stays."""
+
 SMALL = 1e-4
 """A loss whose right and wrong answers differ by less counts as too small."""
 CHANCES = 1e-2
@@ -75,7 +78,7 @@ def aim(bench: Bench) -> ExperimentRecord:
     found = _indifferent(bench, output) or _out_of_reach(bench, output, bench.target) or _one_number(output, bench.target)
     if found is not None:
         return found
-    answers = _of_classes(output, bench.target) or _of_two(bench, output) or _of_numbers(output, bench.target)
+    answers = _of_classes(output, bench.target) or _of_two(bench, output) or _of_numbers(bench, output)
     if answers is None:
         raise NotRunError("no right answer")
     return _judged(bench, output.detach(), answers)
@@ -132,7 +135,7 @@ def _out_of_reach(bench: Bench, output: Tensor, target: Any) -> ExperimentRecord
         "output": float(output.detach().double().square().mean().sqrt()),
     }
     times = sizes["target"] / max(sizes["output"], 0.1)
-    if times > BEYOND:
+    if times > BEYOND and not _is_of_differences(bench, output.detach()):
         steps = [(type(one).__name__, float(group["lr"])) for one in bench.subject.optimizers for group in one.param_groups]
         near = any(gets_there(*one, sizes["target"]) for one in steps)
         most = float(target.double().abs().flatten().kthvalue(math.ceil(MANY_OF * target.numel())).values)
@@ -140,6 +143,14 @@ def _out_of_reach(bench: Bench, output: Tensor, target: Any) -> ExperimentRecord
         outcome: Outcome = "failed" if times > FAR_BEYOND and sizes["target"] > LARGE and usual and not near else "unclear"
         return record("aim", outcome, "targets not scaled", Remedy("targets not scaled"), times=times, **sizes)
     return None
+
+
+def _is_of_differences(bench: Bench, output: Tensor) -> bool:
+    """Whether numbers may all be greater by the same and the loss stays, as where a softmax is taken of them and of a teacher's."""
+    noise = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).to(output)
+    with torch.no_grad():
+        now, shifted, other = (float(bench.value(one)) for one in (output, output + 1, output + noise))
+    return abs(shifted - now) < ROUNDED * abs(other - now)
 
 
 def _one_number(output: Tensor, target: Any) -> ExperimentRecord | None:
@@ -185,11 +196,12 @@ def _of_two(bench: Bench, output: Tensor) -> Answers | None:
     return Answers(right, -right, right, target.long()) if flat < 0.01 * abs(values[1] - values[0]) else None
 
 
-def _of_numbers(output: Tensor, target: Any) -> Answers | None:
+def _of_numbers(bench: Bench, output: Tensor) -> Answers | None:
     """As many numbers as the target has; of zeros and ones, what is right depends on the loss."""
+    target = bench.target
     if not issubclass(type(target), Tensor) or not target.is_floating_point() or target.shape != output.shape:
         return None
-    if bool(((target == 0) | (target == 1)).all()):
+    if bool(((target == 0) | (target == 1)).all()) or _is_of_differences(bench, output.detach()):
         return None
     right = target.to(output.dtype).clone()
     return Answers(right, right + (right.std() if right.numel() > 1 else 0) + 1, right)
@@ -205,15 +217,15 @@ def _judged(bench: Bench, output: Tensor, answers: Answers) -> ExperimentRecord:
 
     now, right, wrong, sure = loss(output), loss(answers.right), loss(answers.wrong), loss(answers.sure)
     numbers: dict[str, Any] = {"loss": sign * now, "right": sign * right, "wrong": sign * wrong, "climbs": bench.climbs}
-    apart = right - wrong
-    if not all(map(math.isfinite, (now, right, wrong))) or not apart:
+    apart, rounding = right - wrong, ROUNDING * max(abs(now), abs(right), abs(wrong))
+    if not all(map(math.isfinite, (now, right, wrong))) or not abs(apart) > rounding:
         raise NotRunError("no right answer")
-    if apart > 1e-6 * max(abs(right), abs(wrong)) and now < min(right, wrong):
+    if apart > 0 and now < min(right, wrong):
         opposite = loss(-answers.right)
         if opposite < now and math.isclose(opposite, -right, rel_tol=1e-3):  # a likeness, of which the greatest is made the least
             return record("aim", "failed", "wrong sign", Remedy("wrong sign"), **{**numbers, "wrong": sign * opposite})
         raise NotRunError("no right answer")  # both are worse than what an untrained model says: it is compared otherwise, one later say
-    if apart > 1e-6 * max(abs(right), abs(wrong)):
+    if apart > 0:
         return record("aim", "failed", "wrong sign", Remedy("wrong sign"), **numbers)
     falls = sure < min(right, 0.0) - 10 and not batches.is_cross_entropy(bench.loss) and not _are_logarithms(output)
     if falls and (math.isclose(sure, 10 * right, rel_tol=1e-4) or not math.isclose(loss(answers.right + 1), right, rel_tol=1e-4)):

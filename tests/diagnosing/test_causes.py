@@ -303,3 +303,20 @@ def test_a_number_of_another_check_is_not_taken_for_parameters_without_a_gradien
     found = outcomes.record("order", "failed", "no positions", **facts)
     assert experiments.beside(found) == experiments.what(found) == "another order of the positions gives the same outputs"
     assert "without the order it is 25" in experiments.reason(found)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_scores_of_a_teacher_are_right_as_they_are(same):
+    """A softmax is taken of both: neither their size nor what rounding leaves of the right answer says anything."""
+
+    def distilled(output, teacher):
+        return F.kl_div(F.log_softmax(output / 2, 1), F.softmax(teacher / 2, 1), reduction="batchmean")
+
+    torch.manual_seed(0)
+    student, teacher, x = nn.Linear(8, 5), nn.Linear(8, 5), torch.randn(64, 8)
+    target = 60 * teacher(x).detach()
+    if same:
+        student.load_state_dict({name: 60 * one for name, one in teacher.state_dict().items()})
+    assert "aim" not in [one.name for one in modlab.diagnose(student, batch=(x, target), loss=distilled).experiments]
+    far = next(one for one in modlab.diagnose(student, batch=(x, 900 + target), loss=nn.MSELoss()).experiments if one.name == "aim")
+    assert (far.kind == "targets not scaled") is not same
