@@ -198,13 +198,14 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
         there = target.reshape(tokens.shape)
         if _open(tokens, there):
             return PairClues(open=True)
-        moved, back = _alike(there[:, :-1], tokens[:, 1:]), _alike(there[:, 1:], tokens[:, :-1])
-        down = _alike(there[:-1], tokens[1:]) if len(tokens) > 1 else 0.0
-        further = _alike(there[:, :-2], tokens[:, 2:]) if tokens.shape[1] > 2 else 0.0
-        return PairClues(_alike(tokens, there), moved, padded=_padded(tokens, there), back=back, down=down, further=further)
+        read = _read(tokens)
+        moved, back = _alike(there[:, :-1], tokens[:, 1:], read[:, 1:]), _alike(there[:, 1:], tokens[:, :-1], read[:, :-1])
+        down = _alike(there[:-1], tokens[1:], read[1:]) if len(tokens) > 1 else 0.0
+        further = _alike(there[:, :-2], tokens[:, 2:], read[:, 2:]) if tokens.shape[1] > 2 else 0.0
+        return PairClues(_alike(tokens, there, read), moved, padded=_padded(tokens, there), back=back, down=down, further=further)
     if target.numel() == tokens[:, 1:].numel():  # of one position less: those from the second on
         there = target.reshape(tokens[:, 1:].shape)
-        same = _alike(there, tokens[:, 1:])
+        same = _alike(there, tokens[:, 1:], _read(tokens)[:, 1:])
         return PairClues(same if start else 0.0, 0.0 if start else same, padded=_padded(tokens[:, 1:], there))
     return None
 
@@ -246,10 +247,10 @@ def _upright(tokens: Tensor) -> bool:
     return bool((filled.cummax(0).values == filled).all()) and not bool((filled.cummax(1).values == filled).all())
 
 
-def _alike(one: Tensor, other: Tensor) -> float:
-    """The share of the same numbers."""
+def _alike(one: Tensor, other: Tensor, read: Tensor | None = None) -> float:
+    """The share of the same numbers, of those that are read."""
     same = one.isclose(other, rtol=1e-4, atol=1e-5) if one.is_floating_point() else one == other
-    return float(same.double().mean())
+    return float((same if read is None or not bool(read.any()) else same[read]).double().mean())
 
 
 def _uneven(inputs: Tensor, target: Tensor) -> float:
@@ -265,15 +266,20 @@ def _uneven(inputs: Tensor, target: Tensor) -> float:
     return math.sqrt(max(spread - chance, 0.0))
 
 
+def _read(tokens: Tensor) -> Tensor:
+    """Where sequences are not filled up; everywhere, if they do not end at different places."""
+    ends = (tokens == tokens[:, -1].mode().values).flip(1).cumprod(1).flip(1).bool()
+    lengths = ends.sum(1)
+    return ~ends | (lengths.min() == lengths.max())
+
+
 def _padded(inputs: Tensor, target: Tensor) -> float:
     """The share of targets that stand where sequences are filled up, if these end at different places and all such targets are one."""
-    token = inputs[:, -1].mode().values
-    ends = (inputs == token).flip(1).cumprod(1).flip(1).bool()
-    lengths = ends.sum(1)
-    if not bool(lengths.min() != lengths.max()):
+    ends = ~_read(inputs)
+    if not bool(ends.any()):
         return 0.0
     there = target[ends]
-    one = there.mode().values if there.numel() else token
+    one = there.mode().values
     return float((target[ends] == one).double().sum() / target.numel()) if float((there == one).double().mean()) > SURE else 0.0
 
 
