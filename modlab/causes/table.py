@@ -53,28 +53,58 @@ UNMOVED = frozenset(("another models optimizer", "not in the optimizer", "no ste
 
 FOLLOWS = {
     "rate too low": frozenset(
-        ("constant loss", "zeroed before step", "clipped to nothing", "weights put back", "rate too high", "eval while training")
+        (
+            "constant loss",
+            "loss too small",
+            "zeroed before step",
+            "clipped to nothing",
+            "weights put back",
+            "rate too high",
+            "eval while training",
+        )
     ),
     "rate too high": frozenset(
-        ("no zero grad", "ordered batches", "constant targets", "wrong sign", "gradients overwritten", "weights put back", "stale weights")
+        (
+            "no zero grad",
+            "broadcast",
+            "ordered batches",
+            "constant targets",
+            "wrong sign",
+            "gradients overwritten",
+            "weights put back",
+            "stale weights",
+        )
     ),
-    "not a number in data": frozenset(("wrong sign",)),
+    "clipped to nothing": frozenset(("scaler misused",)),
+    "discriminator wins": CUT | {"generator detached"},
+    "not a number in data": frozenset(("wrong sign", "log of zero", "root of zero", "division by zero", "overflow")),
     "not finite by the rate": frozenset(("underflow", "wrong sign", "gradients overwritten")),
     "unused layers": CUT | {"overwritten activation"},
     "latent ignored": CUT | {"constant loss"},
     "all weights equal": UNMOVED,
-    "vanishing gradient": CUT | UNMOVED | {"weights begin too small", "dead units", "gradients overwritten"},
+    "vanishing gradient": CUT
+    | UNMOVED
+    | {
+        "weights begin too small",
+        "one huge feature",
+        "dead units",
+        "overwritten activation",
+        "gradients overwritten",
+    },
     "tokens unknown": frozenset(("noise level hidden",)),
     "overwritten activation": frozenset(("mask turned around", "frozen")),
 }
 """What is no cause beside others.
 
 Where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the rate is not too low, nor where
-layers do in evaluation what leaves little of a gradient; and not too high where gradients add up or are no gradients, steps climb, are
-undone or are made of older weights, or each batch is of one kind. What is divided by 0, or what a hook makes, is not finite at any rate,
-and what falls without end becomes infinite at any. What is cut off is used, tells nothing for that reason, and has no gradient that could
-vanish; weights of next to nothing, dead units or hooks take it away. What never moves stays as equal, and as small, as it began. What is
-thrown away was used. Levels that are the same are no tokens; and what a mask hides, or a frozen layer of zeros gives, is not overwritten.
+layers do in evaluation what leaves little of a gradient, or the loss is next to nothing; and not too high where gradients add up or are no
+gradients, steps climb, are undone or are made of older weights, each batch is of one kind, or each output is compared with each target.
+What is divided by 0, or what a hook makes, is not finite at any rate, nor has a batch to hold what is not, and what falls without end
+becomes infinite at any. Gradients that are still scaled are large where they are clipped. A generator that gets no gradient is no match for
+anybody. What is cut off is used, tells nothing for that reason, and has no gradient that could vanish; weights of next to nothing, a
+feature that leaves nothing of the others, dead units, zeros or hooks take it away. What never moves stays as equal, and as small, as it
+began. What is thrown away was used. Levels that are the same are no tokens; and what a mask hides, or a frozen layer of zeros gives, is not
+overwritten.
 """
 
 MOST = 3

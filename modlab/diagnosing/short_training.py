@@ -65,18 +65,16 @@ def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Findi
         return ()  # it is trained: what shows in first steps cannot be seen any more
     planned = 0 < begin.group.rate < begin.group.initial / 2  # by a schedule, which steps in the loop alone
     left = AS_TRAINED if begin.start < KNOWS * known else ("rate too low",) if planned else ()
-    return tuple(_as_now(one) for one in causes(begin) if one.kind not in left)
+    found = [one for one in causes(begin) if one.kind not in left and not (one.facts.get("how") == "climbs" and _goes_on(optimizers))]
+    return tuple(replace(one, facts={**one.facts, "copied": record.steps}) for one in found)
 
 
-def _as_now(cause: Finding) -> Finding:
-    """Of a model that may have been trained before: what its weights are, and not what they began as."""
-    return replace(cause, facts={**cause.facts, "now": True}) if cause.kind in BEGUN else cause
+def _goes_on(optimizers: Sequence[Optimizer]) -> bool:
+    """Whether they have made steps before, whose averages take the copy on, up or down the slope of this batch."""
+    return any(one.state for one in optimizers)
 
 
-BEGUN = ("weights begin too large", "weights begin too small")
-"""Causes that a whole training knows from its first steps."""
-
-AS_TRAINED = ("rate too low", *BEGUN)
+AS_TRAINED = ("rate too low", "weights begin too large", "weights begin too small")
 """What is no cause in a model that has learned something."""
 
 

@@ -235,8 +235,12 @@ def _order(facts: Facts) -> str:
     )
 
 
+INITIALIZED = "nn.init.kaiming_normal_ or PyTorch's own initialization"
+
+
 def _began(facts: Facts, now: str = "are", then: str = "began") -> str:
-    return now if "now" in facts else then
+    """Of a copy that took some steps the weights are what they are: nobody knows what they began as."""
+    return now if "copied" in facts else then
 
 
 def _scaled(facts: Facts) -> str:
@@ -373,7 +377,7 @@ NEGATIVES = {
     "twins": ("both sides of the comparison are the same", "the inputs {one} and {other} are equal in each batch seen"),
     "left out": ("those that do not belong together do not count", "their likeness is multiplied by 0"),
     "zeros": ("those that do not belong together are labelled 0, not -1", "the loss leaves out labels of 0: {share:.0%} of them"),
-    "none": ("there is nothing to compare with", "one score alone, as large as it may be, makes the loss small"),
+    "none": ("there is nothing to compare with", "each score alone can bring the loss down"),
     "one": ("all samples should be like one of the batch", "the target is {target} for each"),
     "itself": (
         "each sample should be like itself",
@@ -912,13 +916,13 @@ CAUSES: dict[str, CauseWords] = {
             else _scaled(f)
         ),
         "Activations saturate or explode from the first step on.",
-        "nn.init.kaiming_normal_ or PyTorch's own initialization",
+        lambda f: INITIALIZED if "copied" not in f else f"{INITIALIZED}; if it was trained, smaller steps",
     ),
     "weights begin too small": CauseWords(
         lambda f: f"the weights {_began(f)} far too small",
         _scaled,
         "Signal and gradient vanish from layer to layer.",
-        "nn.init.kaiming_normal_ or PyTorch's own initialization",
+        INITIALIZED,
     ),
     "vanishing gradient": CauseWords(
         "the gradient vanishes on its way back",
@@ -1162,7 +1166,7 @@ CAUSES: dict[str, CauseWords] = {
             else "what stands in {place} is the same for all samples of a batch, in each batch seen"
         ),
         "The best answer depends on the level of the noise; without it, all levels get the same.",
-        "give the level to the model as a second input",
+        lambda f: f"give the model the level {'that its input was made with' if 'other' in f else 'as a second input'}",
     ),
     "generator detached": CauseWords(
         "what one optimizer holds gets no gradient",
@@ -1200,7 +1204,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "discriminator wins": CauseWords(
         "the discriminator wins",
-        lambda f: f"its loss is down to {rough(f['low'])}, while the other one is at {rough(f['high'])}",
+        lambda f: (
+            f"its loss is down to {rough(f['low'])}, and that of the other one is flat"
+            if abs(f["high"]) < 0.02
+            else f"its loss is down to {rough(f['low'])}, while the other one is at {rough(f['high'])}"
+        ),
         "A discriminator that is sure has no gradient left for the generator.",
         "a smaller learning rate for the discriminator, or fewer steps of it",
     ),

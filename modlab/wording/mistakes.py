@@ -88,7 +88,8 @@ def next_to(path: str, facts: Facts, said: str) -> str:
 def what(finding: Finding) -> str:
     """What is wrong with the subject; of a cause, all of it."""
     if causes.is_cause(finding):
-        return ": ".join(causes.halves(finding))
+        copied: Any = finding.facts.get("copied")  # else one would look for it in a loop of one's own
+        return ": ".join(causes.halves(finding)) + (f" (in {format.plural(copied, 'step')} of a copy)" if copied else "")
     if is_check(finding):
         return f"the watch saw that “{finding.facts['check']}” does not hold: {watched.said(finding)}"
     more = f"; and {format.plural(finding.facts['more'], 'more place')} like it" if "more" in finding.facts else ""  # type: ignore[arg-type]
@@ -264,7 +265,8 @@ def _not_a_number(facts: Facts) -> str:
         return f"{begin}: {all_of_them} {facts['ignored']}, which is left out"
     at = f" at {facts['where']}" if facts["where"] else ""
     made = "makes infinity of finite numbers" if facts["infinite"] else "makes the first"
-    return f"{begin}: {facts['maker']} {made}{at}" if facts["maker"] else begin
+    maker = f"{facts['maker']}, whose weights hold NaN," if facts.get("weights") else facts["maker"]
+    return f"{begin}: {maker} {made}{at}" if facts["maker"] else begin
 
 
 def _stops(facts: Facts) -> str:

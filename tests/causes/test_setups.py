@@ -467,3 +467,65 @@ def test_a_net_that_is_frozen_when_its_training_is_over(*, watched_too: bool) ->
     net.eval().requires_grad_(False)
     found = w.diagnose() if watched_too else modlab.diagnose(net, optimizer)
     assert [one.severity for one in found.findings if one.kind == "frozen, but moves"] == ([] if watched_too else ["careful"])
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_padding_says_nothing_of_where_time_lies(*, batch_first: bool) -> None:
+    """Nearly all tokens fill their rows up: whatever row or column is taken for the next one, they agree with it."""
+
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.word, self.read = nn.Embedding(40, 16, padding_idx=0), nn.GRU(16, 24, batch_first=batch_first)
+            self.head = nn.Linear(24, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.read(self.word(x))[0])
+
+    torch.manual_seed(0)
+    net = Tagger()
+
+    def loss() -> Tensor:
+        x = torch.randint(1, 40, (32, 100)).masked_fill(torch.arange(100) >= torch.randint(2, 6, (32, 1)), 0)
+        y = torch.where(x == 0, 0, 1 + (x + F.pad(x, (1, 0))[:, :-1]) % 4)
+        return F.cross_entropy(net(x).transpose(1, 2), y, ignore_index=0)
+
+    assert ("batch first mixed up" in kinds(watched(net, loss, 80, torch.optim.Adam(net.parameters(), 1e-2)))) is not batch_first
+
+
+def test_what_follows_from_a_scaler_and_from_a_small_loss_is_no_cause_beside_it() -> None:
+    x, y = blobs()
+    net = mlp()
+    small = watched(net, lambda: 1e-6 * F.cross_entropy(net(x), y), 80, torch.optim.SGD(net.parameters(), 0.1))
+    assert kinds(small)[0] == "loss too small" and "rate too low" not in kinds(small)
+    net = mlp()
+    scaler, optimizer = torch.amp.GradScaler("cpu"), torch.optim.SGD(net.parameters(), 0.1)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(80):
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(net(x), y)).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    assert kinds(w)[0] == "scaler misused" and "clipped to nothing" not in kinds(w)
+
+
+def test_a_copy_that_goes_on_by_old_averages_climbs_no_slope() -> None:
+    """Steps of an optimizer that was trained on other batches go up on this one: its sign is right."""
+    net, (x, y) = mlp(), blobs()
+    optimizer = torch.optim.SGD(net.parameters(), 1e-4, momentum=0.999)
+    for _ in range(200):
+        optimizer.zero_grad()
+        (-F.cross_entropy(net(x), y)).backward()
+        optimizer.step()
+    assert "wrong sign" not in [one.kind for one in modlab.diagnose(net, optimizer, batch=(x, y), loss=F.cross_entropy).findings]
+    optimizer = torch.optim.SGD(net.parameters(), 1e-2, maximize=True)
+    assert "wrong sign" in [one.kind for one in modlab.diagnose(net, optimizer, batch=(x, y), loss=F.cross_entropy).findings]
+
+
+def test_a_layer_whose_weights_hold_nan_is_told_as_spoilt() -> None:
+    net, (x, y) = mlp(), blobs()
+    with torch.no_grad():
+        net[0].weight[0, 0] = torch.nan
+    told = modlab.diagnose(net, batch=(x, y), loss=F.cross_entropy).findings[0].sentence
+    assert "0 (Linear), whose weights hold NaN, makes the first" in told
