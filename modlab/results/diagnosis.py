@@ -110,8 +110,7 @@ def diagnosed(
         why = [_traced(one, run.experiments) if one.kind == "detached" else one for one in why]
         apart = [one for one in found if _is_left_alone(one, run.experiments) or (one.kind == "hidden" and one.path in run.idle)]
         spared = _spared(training)
-        stuck = training is not None and training.is_stuck
-        experiments = tuple(_afterwards(one, spared, watched=watch is not None, stuck=stuck) for one in run.experiments)
+        experiments = tuple(_afterwards(one, spared, training, watched=watch is not None) for one in run.experiments)
         found = [one for one in found if one not in apart and not _is_told(one, why)]
         named = {(one.kind, one.path) for one in why}
         found = [*why, *(one for one in [*run.findings, *found] if (one.kind, one.path) not in named)]
@@ -169,11 +168,14 @@ def _spared(training: Symptoms | None) -> tuple[str, ...]:
     return (*(SPARED if training.learns else ()), *(("does not learn",) if training.falls else ()), *waits)
 
 
-def _afterwards(one: ExperimentRecord, spared: Sequence[str], *, watched: bool, stuck: bool) -> ExperimentRecord:
+def _afterwards(one: ExperimentRecord, spared: Sequence[str], training: Symptoms | None, *, watched: bool) -> ExperimentRecord:
     """An experiment, where a training was seen: what it says nothing of any more, and what the watch has told."""
     if watched and one.kind == "another loss":
         return replace(one, kind="loss of a watch")
-    if stuck and one.name in REVERSED and one.outcome == "unclear":
+    if training is None:
+        return one
+    meant = not training.is_stuck if one.name in REVERSED else training.learns or "patches" not in one.facts
+    if one.outcome == "unclear" and not meant:
         return replace(one, outcome="failed", severity="broken")
     return replace(one, outcome="unclear") if one.kind in spared else one
 

@@ -197,7 +197,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "order counts": "the same entries in another order give other outputs",
     "order does not matter": "another order gives the same outputs, and this target does not depend on it",
     "no positions": (
-        "another order of the positions gives the same outputs",
+        lambda facts: f"another order of the {'patches' if 'patches' in facts else 'positions'} gives the same outputs",
         lambda facts: (
             "Attention sees a set: without an embedding of positions it cannot tell what came first. "
             + (
@@ -393,7 +393,7 @@ FIXES: dict[str, Words] = {
     "mask turned around": (
         "Invert the mask: in nn.Transformer and nn.MultiheadAttention True means hidden, in F.scaled_dot_product_attention True means seen."
     ),
-    "no positions": "Add an embedding of positions to that of the tokens.",
+    "no positions": lambda facts: f"Add an embedding of positions to that of the {'patches' if 'patches' in facts else 'tokens'}.",
     "not a number in data": "Look for it where the data is made: torch.isfinite(x).all() of each batch.",
     "constant inputs": "Look at the data: x.std(0) should not be 0 everywhere. Something overwrites it, or takes one sample for all.",
     "one huge feature": "Scale each feature: (x - x.mean(0)) / x.std(0), with the numbers of the training data.",

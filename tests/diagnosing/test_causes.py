@@ -320,3 +320,51 @@ def test_scores_of_a_teacher_are_right_as_they_are(same):
     assert "aim" not in [one.name for one in modlab.diagnose(student, batch=(x, target), loss=distilled).experiments]
     far = next(one for one in modlab.diagnose(student, batch=(x, 900 + target), loss=nn.MSELoss()).experiments if one.name == "aim")
     assert (far.kind == "targets not scaled") is not same
+
+
+class Patches(nn.Module):
+    """Attention over squares of an image, which are told of their places or not."""
+
+    def __init__(self, places, first, *, norm=True):
+        super().__init__()
+        self.patch = nn.Conv2d(1, 16, 4, 4)
+        self.places = nn.Parameter(torch.randn(12 + first, 16)) if places else None
+        self.first = nn.Parameter(torch.zeros(1, 1, 16)) if first else None
+        self.encoder = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x):
+        h = self.patch(x).flatten(2).transpose(1, 2)
+        if self.first is not None:
+            h = torch.cat([self.first.expand(len(h), -1, -1), h], 1)
+        h = self.encoder(h if self.places is None else h + self.places)
+        return self.head(h.mean(1) if self.first is None else h[:, 0])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("places", [True, False])
+def test_patches_that_are_not_told_of_their_places(places, first):
+    torch.manual_seed(0)
+    x, y = torch.randn(32, 1, 12, 16), torch.randint(4, (32,))
+    made = modlab.diagnose(Patches(places, first), batch=(x, y), loss=F.cross_entropy)
+    found = next(one for one in made.experiments if one.name == "order")
+    assert (found.outcome, found.kind) == (("passed", "order counts") if places else ("unclear", "no positions"))
+    assert places or (found.what == "another order of the patches gives the same outputs" and "of the patches" in found.advice)
+
+
+@pytest.mark.parametrize("places", [True, False])
+def test_patches_without_places_are_the_cause_where_the_corner_is_asked_for(places):
+    torch.manual_seed(0)
+    model = Patches(places, 1)
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(150):
+            y = torch.randint(4, (64,))
+            x = 0.1 * torch.randn(64, 1, 12, 16)
+            for one, corner in zip(x, y.tolist(), strict=True):
+                one[0, 8 * (corner // 2) :][:4, 12 * (corner % 2) :][:, :4] += torch.eye(4)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    found = next(one for one in w.diagnose().experiments if one.name == "order")
+    assert found.outcome == ("passed" if places else "failed")
