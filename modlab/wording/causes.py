@@ -239,7 +239,7 @@ INITIALIZED = "nn.init.kaiming_normal_ or PyTorch's own initialization"
 
 
 def _began(facts: Facts, now: str = "are", then: str = "began") -> str:
-    """Of a copy that took some steps the weights are what they are: nobody knows what they began as."""
+    """Of a copy that took some steps the weights are known as they are, and not as they began."""
     return now if "copied" in facts else then
 
 
