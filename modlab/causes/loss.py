@@ -305,28 +305,34 @@ def _summed(s: Symptoms) -> Facts | None:
 
 
 def _cannot_reach(s: Symptoms) -> Facts | None:
-    term = s.loss.term
-    last = next((one for one in (*term.functions, *term.ending) if one.name in RANGES), None)
-    if last is not None and term.criterion == "counts by logarithms":
-        return _cannot_reach_counts(s, last.name)
+    return _cannot_reach_first(s) or next(filter(None, (_cannot_reach_errors(one, *one.asked) for one in s.loss.terms[1:])), None)
+
+
+def _cannot_reach_first(s: Symptoms) -> Facts | None:
+    term, last = s.loss.term, _last_with_ends(s.loss.term)
+    if last and term.criterion == "counts by logarithms":
+        return _cannot_reach_counts(s, last)
     if term.criterion in CHANCES:
         return _cannot_reach_chances(s)
     if term.criterion not in ERRORS or not s.target.std >= 0:
         return None
-    return (_cannot_reach_errors(s, last.name) if last is not None else None) or _has_bounds(s)
+    return _cannot_reach_errors(term, s.target.low, s.target.high, 0.3 * s.target.std) or _has_bounds(s)
 
 
-def _cannot_reach_errors(s: Symptoms, last: str) -> Facts | None:
+def _last_with_ends(term: Term) -> str:
+    return next((one.name for one in (*term.functions, *term.ending) if one.name in RANGES), "")
+
+
+def _cannot_reach_errors(term: Term, least: float, largest: float, slack: float | None = None) -> Facts | None:
     """The last function has ends, and targets lie beyond."""
-    term, target = s.loss.term, s.target
-    before = [one.name for one in (*term.functions, *term.ending)]
-    if any(name in ("Mul", "Add", "Sub", "Div") for name in before[: before.index(last)]):
+    last, before = _last_with_ends(term), [one.name for one in (*term.functions, *term.ending)]
+    if not last or term.criterion not in ERRORS or any(name in ("Mul", "Add", "Sub", "Div") for name in before[: before.index(last)]):
         return None
     low, high = RANGES[last]
-    slack = 0.3 * target.std
-    if target.low >= low - slack and target.high <= high + slack:
+    slack = (largest - least) / 10 if slack is None else slack
+    if not (least < low - slack or largest > high + slack):
         return None
-    return {"path": term.source or "", "function": last, "low": target.low, "high": target.high}
+    return {"path": term.source or "", "function": last, "low": least, "high": largest}
 
 
 def _has_bounds(s: Symptoms) -> Facts | None:

@@ -85,6 +85,7 @@ class Term:
         across: of a cross-entropy whose classes are picked along a different dimension from that of its softmax, the latter; else -1.
         pushes: of a loss of likenesses, what it does to those that belong together, and to the others: above 0 it makes them less.
         positives: whether one score alone, as large as it may be, makes it small.
+        asked: the least and the largest target of an error.
     """
 
     criterion: str = ""
@@ -101,6 +102,7 @@ class Term:
     across: int = -1
     pushes: tuple[float, ...] = ()
     positives: bool = False
+    asked: tuple[float, float] = (UNKNOWN, UNKNOWN)
 
 
 @frozen

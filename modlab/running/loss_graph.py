@@ -18,6 +18,7 @@ from modlab.records.clues import MOVES, Function, Term
 from modlab.running import bounds, composed_criteria, pair_losses, written_criteria
 from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
 from modlab.running.written_criteria import Compared
+from modlab.statistics.memory import is_there
 
 LOGARITHMS = frozenset(("Log", "Log1P", "Log2", "Log10"))
 
@@ -291,6 +292,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
     own = [node] if name in ("LogSoftmax", "Log") or _is_normalizing(node) else []
     way = [*own, *(one for one in path if name_of(one) not in picks)]
     against_outputs = name_of(read.start) in ("Sub", "Rsub", *CRITERIA) and len(children(read.start)) == 2
+    target = read.target if read.target is None or not read.target.requires_grad else None  # that is a second output
     term = Term(
         read.criterion,
         name_of(summand.node),
@@ -308,9 +310,17 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         _across(node, [*path, *ends], summand.passed) if read.criterion in ("cross-entropy", "likelihood") else -1,
         pair_losses.pushes(node, read.factor, made),
         pair_losses.is_of_positives(node, read.factor),
+        _ends_of(target) if read.criterion.endswith("error") and target is not None else (math.nan, math.nan),
     )
-    target = read.target if read.target is None or not read.target.requires_grad else None  # that is a second output
     return Found(term, node, read.output, target, way, read.ignored, passed)
+
+
+def _ends_of(target: Tensor) -> tuple[float, float]:
+    """Its least and its largest number, if it lies here."""
+    if not is_there(target) or not is_here(target) or not target.numel() or target.is_complex():
+        return math.nan, math.nan
+    low, high = torch.aminmax(target.detach())
+    return float(low), float(high)
 
 
 def _written(summand: _Summand, path: list[Any], *, is_output: bool) -> tuple[str, int, Compared]:

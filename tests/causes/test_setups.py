@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -529,3 +530,28 @@ def test_a_layer_whose_weights_hold_nan_is_told_as_spoilt() -> None:
         net[0].weight[0, 0] = torch.nan
     told = modlab.diagnose(net, batch=(x, y), loss=F.cross_entropy).findings[0].sentence
     assert "0 (Linear), whose weights hold NaN, makes the first" in told
+
+
+@pytest.mark.parametrize("pixels", [31.0, 1.0])
+@pytest.mark.parametrize("error", [F.mse_loss, F.smooth_l1_loss, F.huber_loss])
+def test_what_one_of_several_losses_asks_for_may_be_out_of_reach(pixels: float, error: Callable[[Tensor, Tensor], Tensor]) -> None:
+    class Detector(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.kind, self.box = nn.Sequential(nn.Linear(16, 64), nn.ReLU()), nn.Linear(64, 5), nn.Linear(64, 4)
+
+        def forward(self, x: Tensor) -> dict[str, Tensor]:
+            h = self.body(x)
+            return {"kind": self.kind(h), "box": self.box(h).sigmoid()}
+
+    torch.manual_seed(0)
+    net = Detector()
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        given, box = net(x), pixels * x[:, :4].sigmoid()
+        return F.cross_entropy(given["kind"], y) + 0.1 * error(given["box"], box)
+
+    w = watched(net, loss, 120)
+    assert ("output cannot reach" in kinds(w)) is (pixels > 1)
+    assert pixels == 1 or "sigmoid gives 0 to 1, and targets go from" in told(w)
