@@ -208,6 +208,8 @@ def _pull(s: Symptoms, path: str) -> float:
 def _too_low(s: Symptoms) -> Facts | None:
     if s.group.initial > 0 and s.group.rate < s.group.initial / 2 and not _is_level(s):  # a schedule has it, and may raise it
         return None
+    if s.begins_low:
+        return None
     slow = STUCK_SLOW if _stays_at_chance(s) else SLOW
     if (s.learns and not _has_hardly_moved(s)) or not s.pace < slow or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
         return None

@@ -44,6 +44,9 @@ EARLY, LONG = 10, 20
 LEAPT = 100.0
 """Times what a loss began at beyond which it has been where no batch alone takes it."""
 
+ALREADY = 0.1
+"""Part of the loss of a constant answer below which a model has learned already."""
+
 BLOWN_UP = 30.0
 """Times their norm at first to which no training takes all weights that is well."""
 
@@ -195,6 +198,16 @@ class Symptoms:
             return math.nan
         chance = self.passes * math.log(self.loss.classes) * sum(one.factor for one in self.loss.terms)
         return chance if self.passes * self.loss.floor < chance / 2 else math.nan  # shares that are nearly even ask for no more than that
+
+    @property
+    def constant(self) -> float:
+        """The loss of a constant answer, or of a guess; NaN where neither is known."""
+        return self.baseline if self.has_baseline else self.chance
+
+    @property
+    def begins_low(self) -> bool:
+        """Whether little of that was left when the watch began: what little is left to learn brings little of a gradient."""
+        return self.start < ALREADY * self.constant
 
     @property
     def _rounded(self) -> float:

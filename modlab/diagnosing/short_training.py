@@ -35,11 +35,8 @@ PLAIN = vars(torch.optim.SGD([torch.zeros(1)])).keys()
 ENOUGH = 8
 """Steps below which nothing is concluded."""
 
-LEARNT = 0.1
-"""Of the loss of a constant answer: a model that begins below it is trained already."""
-
 KNOWS = 0.8
-"""Of it: below that a model has learned something, and small steps may be all that is left."""
+"""Of the loss of a constant answer: below that a model has learned something, and small steps may be all that is left."""
 
 
 def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Finding, ...]:
@@ -60,11 +57,10 @@ def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Findi
     if record is None or record.steps < ENOUGH:
         return ()
     begin = Symptoms(record)
-    known = begin.baseline if begin.has_baseline else begin.chance  # of a batch of one, a constant answer is right
-    if begin.start < LEARNT * known:
+    if begin.begins_low:
         return ()  # it is trained: what shows in first steps cannot be seen any more
     planned = 0 < begin.group.rate < begin.group.initial / 2  # by a schedule, which steps in the loop alone
-    left = AS_TRAINED if begin.start < KNOWS * known else ("rate too low",) if planned else ()
+    left = AS_TRAINED if begin.start < KNOWS * begin.constant else ("rate too low",) if planned else ()
     found = [one for one in causes(begin) if one.kind not in left and not (one.facts.get("how") == "climbs" and _goes_on(optimizers))]
     return tuple(replace(one, facts={**one.facts, "copied": record.steps}) for one in found)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from modlab.causes.symptoms import NEARLY_ALL, SERVED, Symptoms
+from modlab.causes.symptoms import ALREADY, NEARLY_ALL, SERVED, Symptoms
 from modlab.causes.table import causes
 from modlab.records.finding import Fact, Finding, Remedy, Severity
 from modlab.records.loss import losses
@@ -464,6 +464,8 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
         uniform = math.log(classes) if classes > 1 and loss.passes <= 1 else math.inf
         burst = last > min(BURSTS * first, TWICE * max(first, uniform))
         return _check(name, "broken" if burst else "careful", "rises", facts, Remedy("smaller steps"))
+    if max(first, last) < ALREADY * symptoms.constant:
+        return _check(name, "passed", "low already", facts | {"constant": symptoms.constant})
     return _check(name, "careful", "no trend", facts, ask)
 
 

@@ -151,6 +151,9 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
         f"{arrow(facts)}: it has not come clearly below {format.rough(facts['chance'])}, which a guess among {facts['classes']:,} gives"
     ),
     "no trend": _no_trend,
+    "low already": lambda facts: (
+        f"{arrow(facts)}: no trend, but it began at less than a tenth of what a constant answer gives, {format.rough(facts['constant'])}"
+    ),
     "leaps": lambda facts: (
         f"{arrow(facts)}, but {facts['far']:,} of the last {facts['late']:,} values seen are more than ten times what a guess gives, "
         f"{format.rough(facts['uniform'])}"

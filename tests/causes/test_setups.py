@@ -555,3 +555,22 @@ def test_what_one_of_several_losses_asks_for_may_be_out_of_reach(pixels: float, 
     w = watched(net, loss, 120)
     assert ("output cannot reach" in kinds(w)) is (pixels > 1)
     assert pixels == 1 or "sigmoid gives 0 to 1, and targets go from" in told(w)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_loss_that_is_low_already_has_little_left_to_fall(*, trained: bool) -> None:
+    net = mlp()
+
+    def loss() -> Tensor:
+        x, y = blobs()
+        return F.cross_entropy(net(x), y)
+
+    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+    for _ in range(600 * trained):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    w = watched(net, loss, 60, torch.optim.SGD(net.parameters(), 1e-5), budget=1.0)
+    falls = next(one for one in w.verdict.checks if one.name == "the loss falls")
+    assert falls.kind == ("low already" if trained else "no trend"), str(w.verdict)
+    assert "The loss falls" not in w.headline and ("rate too low" in kinds(w)) is not trained

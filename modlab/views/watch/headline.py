@@ -82,7 +82,7 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
         )
     if careful:
         where = f", {words.place(careful.path)}" if careful.path else ""
-        learns = any(check.name == FALLS and check.state == "passed" for check in record.verdict.checks)
+        learns = any(check.name == FALLS and check.kind == "falls" for check in record.verdict.checks)
         strong = f"{title} learns, with one thing to look at:" if learns else f"One thing to look at in {title}:"
         return strong, [words.sentence(f"“{careful.name}”{where}: {wording.said(careful)}")], False
     return _well(record)
@@ -207,7 +207,7 @@ def loss(record: WatchRecord) -> str:
         return ""
     if "first" not in check.facts:
         return f"The last value of the loss is {words.number(float(check.facts['last']))}."  # type: ignore[arg-type]
-    return f"The loss {'falls' if check.state == 'passed' else 'goes'} {wording.travelled(check.facts)}."
+    return f"The loss {'falls' if check.kind == 'falls' else 'goes'} {wording.travelled(check.facts)}."
 
 
 def extremes(scalar: ScalarRecord) -> tuple[float, float]:
