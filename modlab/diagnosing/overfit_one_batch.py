@@ -62,11 +62,12 @@ def overfit(bench: Bench) -> ExperimentRecord:
             return record("overfit", "unclear", "learnt one answer", fix, **{**numbers, "of one answer": alike})
         percent = 0 if first <= 0 else 1 if share <= LEARNT else 10 if share <= 0.1 else 50
         return record("overfit", "passed", "learnt", percent=percent, **numbers)
-    if share < (0.99 if first > 0 else 1.0):  # a loss that may be negative has no known minimum, and may already be at it
-        return record("overfit", "unclear", "learns slowly", **numbers)
     known = bench.kept(lambda: _same_for_all(bench, bench.model))
+    falls = share < (0.99 if first > 0 else 1.0)  # a loss that may be negative has no known minimum, and may already be at it
     if known is not None and known < KNOWS:
-        return record("overfit", "unclear", "knows it", **{**numbers, "of one answer": known})
+        return record("overfit", "passed" if falls else "unclear", "knows it", **{**numbers, "of one answer": known}, falls=int(falls))
+    if falls:
+        return record("overfit", "unclear", "learns slowly", **numbers)
     bench.unlearned = True
     return record("overfit", "failed", "does not learn", Remedy(code="modlab.trace(model)  # where does the gradient end?"), **numbers)
 

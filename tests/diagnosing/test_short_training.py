@@ -209,3 +209,18 @@ def test_one_sample_that_is_learned_asks_for_no_larger_steps():
         CROSS(model(x[:1]), y[:1]).backward()
         optimizer.step()
     assert "rate too low" not in kinds(modlab.diagnose(model, optimizer, batch=(x[:1], y[:1]), loss=CROSS))
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_model_that_knows_its_batch_has_learned_it(trained):
+    torch.manual_seed(0)
+    model, x = nn.Linear(8, 1), torch.randn(64, 8)
+    y = x[:, :1] + 0.3 * torch.randn(64, 1)
+    if trained:
+        with torch.no_grad():
+            model.weight.copy_(torch.linalg.lstsq(x, y).solution.T + 0.02)
+            model.bias.zero_()
+    loss = nn.MSELoss() if trained else lambda output, target: 9 + F.mse_loss(output, target)
+    found = the(modlab.diagnose(model, batch=(x, y), loss=loss), "overfit")
+    assert (found.outcome, found.kind) == (("passed", "knows it") if trained else ("unclear", "learns slowly"))
+    assert not trained or "falls, but not to half within 60 steps of Adam on a copy, and is already" in found.what
