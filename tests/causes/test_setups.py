@@ -574,3 +574,21 @@ def test_a_loss_that_is_low_already_has_little_left_to_fall(*, trained: bool) ->
     falls = next(one for one in w.verdict.checks if one.name == "the loss falls")
     assert falls.kind == ("low already" if trained else "no trend"), str(w.verdict)
     assert "The loss falls" not in w.headline and ("rate too low" in kinds(w)) is not trained
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_units_that_fire_again_are_no_headline(*, again: bool) -> None:
+    net = mlp()
+    optimizer = torch.optim.SGD(net.parameters(), 3e-3)
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for step in range(160):
+            if step in (0, 120 if again else 0):
+                with torch.no_grad():
+                    net[0].bias[:48] = 0.0 if step else -100.0
+            x, y = blobs()
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+    units = [one for one in w.alerts if one.kind == "dead"]
+    assert units and all(one.over is again for one in units), units
+    assert ("dead" in w.headline) is not again

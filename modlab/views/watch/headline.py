@@ -89,9 +89,9 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
 
 
 def _alerts(record: WatchRecord) -> list[Alert]:
-    """Those that may be told, the worst first; none if all are of a few units that nothing misses."""
+    """Those that may be told, the worst first; none if all are of units that fire again, or of a few that nothing misses."""
     missed_none = _misses_none(record)
-    told = [alert for alert in record.alerts if not (alert.over and wording.ALERTS[alert.kind].refuted)]
+    told = [alert for alert in record.alerts if not (alert.over and (wording.ALERTS[alert.kind].refuted or alert.kind in _OF_UNITS))]
     light = {id(alert) for alert in told if missed_none and alert.kind in _OF_UNITS and words.mark(alert) != "broken"}
     return sorted(told, key=lambda alert: (id(alert) in light, words.rank(alert))) if len(light) < len(told) else []
 
