@@ -59,7 +59,8 @@ def _unmoved(s: Symptoms) -> Facts | None:
         return {"share": 1.0, "beside": False, "fed": True}
     if s.pairs.beside and s.pairs.equal > 0.99:
         return None if _is_read_in_turn(s) or _points_in_turn(s) else {"share": 1.0, "beside": True}
-    return {"share": s.pairs.equal, "beside": False} if s.pairs.equal > 0.99 and s.tokens and not s.loss.ignored else None
+    itself = s.pairs.equal > 0.99 and s.pairs.through  # else it is an autoencoder
+    return {"share": s.pairs.equal, "beside": False} if itself and s.tokens and not s.loss.ignored else None
 
 
 def _skips(s: Symptoms) -> Facts | None:

@@ -271,7 +271,8 @@ class PairClues:
         restored: the share of a target's numbers that are those of the input, where these are no series.
         back: the share of targets that are the input before them; `down`: that are the next one along the first dimension.
         further: the share of targets that are the input two places on.
-        through: whether nothing stands between an input and the output in the same place that is narrower, or knows no places.
+        through: whether nothing stands between an input and the output in the same place that is narrower, or knows no places, and nothing
+            hides a part of the input.
         fed: whether the model looks up, of tokens from the second one on, what is asked for in the same place.
         uneven: of inputs and targets of one shape, the deviation of how far they are apart in a sample, or of how far that is of the
             target, as a part of its mean and less what chance does: about 0 where all samples have the same noise.

@@ -78,6 +78,9 @@ SCALES, FEW_STEPS = MOVES | {"Mul", "Div", "Add", "Sub", "Rsub", "Neg"}, 4
 RECTIFIED = frozenset(("Relu", "Threshold", "Hardtanh", "Clamp", "ClampMin"))
 """Functions that give zero for all that is below it: of dead units, or of what is too far off."""
 
+PLAINLY = 0.99
+"""How far, squared, a series goes with what was made of it by scaling and shifting alone."""
+
 CLOSE = 1e-4
 """Distance from whole numbers that rounding may have made."""
 
@@ -171,7 +174,8 @@ class ClueCollector:
         self._pass = 0
         self._pair = PairClues()
         self._pairs = Pairs()
-        self._narrow = False  # whether a layer takes less than the numbers of each place, or knows no places
+        self._narrow = False  # whether a layer takes less than the numbers of each place, knows no places, or gets them in part
+        self._placeless: Counter[str] = Counter()  # how often a layer was called in this pass without all places of the tokens
         self._sequences: list[Any] = []  # the nodes that recurrent layers gave for all places
         self._looked_up: list[Tensor] = []  # what the tables of a pass were asked for, in rows
         self._padded: dict[str, tuple[Tensor, int]] = {}  # the same, by table, of those with padding; and its token
@@ -190,6 +194,7 @@ class ClueCollector:
         """A step is looked at."""
         self._step, self._made, self.batch, self._names, self._met = step, {}, [], [], 0
         self._sequences, self._looked_up, self._padded = [], [], {}
+        self._placeless.clear()
         self._pass += 1  # a root that is never called, as a dictionary of two nets, tells of none
         self.reads = self.looks < DENSE or step >= self._read_at + max(RARELY, step // OFTEN)
         self._read_at = step if self.reads else self._read_at
@@ -212,6 +217,7 @@ class ClueCollector:
         """The root is called with these."""
         if self.active and self.reads:
             self._met = 0
+            self._placeless.clear()
             self._pass += 1
             self._let_go()
             self._given = args, {}
@@ -263,7 +269,12 @@ class ClueCollector:
         if args and isinstance(args[0], Tensor) and type(args[0]) in PLAIN:
             self._take_input(member.path, module, args[0], output, enabled=enabled, holds=bool(held))
         self._met += any(one.requires_grad for one in held)
-        if isinstance(module, nn.RNNBase) and isinstance(output, tuple) and isinstance(output[0], Tensor):
+        if (
+            isinstance(module, nn.RNNBase)
+            and isinstance(output, tuple)
+            and isinstance(output[0], Tensor)
+            and not _is_one_place(module, output[0])
+        ):
             self._sequences.append(output[0].grad_fn)
         if self.batch:
             self._follow(member.path, module, args, output)
@@ -323,7 +334,9 @@ class ClueCollector:
             if self._taken.get(path) == mark:
                 self._note(path, "alike")
             self._taken[path] = mark
-        self._narrow |= bool(self.batch) and taken.is_floating_point() and _is_narrow(taken, self.batch[0])
+        if self.batch and taken.is_floating_point():
+            self._narrow |= _is_narrow(taken, self.batch[0], module) or (not self._met and _is_altered(taken, self.batch[0]))
+            self._placeless[path] += taken.requires_grad and _has_lost_places(taken, self.batch[0])
         if not enabled:
             self._note(path, "ungraded")
         elif self._met and _is_cut(taken, self.batch):
@@ -631,6 +644,7 @@ class ClueCollector:
         batch = self.batch[: 1 if self._gives_its_loss() else None]
         for level, pool in zip(batch[1:], [*self._inputs.values()][1:], strict=False):
             pool.beside_noise(level.detach(), inputs, target)
+        self._narrow |= 1 in self._placeless.values()  # what is called more often goes from place to place
         self._pair = replace(pair_clues(batch, target, start, self._pair, self._looked_up), through=not self._narrow)
 
     def _gives_its_loss(self) -> bool:
@@ -841,13 +855,38 @@ def _selected(output: Tensor, way: list[Any]) -> Tensor:
     return output.select(dim, index) if -output.dim() <= dim < output.dim() and abs(index) < output.shape[dim] else output
 
 
-def _is_narrow(taken: Tensor, batch: Tensor) -> bool:
+def _is_narrow(taken: Tensor, batch: Tensor, module: Module) -> bool:
     """Whether a layer takes no series of places, as the batch is one, or fewer numbers of each; convolutions have the places last."""
     if batch.dim() != 3 or taken.dim() != 3:
         return batch.dim() == 3
     samples, places, width = batch.shape
-    last = taken.shape[0] == samples and taken.shape[2] >= places and taken.shape[1] >= width
+    padded = isinstance(module, nn.modules.conv._ConvNd) and taken.shape[2] > places
+    last = taken.shape[0] == samples and (taken.shape[2] == places or padded) and taken.shape[1] >= width
     return not last and (taken.shape[:2] != batch.shape[:2] or taken.shape[-1] < width)
+
+
+def _has_lost_places(taken: Tensor, tokens: Tensor) -> bool:
+    """Whether a layer takes one row of numbers for all tokens of a sample, or other places than theirs; one more may stand in front."""
+    if tokens.dim() != 2 or tokens.is_floating_point():
+        return False
+    samples, places = tokens.shape
+    return taken.shape[0] == samples if taken.dim() == 2 else not {places - 1, places, places + 1} & {*taken.shape}
+
+
+def _is_altered(taken: Tensor, series: Tensor) -> bool:
+    """Whether numbers of a series were hidden, or made noisy, before a layer takes them: they do not go with what they were."""
+    if series.dim() != 3 or taken.shape != series.shape or not is_readable(taken):
+        return False
+    one, other = (some.detach().double() - some.detach().double().mean(1, keepdim=True) for some in (taken, series))
+    size = one.square().sum(1) * other.square().sum(1)
+    alike = (one * other).sum(1).square() / size.clamp_min(1e-30)
+    varies = other.square().sum(1) > 0
+    return bool(varies.any()) and float(alike[varies].mean()) < PLAINLY
+
+
+def _is_one_place(module: nn.RNNBase, output: Tensor) -> bool:
+    """Whether a recurrent layer goes one step alone, as in a loop that carries its state."""
+    return output.dim() == 3 and output.shape[1 if module.batch_first else 0] == 1
 
 
 def _scaled(node: Any) -> Any:

@@ -28,6 +28,9 @@ SURE = 0.95
 ITSELF = 0.05
 """Of the target's deviation, up to which a feature may differ from it."""
 
+KEPT = 0.3
+"""Share of the tokens that a model hides in part which it leaves."""
+
 EACH = 8
 """Samples of yes, and of no, without which a feature that tells them apart may do so by chance."""
 
@@ -160,7 +163,7 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
     inputs = batch[0].detach()
     tokens = [_of_tokens(one.detach(), target, start) if one.dim() == 2 and not one.is_floating_point() else None for one in batch]
     tokens = [
-        replace(told, equal=0.0) if told is not None and told.equal > SURE and _is_moved_inside(one, looked_up) else told
+        replace(told, equal=0.0) if told is not None and told.equal > SURE and _is_changed_inside(one, looked_up) else told
         for one, told in zip(batch, tokens, strict=True)
     ]
     for place, told in enumerate(tokens):
@@ -181,7 +184,7 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
         moved = _alike(inputs[..., 1:], there[..., :-1]) if inputs.dim() == 3 else 0.0
         return replace(known, restored=_alike(inputs, there), moved=moved, uneven=apart)
     same = [one for one in batch[1:] if one.shape == target.shape and one.dtype == target.dtype and one.dim() > 1]
-    if any(bool((one == target).all()) and not _is_moved_inside(one, looked_up) for one in same):
+    if any(bool((one == target).all()) and not _is_changed_inside(one, looked_up) for one in same):
         return PairClues(equal=1.0, beside=True)
     numbers = next((one.detach() for one in batch if one.is_floating_point()), inputs)  # beside tokens, as of a table
     enough = len(numbers) == len(target) >= ENOUGH and numbers.dim() > 0 and 2 < numbers[0].numel() <= WIDEST
@@ -210,9 +213,15 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
     return None
 
 
-def _is_moved_inside(tokens: Tensor, looked_up: Sequence[Tensor]) -> bool:
-    """Whether the model looks up these tokens moved by one, along rows or along columns: it has put a beginning in front of them."""
-    return not tokens.is_floating_point() and any(_is_moved(one, tokens, dim) for one in looked_up for dim in (0, 1))
+def _is_changed_inside(tokens: Tensor, looked_up: Sequence[Tensor]) -> bool:
+    """Whether the model looks up these tokens moved by one, along rows or along columns, or with others in the place of some.
+
+    It has put a beginning in front of them, or hidden what it should find out.
+    """
+    if tokens.is_floating_point():
+        return False
+    shares = [_alike(one, tokens) for one in looked_up if one.shape == tokens.shape]
+    return any(_is_moved(one, tokens, dim) for one in looked_up for dim in (0, 1)) or KEPT < max(shares, default=0.0) < 1
 
 
 def _is_moved(one: Tensor, tokens: Tensor, dim: int) -> bool:

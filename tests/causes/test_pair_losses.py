@@ -164,6 +164,71 @@ def test_a_series_against_itself_is_an_autoencoder_where_one_state_holds_all(nar
     assert ("targets not moved" in asked) is not narrow
 
 
+class Hides(Each):
+    """A part of the places is hidden before the first layer takes them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(torch.where(torch.rand(x.shape[:2])[..., None] < 0.5, torch.zeros(()), x))
+
+
+class Standardized(Each):
+    """Each series has a mean of 0 and a deviation of 1, as RevIN makes it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, std = x.mean(1, keepdim=True), x.std(1, keepdim=True)
+        return super().forward((x - mean) / std) * std + mean
+
+
+class Slots(nn.Module):
+    """Places are mixed to a few slots, and back; a slot has more numbers than there are places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.slots, self.last = nn.Linear(2, 16), nn.Parameter(torch.randn(3, 16)), nn.Linear(16, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        share = (h @ self.slots.T).softmax(-1)
+        return share @ self.last(share.transpose(1, 2) @ h)
+
+
+@pytest.mark.parametrize(
+    ("net", "told"), [(Hides(False), False), (Standardized(False), True), (Slots(), False)], ids=lambda one: type(one).__name__
+)
+def test_a_series_against_itself_is_to_be_restored_where_it_is_hidden_or_mixed_to_slots(net, told):
+    assert ("targets not moved" in causes(net, lambda: ((x := torch.randn(16, 6, 2).cumsum(1)), x), F.mse_loss)) is told
+
+
+class Letters(nn.Module):
+    """Rows of tokens, of which each place gives one again: by one code for all places, with some hidden, place by place, or in a loop."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.table, self.net, self.cell = (
+            nn.Embedding(10, 16),
+            nn.Sequential(nn.Linear(16, 32), nn.ReLU()),
+            nn.GRU(32, 32, batch_first=True),
+        )
+        self.code, self.last, self.how = nn.Linear(5 * 32, 5 * 32), nn.Linear(32, 10), how
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.net(self.table(torch.where(torch.rand(x.shape) < 0.4, 0, x) if self.how == "hidden" else x))
+        if self.how == "code":
+            h = self.code(h.flatten(1)).view(len(x), 5, 32)
+        if self.how == "loop":
+            state, places = None, []
+            for place in range(5):
+                _, state = self.cell(h[:, place : place + 1], state)
+                places.append(state[0])
+            h = torch.stack(places, 1)
+        return self.last(h).transpose(1, 2)
+
+
+@pytest.mark.parametrize(("how", "told"), [("code", False), ("hidden", False), ("by place", True), ("loop", True)])
+def test_tokens_against_themselves_are_an_autoencoder_where_one_code_holds_all_or_some_are_hidden(how, told):
+    assert ("targets not moved" in causes(Letters(how), lambda: ((x := torch.randint(1, 10, (16, 5))), x), F.cross_entropy)) is told
+
+
 def test_rare_ones_that_count_even_less():
     weight = torch.tensor([0.1])
     net, small = nn.Linear(4, 1), (lambda: ((x := torch.randn(64, 4)), (x[:, :1] > 1.2).float()))
