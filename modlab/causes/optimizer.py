@@ -66,9 +66,6 @@ STUCK_APART, NOTHING = 1000.0, 0.02
 COUPLED = frozenset(("SGD", "ASGD", "Adam", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "Adagrad", "Adadelta"))
 """Optimizers of PyTorch's that add decay to the gradient."""
 
-ABOUT_ZERO = 1e-3
-"""Part of its greatest value that is about 0 for a loss."""
-
 MUCH = 0.02
 """Part of the weights that is too much to lose in each step."""
 
@@ -253,13 +250,11 @@ def _too_high(s: Symptoms) -> Facts | None:
         return None
     if s.gains:
         return None  # it is meant to rise
-    if s.least < 0 < s.start < ABOUT_ZERO * s.most and -s.least > ABOUT_ZERO * s.most:
-        return None  # it begins at 0 and goes both ways, as advantages do that are compared with their mean
     small = begins_too_small(s) is not None  # of so little much is a part
     far = [*s.leaps.values()]
     fell = s.fallen > FALLEN and not (s.has_baseline and s.is_stuck)  # to more than a constant answer
     leaps = bool(far) and (max(far) > FAST or float(np.median(far)) > FAST / 3) and not fell and not small
-    burst = s.has_burst and (s.quickest > 0.05 or (s.last > 20 * max(s.start, s.baseline) and not s.quickest < MOVES))
+    burst = s.has_burst and (s.quickest > 0.05 or (s.last > 20 * s.high and not s.quickest < MOVES))
     if not (burst or _rose(s) or ((_leaped_away(s) or _jumped(s)) and not small) or (leaps and _gets_nowhere(s))):
         return None
     passes = s.curve.passes if s.curve is not None else 1.0
@@ -289,7 +284,7 @@ def _rose(s: Symptoms) -> bool:
         return False  # they come from the model itself, as values of what follows do, and a loss grows with them
     if not s.leap > 10 or not s.progress < 0.5:
         return False
-    high = float(np.median(s.values[len(s.values) // 2 :])) > HIGH * max(s.start, s.baseline)  # else batches differ so much
+    high = float(np.median(s.values[len(s.values) // 2 :])) > HIGH * s.high  # else batches differ so much
     return s.has_leapt or (s.hope < LITTLE and high and not s.quickest < MOVES)
 
 

@@ -251,10 +251,17 @@ class Symptoms:
         """Whether it ends as NaN or infinity, or far above where it began and what a constant answer gives; one hard batch is no end."""
         if self.curve is not None and not math.isfinite(self.curve.final):
             return True
-        high = max(self.start, self.baseline)
-        if not (self.start > 0 and self.last > BURST * high):
+        if not (self.start > 0 and self.last > BURST * self.high):
             return False
-        return float(np.median(self.values[-max(FEW, len(self.values) // 4) :])) > high
+        return float(np.median(self.values[-max(FEW, len(self.values) // 4) :])) > self.high
+
+    @property
+    def high(self) -> float:
+        """What it is compared with where it rises: what it began at, and what a constant answer gives.
+
+        One that goes both ways may begin near 0 by chance: how far it went below tells of its size.
+        """
+        return max(self.start, self.baseline, 0.0 if self.has_baseline else -self.least)
 
     @property
     def is_wild(self) -> bool:
@@ -263,9 +270,8 @@ class Symptoms:
 
     @property
     def leap(self) -> float:
-        """How many times what it began at, and what a constant answer gives, it has been at most."""
-        high = max(self.start, self.baseline)
-        return self.most / high if high > 0 else 0.0
+        """How many times what it is compared with it has been at most."""
+        return self.most / self.high if self.high > 0 else 0.0
 
     @property
     def has_leapt(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -103,6 +104,20 @@ def test_a_loss_that_begins_at_zero_and_goes_both_ways_has_no_scale():
                 loss.backward()
                 optimizer.step()
     assert "rate too high" not in [one.kind for one in w.findings]
+
+
+@pytest.mark.parametrize("bursts", [True, False])
+def test_a_loss_that_goes_both_ways_has_its_size_from_how_far_it_goes(bursts):
+    net = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for step in range(100):
+            goes = 0.002 - 0.1 * math.sin(step / 8) + (0.001 * 1.15**step if bursts else 0.0)
+            score = net(torch.randn(24, 6)).mean()
+            optimizer.zero_grad()
+            (score - score.detach() + goes).backward()
+            optimizer.step()
+    assert ("rate too high" in [one.kind for one in w.findings]) is bursts
 
 
 class Machine(nn.Module):
