@@ -9,7 +9,7 @@ import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.sequence import reads_after_filling
-from modlab.causes.symptoms import STUCK, Symptoms
+from modlab.causes.symptoms import ROUNDED, STUCK, Symptoms
 from modlab.records.watch import PARAMETER
 
 FADED = 0.1
@@ -317,6 +317,8 @@ def _no_bias(s: Symptoms) -> Facts | None:
         return None  # a bias that is added beside a layer, as after the messages of a graph; or the scale of a norm
     if s.category(s.first_module) == "embedding" or any(one.one_hot for one in s.inputs[:1]):
         return None  # which can say anything, of each token
+    if numbers and s.loss.baseline <= ROUNDED:
+        return None  # all should be brought to one place, which a bias alone would do
     if sum(one.criterion != "penalty" for one in s.loss.terms) > 1 and s.fallen > HALVED:
         return None  # how far a sum of several could fall is not known
     each = math.prod(s.loss.term.output[1:])

@@ -87,6 +87,20 @@ def test_how_far_a_sum_can_fall_is_not_known(several):
     assert ("no bias where needed" in [one.kind for one in w.findings]) is not several
 
 
+@pytest.mark.parametrize("one_place", [True, False])
+def test_what_brings_all_to_one_place_has_no_bias_on_purpose(one_place):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 16, bias=False), nn.LeakyReLU(0.1), nn.Linear(16, 4, bias=False))
+    centre, optimizer = torch.tensor([0.3, 0.1, -0.2, 0.2]), torch.optim.Adam(net.parameters(), lr=1e-3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            x = torch.randn(32, 6)
+            optimizer.zero_grad()
+            F.mse_loss(net(x), centre.expand(32, 4) + (0 if one_place else 0.1 * x[:, :1])).backward()
+            optimizer.step()
+    assert ("no bias where needed" in [one.kind for one in w.findings]) is not one_place
+
+
 def test_a_loss_that_begins_at_zero_and_goes_both_ways_has_no_scale():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 4))
