@@ -253,7 +253,8 @@ def _unknown(s: Symptoms) -> Facts | None:
         declared = any(layer.facts["padding"] == one.token for layer in s.modules("embedding"))
         served = told.rows and s.progress > max(told.together, told.counted) / 2  # nothing is lost by it
         share = one.common / (1 - _padded(s, one.token))
-        if share > 0.8 and not s.learns and len(one.shape) > 1 and not (one.ends > FILLED and (declared or served)):
+        filler = one.blank or (one.ends > FILLED and (declared or served))
+        if share > 0.8 and not s.learns and len(one.shape) > 1 and not filler:
             return {"path": one.name, "token": one.token, "share": min(share, 1.0)}
     filled = _but_for_filling(s)
     if filled is not None:
@@ -268,7 +269,7 @@ def _unknown(s: Symptoms) -> Facts | None:
         alone = all(other.facts["seen"] == seen or other.facts["total"] != total for other in s.modules("embedding rows"))
         if (
             alone
-            and any(one.common > OFTEN and one.ends <= FILLED for one in s.tokens)
+            and any(one.common > OFTEN and one.ends <= FILLED and not one.blank for one in s.tokens)
             and rows <= 1000
             and total >= 10 * rows
             and seen <= rows / 2

@@ -224,6 +224,7 @@ class InputClues:
         asked: whether it comes after another input, and is the target of the loss.
         along: of rows of rows of numbers, how far neighbours along the second dimension are apart, as a part of how far those along the
             first one are: less than 1 where the second one is time.
+        blank: whether each row of tokens has as many beside the most frequent one, which differ between rows: a few signs between blanks.
     """
 
     name: str = ""
@@ -247,6 +248,7 @@ class InputClues:
     state: bool = False
     asked: bool = False
     along: float = UNKNOWN
+    blank: bool = False
 
     @property
     def one_hot(self) -> bool:

@@ -148,6 +148,7 @@ class InputPool:
         self.seen = 0
         self.tokens: Counter[int] = Counter()
         self.filling: Counter[int] = Counter()  # those that fill up the ends of rows
+        self.blank: bool | None = None  # whether each row has as many that are not the most frequent one; None while there is none else
         self._last: tuple[int, float] | None = None
         self.typical, self.woven = math.nan, math.inf
         self.apart = 0.0, 0.0  # of neighbours along the first and along the second dimension, squared
@@ -189,6 +190,8 @@ class InputPool:
         if not some.is_floating_point():
             self.tokens.update(some.flatten()[:TOKENS].tolist())
             self.filling.update(_ends_of_rows(some).tolist())
+            blank = _has_blanks(some, max(self.tokens, key=self.tokens.__getitem__, default=-1))
+            self.blank = self.blank if blank is None else blank and self.blank is not False
         total = float((sums * torch.arange(1, len(sums) + 1)).sum())  # in their order: shuffled ones are a batch of their own
         if self._last is not None and self._last[0] == step - 1:
             self.compared += 1
@@ -246,6 +249,7 @@ class InputPool:
             self.state,
             self.asked,
             self.apart[1] / self.apart[0] if self.apart[0] > 0 else math.nan,
+            bool(self.blank),
         )
 
 
@@ -256,6 +260,16 @@ def _woven(images: Tensor) -> float:
     total = flat.square().sum()
     beside, apart = ((flat[..., :-lag] * flat[..., lag:]).sum() / total for lag in (1, images.shape[1]))
     return float(apart - beside.clamp_min(0)) - SIGMAS / math.sqrt(flat.numel()) if total > 0 else 0.0
+
+
+def _has_blanks(tokens: Tensor, blank: int) -> bool | None:
+    """Whether each row has as many tokens beside a blank, which differ between rows; None where all are that one, or no rows."""
+    others = tokens != blank
+    if tokens.dim() != 2 or len(tokens) < 2 or not bool(others.any()):
+        return None
+    counts = others.sum(1)
+    rest = tokens[others].view(len(tokens), -1) if bool((counts == counts[0]).all()) else tokens[:0]
+    return bool((rest != rest[:1]).any())
 
 
 def _is_bad(some: Tensor) -> bool:

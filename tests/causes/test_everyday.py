@@ -74,6 +74,16 @@ def test_tokens_that_are_all_one_are_unknown_beside_a_mask():
     assert "tokens unknown" in kinds(w)
 
 
+@pytest.mark.parametrize("blanks", [True, False])
+def test_a_sign_between_blanks_is_no_text_of_unknown_words(blanks):
+    def signs() -> dict[str, Tensor]:
+        known = torch.rand(32, 10).argsort(1) == 0 if blanks else torch.rand(32, 10) < 0.1
+        return {**words(), "input_ids": torch.where(known, torch.randint(1, 4, (32, 10)), 4)}
+
+    torch.manual_seed(0)
+    assert ("tokens unknown" in kinds(trained(Plain(), signs))) is not blanks
+
+
 def test_a_loss_that_the_model_gives_is_read_to_its_layers():
     torch.manual_seed(0)
     assert "softmax before cross entropy" in kinds(trained(Plain(softmax=True), words))
