@@ -7,7 +7,7 @@ import math
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loss import ERRORS, SPENT
 from modlab.causes.model import begins_too_small
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import LONG, Symptoms
 from modlab.records.clues import MOVES, LossClues, Term
 
 SCALED = {"LogSoftmax", "Mul", "Div"} | MOVES
@@ -33,6 +33,10 @@ FAINT = 1e-3
 
 ROUNDED, NEARLY_ALL = 0.1, 0.85
 """By how much logarithms of shares may lie farther apart than scores, and the part of a constant answer's loss that is nearly all."""
+
+AT_PRIOR, STUCK_AT_PRIOR = 0.05, 0.2
+"""How far from 1 the variances of a latent are that is as if nothing had been put in; and where the loss does not get below that of a
+constant answer, for an early stop finds them on their way."""
 
 HALF = 0.5
 """Between the answers no and yes of a discriminator, which may be smoothed."""
@@ -60,7 +64,8 @@ def _collapse(s: Symptoms) -> Facts | None:
 
 
 def _ignored(s: Symptoms) -> Facts | None:
-    if not s.loss.away < 0.05 or (s.has_baseline and s.progress > 0.5) or begins_too_small(s) is not None:
+    prior = STUCK_AT_PRIOR if s.is_stuck and s.made >= LONG else AT_PRIOR
+    if not s.loss.away < prior or (s.has_baseline and s.progress > 0.5) or begins_too_small(s) is not None:
         return None
     return {"away": s.loss.away}
 

@@ -410,6 +410,19 @@ class Coder(nn.Module):
         return self.dec(z.detach() if self.cut else z), mu, logarithm
 
 
+@pytest.mark.parametrize("weight", [1.0, 100.0])
+def test_a_latent_on_its_way_to_nothing_is_ignored_where_the_loss_is_stuck(weight: float) -> None:
+    model = Coder(cut=False)
+
+    def loss() -> Tensor:
+        x = torch.randn(64, 1).expand(64, 8) + 0.1 * torch.randn(64, 8)
+        out, mu, logarithm = model(x)
+        return (out - x).square().sum(1).mean() - weight * 0.5 * (1 + logarithm - mu.square() - logarithm.exp()).sum(1).mean()
+
+    w = watched(model, loss, 100, torch.optim.Adam(model.parameters(), 2e-2))
+    assert ("latent ignored" in kinds(w)) is (weight > 1)
+
+
 @pytest.mark.parametrize(("cut", "named"), [(True, "detached"), (False, "constant loss")])
 def test_a_latent_is_ignored_where_something_else_is_asked_and_reaches_it(cut: bool, named: str) -> None:
     model = Coder(cut=cut)
