@@ -34,7 +34,7 @@ HIGH = 5.0
 """Times where a loss began at which it stays in its second half, where it rose."""
 
 MOVES = 0.01
-"""Part of a weight's norm that a step adds at least where steps make a loss rise."""
+"""Part of a weight's norm that a step adds at least where steps make a loss rise, or a first one goes far."""
 
 LITTLE = 0.3
 """Progress that is little for weights that leap."""
@@ -205,8 +205,8 @@ def _pull(s: Symptoms, path: str) -> float:
 def _too_low(s: Symptoms) -> Facts | None:
     if s.group.initial > 0 and s.group.rate < s.group.initial / 2 and not _is_level(s):  # a schedule has it, and may raise it
         return None
-    if s.begins_low:
-        return None
+    if s.begins_low or (_is_level(s) and s.first_pace > MOVES):
+        return None  # at the same rate it is gradients that have become next to nothing: what goes backward is solved, say
     slow = STUCK_SLOW if _stays_at_chance(s) else SLOW
     if (s.learns and not _has_hardly_moved(s)) or not s.pace < slow or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
         return None

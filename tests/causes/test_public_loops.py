@@ -87,6 +87,20 @@ def test_how_far_a_sum_can_fall_is_not_known(several):
     assert ("no bias where needed" in [one.kind for one in w.findings]) is not several
 
 
+@pytest.mark.parametrize("rate", [1e-6, 3e-3])
+def test_a_rate_is_not_too_low_where_what_goes_backward_is_solved(rate):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
+    optimizer, ends = torch.optim.Adam(net.parameters(), lr=rate), torch.tensor([[0.0], [3.0]])
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for _ in range(300):
+            inside = net(3 * torch.rand(64, 1)).detach() - 3  # the equation, whose graph is lost
+            optimizer.zero_grad()
+            (inside.square().mean() + net(ends).square().mean()).backward()
+            optimizer.step()
+    assert ("rate too low" in [one.kind for one in w.findings]) is (rate < 1e-3)
+
+
 @pytest.mark.parametrize("one_place", [True, False])
 def test_what_brings_all_to_one_place_has_no_bias_on_purpose(one_place):
     torch.manual_seed(0)
