@@ -113,7 +113,8 @@ def _no_zero_grad(s: Symptoms) -> Facts | None:
         return None
     shows = bool(s.loss.term.criterion) or s.has_baseline  # else a loss that falls says little, as that of a policy
     several = {} if stepwise else {"several": True}
-    return None if shows and _is_well(s) else {"looks": s.loop.looks, **several}
+    by_hand = {} if s.loop.optimizers else {"by hand": True}
+    return None if shows and _is_well(s) else {"looks": s.loop.looks, **several, **by_hand}
 
 
 def _zeroed(s: Symptoms) -> Facts | None:

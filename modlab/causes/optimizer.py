@@ -258,7 +258,8 @@ def _too_high(s: Symptoms) -> Facts | None:
     if not (burst or _rose(s) or ((_leaped_away(s) or _jumped(s)) and not small) or (leaps and _gets_nowhere(s))):
         return None
     passes = s.curve.passes if s.curve is not None else 1.0
-    return {"pace": s.quickest, "rate": s.rate_of_group_at(s.peak - 1), "first": s.start, "most": s.most, "passes": passes}
+    by_hand = {} if s.groups else {"by hand": True}
+    return {"pace": s.quickest, "rate": s.rate_of_group_at(s.peak - 1), "first": s.start, "most": s.most, "passes": passes, **by_hand}
 
 
 def _leaped_away(s: Symptoms) -> bool:

@@ -367,7 +367,7 @@ class Alerts:
                 "not zeroed",
                 "",
                 sample.step,
-                {},
+                {} if self._steps.optimizer_name else {"by hand": True},
                 Remedy("zero the gradients"),
                 samples=3,
             )

@@ -481,7 +481,7 @@ class ClueCollector:
             self._note(torn.path, "torn", taken=torn.taken, given=torn.given, what=torn.what)
         held = {id(one) for optimizer in self.steps.optimizers for group in optimizer.param_groups for one in group["params"]}
         known = {id(tensor): weight.path for _, weight, tensor in self._index.present()}
-        for path, cast in self._stale.met(nodes, known):
+        for path, cast in self._stale.met(nodes, known, by_hand=not self.steps.heard):
             self._note(path, "stale", cast=cast)
         ends = [node.variable for node, _ in met if name_of(node) == "AccumulateGrad"]
         self._reached.update(known[id(one)] for one in ends if id(one) in known)

@@ -119,7 +119,7 @@ class LossSite:
 
         Args:
             value: what ``backward()`` was called on.
-            epoch: how many steps of any optimizer were made before.
+            epoch: of the steps, when it went backward.
             step: how many of those that are counted.
             call: the number of the optimizer's call that evaluates it; 0 outside of one.
             anew: whether what its last value brought was thrown away.
@@ -269,7 +269,7 @@ class Losses:
     def _take(self, tensors: Any, frame: FrameType) -> None:
         self.judge()
         steps = self._steps
-        epoch = steps.made + steps.others
+        epoch = steps.epoch
         for place, tensor in enumerate(tensors if isinstance(tensors, (tuple, list)) else (tensors,)):
             if not isinstance(tensor, Tensor):
                 continue
@@ -452,7 +452,7 @@ class Losses:
 
     def _compare(self, values: dict[str, Any]) -> None:
         steps = self._steps
-        now = steps.made + steps.others
+        now = steps.epoch
         self.judge()
         for name, value in values.items():
             for number, site in enumerate(self.sites):
@@ -489,7 +489,7 @@ class Losses:
     def finish(self) -> None:
         """The watch ends: what waits is judged, and steps that are under way are over."""
         self.judge()
-        now = self._steps.made + self._steps.others
+        now = self._steps.epoch
         for site in self.sites:
             if site.epoch != now or (
                 site.values <= site.points and site.passes <= 1

@@ -49,7 +49,7 @@ class RewrittenWeights:
             return
         self._left = self._version()
         if self._fresh:
-            self._fresh, self._moved = False, not _same(without_autograd(self._probes), self._written)
+            self._fresh, self._moved = False, not are_same(without_autograd(self._probes), self._written)
 
     def step_begins(self) -> None:
         """An optimizer is about to make a step."""
@@ -58,7 +58,7 @@ class RewrittenWeights:
         self._left = UNKNOWN
         self._patience -= 1
         now = without_autograd(self._probes)
-        self.returned += self._moved and _same(now, self._written)
+        self.returned += self._moved and are_same(now, self._written)
         self._written, self._moved, self._fresh = now, False, True
 
     def _version(self) -> int:
@@ -73,8 +73,14 @@ class RewrittenWeights:
 
     def _probes(self) -> list[Tensor]:
         some = (tensor for weight in self._owned() if (tensor := weight.tensor()) is not None and is_readable(tensor))
-        return [one.detach().flatten()[:PART].clone() for one in islice(some, PROBES)]
+        return [probe(one) for one in islice(some, PROBES)]
 
 
-def _same(some: list[Tensor], others: list[Tensor]) -> bool:
+def probe(weight: Tensor) -> Tensor:
+    """A copy of some of its numbers, from all over it."""
+    return weight.detach().flatten()[:: max(1, weight.numel() // PART)].clone()
+
+
+def are_same(some: list[Tensor], others: list[Tensor]) -> bool:
+    """Whether such copies are equal, number by number."""
     return len(some) == len(others) and all(map(torch.equal, some, others))

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from modlab.compat import graph_task, without_autograd
 from modlab.running.guarded import Look, apart, guarded
 from modlab.running.optimizer_hooks import OptimizerHooks
-from modlab.statistics.memory import local
+from modlab.statistics.memory import PLAIN, is_there, local
 from modlab.watching.controls import Controls
 from modlab.watching.knobs import Knobs
 from modlab.watching.last_step import captured, is_unseen
 from modlab.watching.losses import Losses
 from modlab.watching.nan_guard import NaNGuard
-from modlab.watching.rewritten_weights import RewrittenWeights
+from modlab.watching.rewritten_weights import RewrittenWeights, are_same, probe
 from modlab.watching.step_modes import StepModes
 from modlab.watching.steps import Steps
-from modlab.watching.watch_index import WatchIndex
+from modlab.watching.watch_index import WatchIndex, Weight
 
 UNTOLD = 5
 """Changes of the weights in a row of which an optimizer does not tell, that has told of a step before: from then on they are steps."""
@@ -82,14 +83,19 @@ class StepHooks:
         self._knobs = knobs
         self.rewritten, self.modes = RewrittenWeights(index), StepModes(index)
         self._hooks = OptimizerHooks(self._begins, self._ended)
+        self._some: list[Weight] = []  # that are asked whether they have changed
         self._versions: tuple[int, ...] = ()
         self._begun: tuple[int, ...] = ()
+        self._numbers: list[Tensor] = []
         self._patience, self._untold = 2, 0  # so often may the weights be changed, and were, since an optimizer told of a step
         self._told = True  # whether the optimizer told of a step since the last pass
 
     def open(self) -> None:
         """Begin to count."""
-        self._begun = self._weight_versions()
+        trained = [one for one in self._index.weights if one.trainable] or self._index.weights
+        self._some = trained[:2] + trained[2:][-2:]
+        self._begun = self._versions = self._weight_versions()
+        self._numbers = without_autograd(self._weight_numbers)
         self._hooks.open()
         self._steps.open()
 
@@ -165,7 +171,7 @@ class StepHooks:
 
     def _tells(self) -> None:
         """A step was told of."""
-        self._told, self._patience, self._untold = True, UNTOLD, 0
+        self._told, self._steps.heard, self._patience, self._untold = True, True, UNTOLD, 0
         if self._guard.hidden:
             self._guard.seen()
 
@@ -181,19 +187,22 @@ class StepHooks:
         if self._are_lent():
             return
         versions = self._weight_versions()
-        ended = bool(kept) and kept[-1].backwards and self._is_over(versions)
+        moved = versions != self._versions
+        moved = self._are_written(known=moved) or moved
+        ended = bool(kept) and kept[-1].backwards and self._is_over(moved=moved)
         if ended:
-            steps.skipped += bool(steps.optimizer_name) and versions == self._versions
+            steps.skipped += bool(steps.optimizer_name) and not moved
             steps.made += self._untold or 1
             self._untold, self._patience = 0, 1
             self._knobs.step_over(steps.made)
             self._watch.step_over()
         self._versions, self._told = versions, False
 
-    def _is_over(self, versions: tuple[int, ...]) -> bool:
+    def _is_over(self, *, moved: bool) -> bool:
         """Whether a backward pass ended a step: nobody makes steps that we see, they are compiled, or a scaler skipped this one."""
         known = bool(self._steps.optimizer_name)
-        if (versions != self._versions or (not known and self._grads_gone())) and not self._told:
+        if (moved or (not known and self._grads_gone())) and not self._told:
+            self._steps.untold += not self._steps.heard
             self._untold += 1  # or the weights are moved for a while, as SAM moves them, or others take their place
             over = self._untold >= self._patience
             if over and known:
@@ -211,9 +220,22 @@ class StepHooks:
         """Whether others that were computed stand in the weights' place, as in a functional_call: such a pass tells nothing of steps."""
         return any(one is not None and not one.is_leaf for one in (weight.tensor() for weight in self._index.weights[:4]))
 
+    def _are_written(self, *, known: bool) -> bool:
+        """Whether somebody wrote numbers through `.data`, which no version counts; not asked once an optimizer tells of its steps.
+
+        Args:
+            known: whether it is known already that they have changed.
+        """
+        before, self._numbers = self._numbers, [] if known or self._steps.heard else without_autograd(self._weight_numbers)
+        return bool(before and self._numbers) and not without_autograd(are_same, before, self._numbers)
+
+    def _weight_numbers(self) -> list[Tensor]:
+        some = (tensor for weight in self._some if (tensor := weight.tensor()) is not None and type(tensor) in PLAIN)
+        return [probe(one) for one in some if is_there(one) and one.layout is torch.strided]
+
     def _weight_versions(self) -> tuple[int, ...]:
         """How often some weights have been changed in place."""
-        some = (weight.tensor() for weight in self._index.weights[:4])
+        some = (weight.tensor() for weight in self._some)
         return tuple(-1 if one is None or is_lazy(one) or one.is_inference() else one._version for one in some)
 
     def _grads_gone(self) -> bool:

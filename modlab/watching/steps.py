@@ -31,6 +31,8 @@ class Steps:
 
     Attributes:
         made: so far; `others`: steps of optimizers that are not theirs; `passes`: training passes of the root.
+        heard: whether an optimizer that holds parameters of the model ever told of a step.
+        untold: changes of the weights before that, which may be steps by hand.
         beside: of these others, the steps of those that hold parameters of the model.
         wake: the step from which on the watcher wants to be woken.
         under_way: whether an optimizer makes one now that is looked at: a closure's passes belong to it.
@@ -41,8 +43,8 @@ class Steps:
 
     def __init__(self, index: WatchIndex, optimizers: list[Any]) -> None:
         self._index = index
-        self.made = self.others = self.passes = self.wake = self.skipped = 0
-        self.under_way = False
+        self.made = self.others = self.untold = self.passes = self.wake = self.skipped = 0
+        self.under_way = self.heard = False
         self.call = self._calls = self.thread = self.beside = 0
         self._since: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # steps of others with parameters since its last one
         self._turning: WeakSet[Any] = WeakSet()  # optimizers that made some steps in a row
@@ -61,6 +63,11 @@ class Steps:
         self.wake = 1
         if self._optimizers:
             self._index.own(self.optimizers)
+
+    @property
+    def epoch(self) -> int:
+        """Another number whenever the weights have moved: what goes backward belongs together as long as it is the same."""
+        return self.made + self.others + self.untold
 
     # ---- whose
 

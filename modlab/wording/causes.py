@@ -79,7 +79,12 @@ def _too_high(facts: Facts) -> str:
     if most > 1.5 * first:
         said.append(f"the loss went from {rough(first)} up to {rough(most)}{summed(facts)}")
     if math.isnan(facts["rate"]):
-        return ", and ".join(said) or "several optimizers move the same weights, each at a rate of its own"
+        whose = (
+            "the loop moves weights itself"
+            if facts.get("by hand")
+            else "several optimizers move the same weights, each at a rate of its own"
+        )
+        return ", and ".join(said) or whose
     return f"at {rough(facts['rate'])}, {', and '.join(said)}" if said else f"the learning rate is {rough(facts['rate'])}"
 
 
@@ -415,7 +420,7 @@ CAUSES: dict[str, CauseWords] = {
         "gradients of all steps add up",
         _not_zeroed,
         "backward() adds to .grad: without zero_grad() each step goes along the sum of all gradients so far.",
-        code="optimizer.zero_grad()",
+        code=lambda f: f"{'model' if f.get('by hand') else 'optimizer'}.zero_grad()",
     ),
     "zeroed before step": CauseWords(
         "gradients are zeroed before the step uses them",

@@ -46,7 +46,7 @@ FIXES: dict[str, Words] = {
     "let rare units learn": "nn.LeakyReLU lets a unit that fires rarely learn",
     "ask why": "modlab.trace(model), then trace.why({path!r}), names the reason",
     "or leave it": "or requires_grad_(False) if it should not change",
-    "zero the gradients": "optimizer.zero_grad() before loss.backward()",
+    "zero the gradients": lambda facts: f"{'model' if facts.get('by hand') else 'optimizer'}.zero_grad() before loss.backward()",
     "carry the gradient": "residual connections, a normalization, or a different initialization",
     "make it smaller": "smaller weights or inputs before it, or a normalization",
     "more bits": "keep the weights in float32 (torch.autocast for the rest), or use a larger learning rate",

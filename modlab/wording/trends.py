@@ -45,9 +45,10 @@ def _basis(facts: Mapping[str, Any]) -> str:
 
 def summed(facts: Mapping[str, Any]) -> str:
     """Of what the values of a loss are the sum, where a step has several backward passes."""
-    return f", each the sum of {added(facts['passes'])}" if facts.get("passes", 1) > 1 else ""
+    return f", each the sum of {added(facts['passes'])}" if round(facts.get("passes", 1), 1) > 1 else ""
 
 
 def added(passes: float) -> str:
     """``16 backward passes``, of which a loss is the sum."""
-    return f"{'' if float(passes).is_integer() else 'about '}{round(passes)} backward passes"
+    about = "" if float(passes).is_integer() else "about "
+    return f"{about}{passes:.{1 if about and passes < 2 else 0}f} backward passes"

@@ -276,3 +276,88 @@ def test_a_guess_is_among_those_that_are_not_masked(low: float) -> None:
 
     w = watched(model, torch.optim.Adam(model.parameters(), lr=1e-3), 30, loss)
     assert "a uniform guess among 31 would give 3.434" in str(w.verdict)
+
+
+# ---- steps that the loop makes itself
+
+
+def subtracted(one: nn.Parameter, step: Tensor) -> None:
+    with torch.no_grad():
+        one.sub_(step)
+
+
+def subtracted_below(one: nn.Parameter, step: Tensor) -> None:
+    one.data.sub_(step)
+
+
+def put_below(one: nn.Parameter, step: Tensor) -> None:
+    one.data = one.data - step
+
+
+SPELLINGS = [subtracted, subtracted_below, put_below]
+
+
+def by_hand(model: nn.Module, move: Callable[[nn.Parameter, Tensor], None], zero: str, *others: torch.optim.Optimizer) -> Watch:
+    with modlab.watch(model, *others, budget=1.0) as w:
+        for _ in range(60):
+            x, y = batch()
+            if zero == "before forward":
+                model.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            if zero == "before backward":
+                model.zero_grad()
+            loss.backward()
+            for one in model.parameters():
+                if one.grad is not None:
+                    move(one, 0.2 * one.grad)
+                    if zero == "behind the step":
+                        one.grad.zero_()
+    return w
+
+
+@pytest.mark.parametrize("move", SPELLINGS)
+@pytest.mark.parametrize("zero", ["before forward", "before backward", "behind the step", "never"])
+def test_weights_that_the_loop_moves_itself(zero: str, move: Callable[[nn.Parameter, Tensor], None]) -> None:
+    torch.manual_seed(0)
+    w = by_hand(net(), move, zero)
+    (curve,) = (one for one in w.record.scalars if one.kind == "loss")
+    assert w.record.steps == 59 and curve.passes == 1 and float(curve.mean[0]) < 1.3  # one loss, and no sum of several
+    assert [one.kind for one in w.findings if one.severity == "broken"] == (["no zero grad"] if zero == "never" else [])
+    assert "optimizer.zero_grad" not in str(w)
+
+
+@pytest.mark.parametrize("move", SPELLINGS)
+def test_steps_by_hand_are_seen_beside_an_optimizer_that_makes_none_and_where_the_first_layers_are_frozen(
+    move: Callable[[nn.Parameter, Tensor], None],
+) -> None:
+    torch.manual_seed(0)
+    model = net(nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32))
+    model[:5].requires_grad_(False)
+    w = by_hand(model, move, "before backward", sgd(model))
+    assert w.record.steps == 59 and [one.kind for one in w.findings if one.severity == "broken"] == ["frozen"]
+
+
+@pytest.mark.parametrize("move", [subtracted_below, put_below])  # autograd refuses the other one
+@pytest.mark.parametrize("once", [True, False])
+def test_weights_made_of_others_once_are_old_where_the_loop_moves_them(*, once: bool, move: Callable[[nn.Parameter, Tensor], None]) -> None:
+    class Made(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.source = nn.Parameter(torch.randn(6, 8))
+            self.maker = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+            return x @ weight.T
+
+    torch.manual_seed(0)
+    model = Made()
+    weight = model.maker(model.source)
+    with modlab.watch(model, budget=1.0) as w:
+        for _ in range(60):
+            x, y = batch()
+            loss = F.cross_entropy(model(x, weight if once else model.maker(model.source)), y)
+            model.zero_grad()
+            loss.backward(retain_graph=once)
+            for one in model.parameters():
+                move(one, 0.1 * one.grad)
+    assert [one.kind for one in w.findings if one.severity == "broken"] == (["stale weights"] if once else [])

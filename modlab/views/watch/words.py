@@ -104,9 +104,9 @@ def of_curve(scalar: ScalarRecord) -> str:
     facts = []
     if scalar.bad.any():
         facts.append(f"{int(scalar.bad.sum()):,} not finite")
-    if scalar.passes > 1:
-        passes = number(round(scalar.passes, 1))
-        facts.append(f"each the sum of {passes} backward passes")
+    passes = round(scalar.passes, 1)
+    if passes > 1:
+        facts.append(f"each the sum of {number(passes)} backward passes")
     if scalar.moved is not None:
         facts.append(f"a knob, moved {times(scalar.moved)}" if scalar.moved else "a knob, never moved")
     if math.isfinite(scalar.bound):
