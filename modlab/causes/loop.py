@@ -10,6 +10,7 @@ import numpy as np
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import LONG, Symptoms
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER_GRADIENT
+from modlab.records.watched import WatchedParameter
 
 SEVERAL = 5
 """Backward passes, or looks, that it takes to say that something never happens."""
@@ -35,6 +36,9 @@ LITTLE = 0.05
 WELL = 0.8
 """Way down with which a part that is not trained is meant to wait."""
 
+HELD_BY_32_BITS, HELD_BY_16_BITS = 1e-5, 0.1
+"""Parts of a weight's norm that are far more than the least change of it that there is."""
+
 EPSILON = 1e-4
 """Part of a weight's norm that a step adds: below that it hardly moves."""
 
@@ -58,6 +62,23 @@ def _sleeps(s: Symptoms) -> Facts | None:
     if not felt or s.record.steps < MANY or _is_well(s):
         return None
     return {"path": felt[0], "places": felt, "optimizer": name, "steps": s.record.steps}
+
+
+def _moves_nothing(s: Symptoms) -> Facts | None:
+    """An optimizer of somebody's own whose steps leave all weights as they were, bit for bit, at a rate that should move them."""
+    rate, held = s.rate[np.isfinite(s.rate)], [one for one in s.watched.parameters if one.owned and one.graded and one.stuck]
+    moves = s.quickest > 0 or any(one.moved for one in s.watched.parameters)
+    clipped = s.loop.left < LITTLE or (s.norm is not None and s.norm.beyond > 0)
+    if moves or clipped or not len(rate) or not any(_should_move(s, one, float(rate.min())) for one in held):
+        return None
+    return {"still": s.group.optimizer, "steps": s.record.steps, "rate": s.group.rate, "norm": max(one.size for one in held)}
+
+
+def _should_move(s: Symptoms, one: WatchedParameter, rate: float) -> bool:
+    """Whether its gradient times the rate is far more than the least change that its dtype holds."""
+    weight = s.weights.get(one.path, np.zeros(0))
+    least = HELD_BY_16_BITS if one.dtype.endswith("16") else HELD_BY_32_BITS
+    return math.isfinite(one.size) and rate * one.size > least * float(np.nanmax(weight, initial=0.0))
 
 
 def _is_moved_otherwise(s: Symptoms) -> bool:
@@ -349,6 +370,7 @@ ROWS = (
     CauseRow("eval while training", _in_evaluation),
     CauseRow("eval while training", _turned, severity="careful", tier=2),
     CauseRow("clipped to nothing", _clipped, tier=1),
+    CauseRow("no step", _moves_nothing, tier=1),
     CauseRow("accumulated too loud", _too_loud, "rate too high", "divide", tier=1),
 )
 

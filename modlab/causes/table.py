@@ -61,8 +61,10 @@ FOLLOWS = {
             "weights put back",
             "rate too high",
             "eval while training",
+            "no step",
         )
     ),
+    "no step": frozenset(("zeroed before step", "weights put back", "gradients overwritten", "clipped to nothing")),
     "rate too high": frozenset(
         (
             "no zero grad",

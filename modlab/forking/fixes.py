@@ -528,6 +528,7 @@ TRIAL = 50
 OF_REMEDIES: dict[str, str] = {
     "smaller steps": "a tenth of the learning rate",
     "larger steps": "ten times the learning rate",
+    "any steps": "ten times the learning rate",
     "some learning rate": "a learning rate of 0.001",
     "zero the gradients": "gradients zeroed in each step",
     "smaller last layer": "a smaller last layer",

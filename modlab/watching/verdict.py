@@ -395,7 +395,7 @@ def _stands(name: str, still: list[WatchedParameter], owned: list[WatchedParamet
     facts: dict[str, Fact] = {"paths": tuple(weight.path for weight in still), "norm": mine, "rate": "", "all": rate == 0}
     if {one for weight in still for one in weight.rates} == {0.0}:
         return _check(name, "broken", "does not move", {**facts, "rate": "zero"}, Remedy("some learning rate"), path=still[0].path)
-    fixes = (Remedy("larger steps"),) if rate is not None and mine > TINY * most else ()
+    fixes = (Remedy("any steps" if len(still) == len(owned) else "larger steps"),) if rate is not None and mine > TINY * most else ()
     return _check(name, "broken", "does not move", facts, *fixes, path=still[0].path)
 
 

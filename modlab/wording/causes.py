@@ -117,6 +117,18 @@ def _not_held(facts: Facts) -> str:
     return f"{all_named(facts['places'])} {have} a gradient, and {nobody} {them}"
 
 
+def _no_step(facts: Facts) -> str:
+    if "still" in facts:
+        steps, norm = format.plural(facts["steps"], "call"), rough(facts["norm"])
+        return (
+            f"{steps} at a rate of {rough(facts['rate'])}, with gradients up to {norm}, and all weights that were compared are as they were"
+        )
+    if "optimizer" in facts:
+        steps = format.plural(facts["steps"], "step")
+        return f"the {facts['optimizer']} that holds {all_named(facts['places'])} made none, in {steps} of another one"
+    return f"{format.plural(facts['backwards'], 'backward pass', 'backward passes')}, and no step"
+
+
 def _not_zeroed(facts: Facts) -> str:
     before = (
         "gradients that were there already, the first one of a step too" if facts.get("several") else "the gradients of the step before"
@@ -395,14 +407,17 @@ NEGATIVES = {
 CAUSES: dict[str, CauseWords] = {
     # ---- the loop
     "no step": CauseWords(
-        lambda f: "one of the optimizers never makes a step" if "optimizer" in f else "optimizer.step() is never called",
         lambda f: (
-            f"the {f['optimizer']} that holds {all_named(f['places'])} made none, in {format.plural(f['steps'], 'step')} of another one"
+            "one of the optimizers never makes a step"
             if "optimizer" in f
-            else f"{format.plural(f['backwards'], 'backward pass', 'backward passes')}, and no step"
+            else f"{f['still']}.step() changes no weight"
+            if "still" in f
+            else "optimizer.step() is never called"
         ),
+        _no_step,
         "backward() computes gradients; only step() changes the weights.",
-        code="optimizer.step()",
+        lambda f: "let its step() change parameters in place, as p.sub_(…) does: p = p - … makes another tensor" if "still" in f else "",
+        lambda f: "" if "still" in f else "optimizer.step()",
     ),
     "never enough to step": CauseWords(
         "the optimizer never makes its step",

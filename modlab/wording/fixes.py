@@ -51,6 +51,7 @@ FIXES: dict[str, Words] = {
     "make it smaller": "smaller weights or inputs before it, or a normalization",
     "more bits": "keep the weights in float32 (torch.autocast for the rest), or use a larger learning rate",
     "larger steps": "a larger learning rate",
+    "any steps": "a larger learning rate; where that moves nothing either, look at what step() does",
     "smaller steps": "a smaller learning rate, if it should fall",
     "some learning rate": "a learning rate above 0",
     "smaller last layer": "smaller weights in the last layer, or inputs scaled to about 1",

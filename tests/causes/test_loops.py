@@ -335,3 +335,36 @@ def test_a_model_that_is_turned_late_asks_for_care():
     model.insert(1, nn.Dropout(0.5))
     (found,) = epochs(model, lambda epoch: model.eval() if epoch == 3 else None)
     assert found.severity == "careful" and found.facts["evaluated"] == 30
+
+
+class Signs(torch.optim.Optimizer):
+    """Goes along the signs of the gradients, in place or not."""
+
+    def __init__(self, parameters, lr, *, rebinds):
+        super().__init__(parameters, {"lr": lr})
+        self.rebinds = rebinds
+
+    @torch.no_grad()
+    def step(self, closure=None):  # type: ignore[override]
+        for group in self.param_groups:
+            for one in group["params"]:
+                step = group["lr"] * one.grad.sign()
+                if self.rebinds:
+                    one = one - step
+                else:
+                    one.sub_(step)
+
+
+@pytest.mark.parametrize(("rebinds", "rate", "kinds"), [(True, 1e-3, ["no step"]), (False, 1e-3, []), (False, 1e-12, ["rate too low"])])
+def test_a_step_of_somebodys_own_that_changes_no_weight(rebinds, rate, kinds):
+    torch.manual_seed(0)
+    model = net()
+    optimizer = Signs(model.parameters(), rate, rebinds=rebinds)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(STEPS):
+            x, y = classes()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    assert [one.kind for one in w.findings if one.severity == "broken" and "tier" in one.facts] == kinds
+    assert ("Signs.step() changes no weight" in str(w)) is rebinds
