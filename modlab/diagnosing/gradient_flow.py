@@ -101,8 +101,8 @@ def _nowhere(bench: Bench, trained: list[Held]) -> ExperimentRecord:
     """The loss has no graph."""
     why = traced_pass.reasons(bench)
     told = next((why[held.path] for held in reversed(trained) if _kind(why, held) not in ("", "not called", "off the path")), None)
-    fix = Remedy("ask the trace") if told is None else Remedy("gradient lost")
     kind = "no graph" if told is None else lost_gradients.of_reason(told) or "no graph"
+    fix = Remedy("ask the trace") if told is None else _remedy(kind)
     facts: dict[str, Any] = {"reasons": _listed([told] if told is not None else []), "asked": trained[-1].path}
     return record("gradients", "failed", kind, fix, nowhere=1, **facts)
 
@@ -124,17 +124,22 @@ def _of_gradients(
         facts["places"] = tuple(held.path for held in worst)
     told = _told(lacking, why)
     facts |= {"left out": bool(lacking) and all(_kind(why, held) in _LEFT_OUT for held in lacking), "reasons": _listed(told)}
+    cause = lost_gradients.of_reasons([why[held.path] for held in lacking if held.path in why])
     fixes = []
     if lacking:
-        fixes.append(Remedy("gradient lost") if told else Remedy("ask the trace"))
+        fixes.append(_remedy(cause) if told else Remedy("ask the trace"))
         facts["asked"] = lacking[0].path
     elif bad:
         fixes.append(Remedy(code="torch.autograd.set_detect_anomaly(True)  # the next backward() says where it came from"))
     lost = bool(lacking) and not facts["left out"] and not all_aside
     outcome: Outcome = "failed" if bad or much or lost else "unclear"
-    cause = lost_gradients.of_reasons([why[held.path] for held in lacking if held.path in why])
     kind = cause or "parameters without a good gradient"
     return record("gradients", outcome, kind, *fixes, site=group.site, path=group.path, **facts, **numbers)
+
+
+def _remedy(cause: str) -> Remedy:
+    """What a function without a gradient gives was detached by nobody."""
+    return Remedy(cause if cause == "no gradient through" else "gradient lost")
 
 
 def groups(some: Sequence[Held], trained: Sequence[Held]) -> tuple[dict[str, Fact], ...]:

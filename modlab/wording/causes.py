@@ -591,8 +591,12 @@ CAUSES: dict[str, CauseWords] = {
     "detached": CauseWords(
         "the graph is cut",
         _lost,
-        "detach(), .data, .item(), numpy() or a new tensor made from numbers: what comes before it gets no gradient.",
-        lambda f: "detach the target, and not the answer" if "target" in f else "keep tensors as they are between the layers and the loss",
+        "detach(), .data, .item(), numpy(), an argmax or a new tensor made from numbers: what comes before it gets no gradient.",
+        lambda f: (
+            "detach the target, and not the answer"
+            if "target" in f
+            else "keep tensors as they are between the layers and the loss; in place of an argmax or a comparison, a softmax or a sigmoid"
+        ),
     ),
     "no gradient through": CauseWords(
         "a function without a gradient stands in the way",

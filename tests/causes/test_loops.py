@@ -368,3 +368,34 @@ def test_a_step_of_somebodys_own_that_changes_no_weight(rebinds, rate, kinds):
             optimizer.step()
     assert [one.kind for one in w.findings if one.severity == "broken" and "tier" in one.facts] == kinds
     assert ("Signs.step() changes no weight" in str(w)) is rebinds
+
+
+def test_the_line_that_settles_a_cause_keeps_its_comment_in_a_sheet():
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters())
+    with modlab.watch(model, optimizer) as w:
+        for number in range(40):
+            x, y = classes()
+            F.cross_entropy(model(x), y).backward()
+            if number == 64:
+                optimizer.step()
+    assert 'print("step")  # beside optimizer.step(): is that line reached?' in str(w.diagnose())
+
+
+class Routed(nn.Module):
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.router, self.experts = way, nn.Linear(10, 3), nn.Linear(10, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        share = self.router(x).softmax(-1)
+        if self.way == "argmax":
+            share = F.one_hot(share.argmax(-1), 3).float()
+        return (share.detach() if self.way == "detach" else share).unsqueeze(1).mul(self.experts(x).view(-1, 4, 3)).sum(-1)
+
+
+@pytest.mark.parametrize(("way", "advice"), [("argmax", "Use a smooth function"), ("detach", "Remove the detach")])
+def test_what_is_advised_where_a_gradient_is_lost(way, advice):
+    torch.manual_seed(0)
+    checks = modlab.diagnose(Routed(way), batch=classes(), loss=F.cross_entropy).experiments
+    assert next(one.advice for one in checks if one.outcome == "failed").startswith(advice)

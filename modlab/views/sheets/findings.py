@@ -195,7 +195,7 @@ def _heading(name: str, what: str, fine: bool) -> Row:
 
 def _cells(path: str, verdict: str, what: str, fix: str, advice: str) -> tuple[Cell, ...]:
     lines = fix.splitlines() or advice.splitlines()
-    line = lines[0].partition("  #")[0] if lines else ""
+    line = lines[0].partition("  #")[0] if fix else lines[0] if lines else ""  # words may end with a line that its comment explains
     return Cell(path or ROOT), Cell(verdict), Cell(what), Cell(f"{line} …" if len(lines) > 1 else line)
 
 
