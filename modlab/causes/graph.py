@@ -196,7 +196,7 @@ def _frozen(s: Symptoms) -> Facts | None:
         return None
     share = s.clues.frozen / max(s.clues.parameters, 1)
     held = bool(s.record.optimizer) and any(not one.trainable and one.owned for one in s.watched.parameters)
-    alone = held and s.clues.fresh > 0.5 * s.clues.frozen and (_is_in_front(s) or not s.matrices)
+    alone = s.clues.fresh > 0.5 * s.clues.frozen and (not s.matrices or (held and _is_in_front(s)))
     return {"share": share, "held": held} if share >= 0.3 and not (s.progress > 0.85 if alone else s.fallen > 0.1) else None
 
 

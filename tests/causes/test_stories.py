@@ -181,3 +181,28 @@ def test_a_relu_by_function_leaves_nothing_of_what_is_below_zero():
     torch.manual_seed(0)
     found = modlab.diagnose(Dead(), batch=(torch.randn(16, 4), torch.randn(16, 1)), loss=nn.MSELoss())
     assert next(one.kind for one in found.experiments if one.name == "collapse") == "dead units"
+
+
+@pytest.mark.parametrize("trained_before", [True, False])
+def test_biases_that_train_alone(trained_before):
+    """Of a model that was trained that may be meant; of a fresh one too little can move, though its loss falls a little."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(12, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 4))
+    x = torch.randn(512, 12)
+    y = (x @ torch.randn(12, 4)).argmax(1)
+    y[y == 1] = 0  # one class is the most frequent
+    if trained_before:
+        before = torch.optim.Adam(net.parameters(), lr=1e-2)
+        for _ in range(200):
+            before.zero_grad()
+            F.cross_entropy(net(x), y.roll(1)).backward()
+            before.step()
+    for name, one in net.named_parameters():
+        one.requires_grad_("bias" in name if trained_before else name == "4.bias")
+    optimizer = torch.optim.Adam([one for one in net.parameters() if one.requires_grad], lr=1e-2)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(150):
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+    assert ("frozen" in kinds(w)) is not trained_before
