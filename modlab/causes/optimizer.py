@@ -10,6 +10,7 @@ from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import SEVERAL
 from modlab.causes.model import begins_too_small
 from modlab.causes.symptoms import STUCK, Symptoms
+from modlab.records.clues import GroupClues
 
 MOST = 0.997
 """Momentum from which on it is that, and not the rate."""
@@ -104,7 +105,8 @@ def _swapped(s: Symptoms) -> Facts | None:
     slow, fast = min(some, key=lambda one: one.rate), max(some, key=lambda one: one.rate)
     whole = sum(one.numbers for one in some)
     apart = STUCK_APART if s.is_stuck and s.progress < NOTHING and slow.numbers > fast.numbers else APART
-    if fast.rate < apart * slow.rate or s.progress > 0.8 or slow.numbers < fast.numbers / 4:
+    ends = _stands_at_the_end(s, slow, fast)
+    if fast.rate < apart * slow.rate or s.progress > (0.95 if ends else 0.8) or not (ends or slow.numbers >= fast.numbers / 4):
         return None
     return {
         "path": slow.paths[0] if slow.paths else "",
@@ -113,6 +115,14 @@ def _swapped(s: Symptoms) -> Facts | None:
         "share": slow.numbers / whole,
         "rest": fast.numbers / whole,
     }
+
+
+def _stands_at_the_end(s: Symptoms, slow: GroupClues, fast: GroupClues) -> bool:
+    """Whether the last layers hardly move and those before them grow many times, as where a new head has the rate of what was trained."""
+    owners, order = {one.path: one.module for one in s.watched.parameters}, {one.path: one.order for one in s.watched.modules if one.called}
+    ends, rest = ([order.get(owners.get(path) or "", 0) for path in group.paths] for group in (slow, fast))
+    behind = bool(ends and rest) and min(ends) > max(rest)
+    return behind and max(s.paces.get(path, 0.0) for path in slow.paths) < SLOW and s.resized() > GROWN / 2
 
 
 def _runs_out(s: Symptoms) -> Facts | None:

@@ -206,3 +206,20 @@ def test_biases_that_train_alone(trained_before):
             F.cross_entropy(net(x), y).backward()
             optimizer.step()
     assert ("frozen" in kinds(w)) is not trained_before
+
+
+@pytest.mark.parametrize(("before", "head", "swapped"), [(0.5, 1e-6, True), (1e-5, 0.01, False), (0.01, 1e-6, False)])
+def test_a_new_head_with_the_rate_of_what_was_trained_before(before, head, swapped):
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 32), nn.Tanh())
+    net = nn.Sequential(body, nn.Linear(32, 3))
+    x = torch.randn(256, 16)
+    y = (torch.tanh(x @ torch.randn(16, 8)) @ torch.randn(8, 3)).argmax(1)
+    optimizer = torch.optim.Adam([{"params": [*body.parameters()], "lr": before}, {"params": [*net[1].parameters()], "lr": head}])
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(150):
+            of = torch.randint(256, (32,))
+            optimizer.zero_grad()
+            F.cross_entropy(net(x[of]), y[of]).backward()
+            optimizer.step()
+    assert ("groups swapped" in kinds(w)) is swapped
