@@ -143,8 +143,8 @@ def _zeroed(s: Symptoms) -> Facts | None:
     trained = [one for one in s.watched.parameters if one.trainable]
     felt = [one for one in trained if one.felt] or trained
     turned, true, zeroed = s.loop.edited
-    if s.loop.replaced >= SEVERAL:
-        return None  # not zeroed: something else stands in their place
+    if s.loop.replaced >= SEVERAL or _is_well(s):
+        return None  # not zeroed: something else stands in their place, or other parameters, which the loop puts there in each step
     if not felt or turned or true or (zeroed < SEVERAL and (s.loop.hooked or any(one.graded for one in felt))):
         return None
     steps = len(s.loop.optimizers) == 1 and not s.loop.asleep[0]

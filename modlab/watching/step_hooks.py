@@ -231,7 +231,10 @@ class StepHooks:
 
     def _weight_numbers(self) -> list[Tensor]:
         some = (tensor for weight in self._some if (tensor := weight.tensor()) is not None and type(tensor) in PLAIN)
-        return [probe(one) for one in some if is_there(one) and one.layout is torch.strided]
+        known = (
+            one for one in some if not (one.is_cuda and torch.cuda.is_current_stream_capturing())
+        )  # it would become a part of the graph
+        return [probe(one) for one in known if is_there(one) and one.layout is torch.strided]
 
     def _weight_versions(self) -> tuple[int, ...]:
         """How often some weights have been changed in place."""

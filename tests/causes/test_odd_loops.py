@@ -326,6 +326,19 @@ def test_weights_that_the_loop_moves_itself(zero: str, move: Callable[[nn.Parame
     assert "optimizer.zero_grad" not in str(w)
 
 
+def test_parameters_that_are_made_anew_in_each_step() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
+    with modlab.watch(model) as w:
+        for _ in range(120):
+            x = torch.randn(32, 8)
+            F.mse_loss(model(x), x.sum(1, keepdim=True)).backward()
+            for layer in (model[0], model[2]):
+                for name, one in [*layer.named_parameters()]:
+                    setattr(layer, name, nn.Parameter((one - 0.05 * one.grad).detach()))
+    assert w.record.steps == 119 and not [one for one in w.findings if one.severity == "broken"]
+
+
 @pytest.mark.parametrize("move", SPELLINGS)
 def test_steps_by_hand_are_seen_beside_an_optimizer_that_makes_none_and_where_the_first_layers_are_frozen(
     move: Callable[[nn.Parameter, Tensor], None],
