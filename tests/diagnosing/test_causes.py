@@ -342,11 +342,14 @@ class Patches(nn.Module):
 
 
 @pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("places", [True, False])
+@pytest.mark.parametrize("places", [True, "zero", False])
 def test_patches_that_are_not_told_of_their_places(places, first):
     torch.manual_seed(0)
     x, y = torch.randn(32, 1, 12, 16), torch.randint(4, (32,))
-    made = modlab.diagnose(Patches(places, first), batch=(x, y), loss=F.cross_entropy)
+    model = Patches(places, first)
+    if places == "zero":
+        nn.init.zeros_(model.places)
+    made = modlab.diagnose(model, batch=(x, y), loss=F.cross_entropy)
     found = next(one for one in made.experiments if one.name == "order")
     assert (found.outcome, found.kind) == (("passed", "order counts") if places else ("unclear", "no positions"))
     assert places or (found.what == "another order of the patches gives the same outputs" and "of the patches" in found.advice)

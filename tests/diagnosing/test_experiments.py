@@ -240,7 +240,7 @@ def test_a_module_whose_weights_are_nan_is_named():
     model = making(Model.forward)
     nn.init.constant_(model.head.weight, float("nan"))
     found = next(one for one in diagnosed(model).findings if one.kind == "NaN")
-    assert found.path == "head" and "head (Linear) makes the first" in found.what
+    assert found.path == "head" and "head (Linear), whose weights hold NaN, makes the first" in found.what
 
 
 def test_nan_of_the_batch_is_not_the_models():
