@@ -35,7 +35,7 @@ LIMIT_S = 5.0
 
 
 def gradcheck(bench: Bench) -> ExperimentRecord:
-    """Where a function has a backward of its own, a step against the gradient makes the loss smaller."""
+    """Where a function has a backward of its own, no gradient that comes through it is the reverse of the slope."""
     put_back = states()
     with unhooked(bench):
         own = _functions(bench.value(bench.output()))
@@ -60,7 +60,7 @@ def gradcheck(bench: Bench) -> ExperimentRecord:
     if not slopes.seen:
         raise NotRunError("no slope")
     if not turned:
-        return record("gradcheck", "passed", "gradients are slopes")
+        return record("gradcheck", "passed", "none reversed", seen=slopes.seen)
     group, kind = cover(turned, trained, "parameter")[0], "gradients overwritten"
     facts: dict[str, Any] = {"places": tuple(held.path for held in turned)} if len(turned) > 1 else {}
     facts |= {"turned": groups(turned, trained), "functions": own}

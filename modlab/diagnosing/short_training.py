@@ -38,6 +38,9 @@ ENOUGH = 8
 KNOWS = 0.8
 """Of the loss of a constant answer: below that a model has learned something, and small steps may be all that is left."""
 
+AS_TRAINED = ("rate too low", "weights begin too large", "weights begin too small")
+"""What is no cause in a model that has learned something."""
+
 
 def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Finding, ...]:
     """The causes that the training of a copy shows, the likeliest first; none where the model cannot be copied or trained.
@@ -68,10 +71,6 @@ def short_training(bench: Bench, optimizers: Sequence[Optimizer]) -> tuple[Findi
 def _goes_on(optimizers: Sequence[Optimizer]) -> bool:
     """Whether they have made steps before, whose averages take the copy on, up or down the slope of this batch."""
     return any(one.state for one in optimizers)
-
-
-AS_TRAINED = ("rate too low", "weights begin too large", "weights begin too small")
-"""What is no cause in a model that has learned something."""
 
 
 class _Quiet(Watcher):

@@ -13,7 +13,7 @@ Facts = Mapping[str, Any]
 
 NAMES = {
     "hooks": ("backward hooks leave gradients as they are", "hooks keep gradients"),
-    "gradcheck": ("gradients are slopes of the loss", "gradients are slopes"),
+    "gradcheck": ("a backward written by hand reverses no gradient", "no gradient is reversed"),
     "causality": ("no position sees what follows it", "the future is hidden"),
     "recurrence": ("layers read their sequence to its end", "sequences are read"),
     "embeddings": ("tokens differ, and each can learn", "tokens differ"),
@@ -108,7 +108,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     # hooks
     "hooks keep gradients": "with backward hooks and without, gradients point the same way",
     # gradcheck
-    "gradients are slopes": "along each gradient whose slope shows, the loss rises",
+    "none reversed": lambda facts: f"of {format.plural(facts['seen'], 'gradient')} whose slope could be measured, none is reversed",
     # causality
     "sees no future": "each position is predicted from what comes before it",
     "sees its own token": "each position is predicted from its own token alone",

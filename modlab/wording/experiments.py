@@ -145,7 +145,7 @@ def _names(groups: Sequence[Facts]) -> str:
 
 def _overwritten(facts: Facts) -> str:
     if "functions" in facts:
-        return f"{_names(facts['turned'])}: the gradient is turned around; a small step against it makes the loss greater"
+        return f"{_names(facts['turned'])}: the gradient is reversed; a small step against it makes the loss greater"
     stand = [f"on {all_named(facts['modules'])}"] if facts.get("modules") else []
     stand += ["on tensors between modules"] if facts.get("tensors") else []
     return f"{_names(facts['turned'])}: hooks {' and '.join(stand)}{' ' * bool(stand)}replace the gradient"
