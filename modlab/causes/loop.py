@@ -125,10 +125,13 @@ def _no_zero_grad(s: Symptoms) -> Facts | None:
     stepwise = s.curve is None or s.curve.passes < 1.5
     if _piles_up(s) and _is_skipped(s):
         return {"looks": s.loop.looks}
+    alerts = [one for one in s.record.alerts if one.kind == "not zeroed" and not one.over]
+    parts = tuple(one.path for one in alerts if one.path)
+    if parts:
+        return None if _is_well(s) else {"looks": alerts[0].steps, "path": parts[0], "places": parts}
     if not s.record.steps or s.loop.looks < SEVERAL or s.loop.carried < MOSTLY * (s.loop.looks - 1):
         return None
-    alerted = any(one.kind == "not zeroed" and not one.over for one in s.record.alerts)
-    if not stepwise and not alerted:
+    if not stepwise and not alerts:
         return None  # passes of one step add up on purpose
     if not s.loop.backwards:  # what goes backward is a loss of others, as of copies whose steps are written into .grad
         return None

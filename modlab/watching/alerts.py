@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,7 @@ class Alerts:
         self._index, self._steps, self._elsewhere, self._units = index, steps, elsewhere, units
         self._found: dict[Key, Alert] = {}
         self._running: dict[Key, int] = {}  # samples in a row
+        self._parts: set[str] = set()  # whose gradients alone were not zeroed, in some samples
         self._born_saturated: dict[str, bool] = {}  # whether it was so in each sample
         self._counted = 0
 
@@ -361,16 +363,17 @@ class Alerts:
         return member is None or member.called > 0
 
     def _carry(self, sample: Sample) -> None:
-        if sample.accumulates and sample.stepped:  # what a backward pass brings, and nobody uses, may be thrown away later
-            self._lasts(
-                sample.carried,
-                "not zeroed",
-                "",
-                sample.step,
-                {} if self._steps.optimizer_name else {"by hand": True},
-                Remedy("zero the gradients"),
-                samples=3,
-            )
+        if not (sample.accumulates and sample.stepped):  # what a backward pass brings, and nobody uses, may be thrown away later
+            return
+        self._carries(sample, "", holds=sample.carried)
+        parts = set() if sample.carried else {_place_of(some) for some in sample.unzeroed}
+        self._parts |= parts
+        for path in self._parts:
+            self._carries(sample, path, holds=path in parts)
+
+    def _carries(self, sample: Sample, path: str, *, holds: bool) -> None:
+        by_hand = {} if self._steps.optimizer_name else {"by hand": True}
+        self._lasts(holds, "not zeroed", path, sample.step, by_hand, Remedy("zero the gradients"), samples=3)
 
     def _depth(self, sample: Sample, readings: Readings) -> None:
         """The gradient at the first modules against that at the last ones."""
@@ -466,3 +469,10 @@ def _ends(inputs: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> tuple[int,
     head = int(np.searchsorted(sums, early)) + 1
     tail = int(np.searchsorted(sums, total - late, side="right"))
     return (head, tail) if head <= tail < len(inputs) else None
+
+
+def _place_of(weights: list[Weight]) -> str:
+    """What parameters lie in; the first of them, where that is the whole model."""
+    owners = [weight.path.split(".")[:-1] for weight in weights]
+    shared = takewhile(lambda names: len(set(names)) == 1, zip(*owners, strict=False))
+    return ".".join(names[0] for names in shared) or weights[0].path

@@ -61,6 +61,9 @@ ALL_UNITS = 16_384
 ASKED = 32
 """Gradients, about, that are asked whether they are zero when a backward pass begins."""
 
+A_FEW = 3
+"""Of the parameters of each of several optimizers that are asked the same."""
+
 GRADIENTS = 5_000
 """Outputs whose gradient is waited for, in one step."""
 
@@ -112,6 +115,8 @@ class Sample:
         self.tasks: set[int] = set()  # backward passes
         self.accumulates = False  # whether one of them adds to gradients
         self.carried = True  # whether at the start of each that does there were gradients already
+        self._of_each: list[list[Weight]] | None = None  # of several optimizers, parameters that are asked the same
+        self._zeroed_of: set[int] = set()  # which of these had none at the start of one
         self.saturated: dict[str, tuple[float, float, bool]] = {}  # shares at both ends, and whether it may be a gate
         self._parts = self.index.parts
         self._part = number % self._parts
@@ -236,6 +241,7 @@ class Sample:
                     self.accumulates = True
                     if self.carried:
                         self._ask_zeroed()
+                    self._ask_each()
             self.statistics.add([member.gradient for member in members], gradient, fleeting=True)
             for member in members:
                 units = self.shared.units.get(member.path)
@@ -267,6 +273,30 @@ class Sample:
 
     def _zeroed(self, zeroed: bool) -> None:
         self.carried = self.carried and not zeroed
+
+    def _ask_each(self) -> None:
+        """Which of several optimizers hold gradients already: players take turns, and each zeroes its own."""
+        if self._of_each is None:
+            steps = self.shared.steps
+            several = steps.optimizers if len(steps.optimizers) > 1 else []
+            held = [[one for one in steps.alone(optimizer) if one.trainable] for optimizer in several if steps.keeps_pace(optimizer)]
+            self._of_each = [some[:: max(1, len(some) // A_FEW)] for some in held if some]
+        for i, some in enumerate(self._of_each):
+            tensors = [] if i in self._zeroed_of else [weight.tensor() for weight in some]
+            for tensor in tensors:
+                if tensor is None or tensor.grad is None:
+                    self._zeroed_of.add(i)
+                    break
+                self.back.ask(local(tensor.grad).any(), partial(self._told_of, i))
+
+    def _told_of(self, i: int, graded: Any) -> None:
+        if not graded:
+            self._zeroed_of.add(i)
+
+    @property
+    def unzeroed(self) -> list[list[Weight]]:
+        """Of each of several optimizers that had gradients whenever a backward pass began, some of its parameters."""
+        return [some for i, some in enumerate(self._of_each or ()) if i not in self._zeroed_of]
 
     def _note(self, role: str, path: str, tensor: Tensor) -> None:
         """Of a layer of a small net, what flows through each unit."""

@@ -8,11 +8,14 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 from torch import Tensor
 
-from modlab.watching.watch_index import WatchIndex
+from modlab.watching.watch_index import WatchIndex, Weight
 from modlab.wording import joined
 
 ROW = 2
 """Steps in a row, after which an optimizer is known to train by itself for a while: the steps of all that do so count."""
+
+PACE = 0.9
+"""Of the steps that are counted, so many has an optimizer made that goes with them."""
 
 ALONE = 20
 """Steps since the last one of the optimizer whose steps are counted, after which another one has come in its place."""
@@ -49,7 +52,7 @@ class Steps:
         self._since: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # steps of others with parameters since its last one
         self._turning: WeakSet[Any] = WeakSet()  # optimizers that made some steps in a row
         self._row: tuple[int, int] = 0, 0  # which one made the last steps, and how many in a row
-        self._awake: WeakSet[Any] = WeakSet()  # optimizers that have made a step
+        self._made: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # steps of each optimizer that has made any
         self._replaced: WeakSet[Any] = WeakSet()  # optimizers in whose place another one came
         self._under_way: list[int] = []  # optimizers with parameters that make one now, the inner ones last
         self._stepping: ReferenceType[Any] | None = None  # whose step is looked at
@@ -153,16 +156,24 @@ class Steps:
 
     def _sleeps(self, optimizer: Any) -> bool:
         """Whether an optimizer makes no step while others do."""
-        return optimizer not in self._awake and self.made >= SOON
+        return optimizer not in self._made and self.made >= SOON
 
     def asleep(self) -> tuple[str, tuple[str, ...]]:
         """The class of an optimizer that makes no step while others do, and the parameters that it alone holds; empty if there is none."""
         for one in self.optimizers:
             if self._sleeps(one) and self.holds(one):
-                others = set().union(*(_held(other) for other in self.optimizers if other is not one))
-                held = (self._index.weight(tensor) for group in one.param_groups for tensor in group["params"] if id(tensor) not in others)
-                return type(one).__name__, tuple(weight.path for weight in held if weight is not None)
+                return type(one).__name__, tuple(weight.path for weight in self.alone(one))
         return "", ()
+
+    def alone(self, optimizer: Any) -> list[Weight]:
+        """The parameters of the model that it holds and no other one."""
+        others = set().union(*(_held(other) for other in self.optimizers if other is not optimizer))
+        held = (self._index.weight(tensor) for group in optimizer.param_groups for tensor in group["params"] if id(tensor) not in others)
+        return [weight for weight in held if weight is not None]
+
+    def keeps_pace(self, optimizer: Any) -> bool:
+        """Whether it makes a step in nearly each of those that are counted."""
+        return self._made.get(optimizer, 0) >= PACE * self.made
 
     def holds(self, optimizer: Any) -> bool:
         """Whether an optimizer holds any of the model's parameters."""
@@ -214,7 +225,7 @@ class Steps:
         """Who makes a step now; one whose last step raised is not left out for that."""
         self._calls += 1
         self.call = self._calls
-        self._awake.add(optimizer)
+        self._made[optimizer] = self._made.get(optimizer, 0) + 1
         if self.holds(optimizer):
             if id(optimizer) in self._under_way:
                 del self._under_way[self._under_way.index(id(optimizer)) :]

@@ -172,7 +172,8 @@ def _rounding(alert: Alert) -> Halves:
 
 
 def _not_zeroed(alert: Alert) -> Halves:
-    return "gradients are not zeroed", "each backward pass adds to those of the steps before"
+    whose = f"gradients of {named(alert.path)}" if alert.path else "gradients"
+    return f"{whose} are not zeroed", "each backward pass adds to those of the steps before"
 
 
 def _begins_with_place(facts: Facts) -> bool:

@@ -130,6 +130,8 @@ def _no_step(facts: Facts) -> str:
 
 
 def _not_zeroed(facts: Facts) -> str:
+    if "places" in facts:
+        return f"each time that a backward pass began, in {format.plural(facts['looks'], 'look')}, they had those of the step before"
     before = (
         "gradients that were there already, the first one of a step too" if facts.get("several") else "the gradients of the step before"
     )
@@ -432,10 +434,11 @@ CAUSES: dict[str, CauseWords] = {
         code="loss.backward()",
     ),
     "no zero grad": CauseWords(
-        "gradients of all steps add up",
+        lambda f: f"gradients of all steps add up{' in ' + all_named(f['places']) if 'places' in f else ''}",
         _not_zeroed,
         "backward() adds to .grad: without zero_grad() each step goes along the sum of all gradients so far.",
-        code=lambda f: f"{'model' if f.get('by hand') else 'optimizer'}.zero_grad()",
+        lambda f: f"call zero_grad() of the optimizer that holds {all_named(f['places'])}, too" if "places" in f else "",
+        lambda f: "" if "places" in f else f"{'model' if f.get('by hand') else 'optimizer'}.zero_grad()",
     ),
     "zeroed before step": CauseWords(
         "gradients are zeroed before the step uses them",

@@ -293,6 +293,58 @@ def test_gradients_that_add_up_are_told_though_the_loss_falls():
     assert w.findings[0].kind == "no zero grad"
 
 
+def circle(samples: int = 64) -> Tensor:
+    angles = 2 * torch.pi * torch.rand(samples)
+    return 2 * torch.stack([angles.cos(), angles.sin()], 1)
+
+
+@pytest.mark.parametrize("lazily", [True, False], ids=["to None", "to zeros"])
+@pytest.mark.parametrize(
+    ("forgets", "every"),
+    [("D", 1), ("G", 1), ("none", 1), pytest.param("none", 4, id="the critic steps each fourth time, on the sum")],
+)
+def test_of_two_players_one_is_not_zeroed(forgets, every, lazily):
+    torch.manual_seed(0)
+    G, D = (nn.Sequential(nn.Linear(takes, 16), nn.LeakyReLU(0.2), nn.Linear(16, gives)) for takes, gives in ((4, 2), (2, 1)))
+    g, d = torch.optim.Adam(G.parameters(), 1e-3), torch.optim.Adam(D.parameters(), 1e-3)
+    with modlab.watch(nn.ModuleDict({"G": G, "D": D}), [g, d]) as w:
+        for step in range(STEPS):
+            real, made = circle(), G(torch.randn(64, 4))
+            judged = F.softplus(-D(real)).mean() + F.softplus(D(made.detach())).mean()
+            if forgets != "D" and step % every == 0:
+                d.zero_grad(set_to_none=lazily)
+            judged.backward()
+            if step % every == every - 1:
+                d.step()
+            fooled = F.softplus(-D(made)).mean()
+            if forgets != "G":
+                g.zero_grad(set_to_none=lazily)
+            fooled.backward()
+            g.step()
+    found = [one for one in w.findings if one.kind == "no zero grad"]
+    assert [one.facts["places"] for one in found] == ([] if forgets == "none" else [(forgets,)])
+    assert [one.path for one in w.alerts if one.kind == "not zeroed"] == ([] if forgets == "none" else [forgets])
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_of_an_encoder_and_a_decoder_one_is_not_zeroed(forgets):
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"encoder": nn.Linear(10, 32), "decoder": nn.Sequential(nn.ReLU(), nn.Linear(32, 4))})
+    one, other = (torch.optim.SGD(part.parameters(), lr=0.2) for part in model.values())
+    with modlab.watch(model, [one, other]) as w:
+        for _ in range(STEPS):
+            x, y = classes()
+            one.zero_grad()
+            if not forgets:
+                other.zero_grad()
+            F.cross_entropy(model["decoder"](model["encoder"](x)), y).backward()
+            one.step()
+            other.step()
+    found = [one for one in w.findings if one.kind == "no zero grad"]
+    assert [one.facts["places"] for one in found] == ([("decoder.1",)] if forgets else [])
+    assert ("call zero_grad() of the optimizer that holds decoder.1, too" in str(w)) is forgets
+
+
 def epochs(model: nn.Module, validate: Callable[[int], object]) -> list[Worded]:
     """What a training in epochs shows of the mode it is made in; `validate` follows each epoch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
