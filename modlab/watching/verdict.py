@@ -187,12 +187,13 @@ def _data(record: WatchRecord) -> Check:
         return _because(name, "broken", bad)
     if not record.steps:
         return _check(name, "not seen", "no step yet")
-    if known.evaluated and known.passes:
+    minded = known.clues.loop.modes.places
+    if known.evaluated and known.passes and minded:
         return _check(name, "careful", "evaluation mode", {"evaluated": known.evaluated, "looks": record.samples}, TRAIN)
     if known.passes or "" in known.opaque or any(one.called for one in known.modules):
         return _check(name, "passed", "steps made", facts)
     if known.evaluated:
-        return _check(name, "careful", "evaluation mode alone", facts, TRAIN)
+        return _check(name, "careful" if minded else "not seen", "evaluation mode alone", facts, *(TRAIN,) * bool(minded))
     return _check(name, "not seen", "no call seen", facts)
 
 

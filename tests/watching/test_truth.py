@@ -703,6 +703,13 @@ def train_forgotten() -> Watch:
     return run(model, optimizer, turn)
 
 
+def the_mode_changes_nothing() -> Watch:
+    model = mlp()
+    optimizer = adam(model)
+    model.eval()
+    return run(model, optimizer, lambda i: learn(model, optimizer))
+
+
 def some_layers_alone() -> Watch:
     model = mlp()
     model[0].bias.data[3] = -100  # type: ignore[union-attr, index, operator]
@@ -787,6 +794,7 @@ CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     ),
     (module_replaced, False, r"^2\.weight is not owned by the optimizer: .* joined the model during the watch.*", "No problem"),
     (train_forgotten, True, r"in 30 of 40 looks the model was called only in evaluation mode", "No problem"),
+    (the_mode_changes_nothing, True, r"^No problem found in what could be judged:.*called only in evaluation mode", "careful|Fix"),
     (some_layers_alone, True, r"units of layer 0 were not counted", "BROKEN"),
     (rarely_asked, True, r"^No problem found: .* got no gradient in the first \d+ looks", "never called:|in any step"),
     (batches_left_out, True, r"^NaN at step 4: .* 1 of 40 values of loss was NaN, first seen at step 4;", "step 4 on|step 3"),
