@@ -293,6 +293,19 @@ def test_gradients_that_add_up_are_told_though_the_loss_falls():
     assert w.findings[0].kind == "no zero grad"
 
 
+def test_backward_passes_of_a_model_that_is_never_called_itself():
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"word": nn.Embedding(16, 8), "beside": nn.Embedding(16, 8)})
+    optimizer = torch.optim.Adam(model.parameters())
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(30):
+            pairs = torch.randint(16, (64, 2))
+            optimizer.zero_grad()
+            (model["word"](pairs[:, 0]) * model["beside"](pairs[:, 1])).sum(1).square().mean().backward()
+    assert [one.kind for one in w.findings if one.severity == "broken"] == ["no step"]
+    assert "is never called: at least 30 backward passes, and no step" in str(w)
+
+
 def circle(samples: int = 64) -> Tensor:
     angles = 2 * torch.pi * torch.rand(samples)
     return 2 * torch.stack([angles.cos(), angles.sin()], 1)
