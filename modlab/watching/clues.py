@@ -90,6 +90,9 @@ BEGINNING = 32
 HELD = 16 << 20
 """Bytes of the batch that is kept for a diagnosis, at most."""
 
+FAR_OUT = 1.5
+"""Standard deviations by which the largest of some normal numbers may lie beyond where it is expected."""
+
 STUCK = 0.5
 """Of the loss of a constant answer, above which a loss at the last look may be stuck."""
 
@@ -905,9 +908,8 @@ def _is_fresh(tensor: Tensor) -> bool:
     values = tensor.detach().double()
     bound = 1 / math.sqrt(tensor[0].numel())
     std, most = float(values.std()), float(values.abs().max())
-    return (most <= 1.001 * bound and abs(std * math.sqrt(3) / bound - 1) < 0.15) or (
-        abs(std - 1) < 0.1 and abs(float(values.mean())) < 0.1
-    )
+    normal = abs(std - 1) < 0.1 and abs(float(values.mean())) < 0.1 and most < math.sqrt(2 * math.log(tensor.numel())) + FAR_OUT
+    return normal or (most <= 1.001 * bound and abs(std * math.sqrt(3) / bound - 1) < 0.15)
 
 
 def _unscaled(loss: criterion.Loss, scale: float) -> criterion.Loss:

@@ -278,6 +278,23 @@ def test_a_guess_is_among_those_that_are_not_masked(low: float) -> None:
     assert "a uniform guess among 31 would give 3.434" in str(w.verdict)
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_first_loss_of_what_was_trained_for_other_classes_may_be_high(frozen: bool) -> None:
+    model = net()
+
+    def loss(_: int) -> Tensor:
+        x, y = batch(128)
+        return F.cross_entropy(model(x), (y + turned) % 3)
+
+    turned = 0
+    watched(model, torch.optim.Adam(model.parameters(), lr=1e-1), 150, loss)
+    turned = 1
+    model[0].requires_grad_(not frozen)
+    w = watched(model, torch.optim.Adam((model[-1] if frozen else model).parameters(), lr=1e-2), 80, loss)
+    (check,) = (one for one in w.verdict.checks if one.name == "the loss is sensible")
+    assert check.state == ("passed" if frozen else "careful") and "a uniform guess among 3" in check.text
+
+
 # ---- steps that the loop makes itself
 
 
