@@ -34,6 +34,12 @@ ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE = ROLES = (
 )
 """What is measured: a module's output, the gradient of it; a parameter, its gradient, and what a step added to it."""
 
+OF_UNITS = ("dead", "starving")
+"""Kinds of alerts about single units."""
+
+WELL = 1 / 3
+"""Share of its first value to which the loss of a net has fallen that learns well."""
+
 BINS = 65
 """Of a histogram: 32 for negative numbers, falling in size; one about zero; 32 for positive ones, growing.
 
@@ -335,14 +341,29 @@ class Verdict:
         """A number for ``sys.exit``: 0 nothing is wrong, 1 something is broken, 2 something asks for care, 3 nothing was seen.
 
         The worst counts, in the order 1, 3, 2, 0. As for `ok`, a check that could not be judged counts neither way, as long as one was.
-        That the run ended in an error of its own asks for care. Notes do not count.
+        That the run ended in an error of its own asks for care. Notes do not count, nor do a few units that nothing misses.
         """
-        found = {one.severity for one in (*self.checks, *self.findings)}
+        found = {one.severity for one in (*self.checks, *self.findings) if not (self.misses_none and is_few_dead(one))}
         if self.alerts or "broken" in found:
             return 1
         if any(one.kind == "no step yet" for one in self.checks) or not any(map(_of_training, self.checks)):
             return 3
-        return 2 if self.cares or self.error or "careful" in found else 0
+        cares = [kind for kind in self.cares if not (self.misses_none and kind in OF_UNITS)]
+        return 2 if cares or self.error or "careful" in found else 0
+
+    @property
+    def misses_none(self) -> bool:
+        """Whether nothing shows that a few units are missed: the loss falls well, or there are several, of which none is the loss."""
+        check = next((one for one in self.checks if one.name == "the loss falls"), None)
+        if check is None or check.kind == "loss not told":
+            return check is not None and len(check.facts["names"]) > 1  # type: ignore[arg-type]
+        first, last = (float(check.facts.get(name, math.nan)) for name in ("first", "last"))  # type: ignore[arg-type]
+        return check.state == "passed" and last < WELL * first
+
+
+def is_few_dead(finding: Finding) -> bool:
+    """Whether a finding tells of some dead units that leave enough others."""
+    return finding.kind == "dead units" and finding.severity == "careful"
 
 
 def _of_training(check: Check) -> bool:

@@ -122,9 +122,10 @@ def test_what_is_over_comes_last_and_is_told_as_past():
     now = watches.alert("starving", "l0", 400, unit=2)
     record = replace(MADE["well"], alerts=(over, now))
     few = "No problem found apart from a few units that fire rarely or no more:"
-    assert headline.of_watch(record)[0] == few  # its loss falls well
+    assert (headline.of_watch(record)[0], record.verdict.exit_code) == (few, 0)  # its loss falls well
     slow = watches.verdict(the_loss_falls=watches.check("the loss falls", "passed", "1.2 → 0.9", first=1.2, last=0.9))
-    assert headline.of_watch(replace(record, verdict=slow))[0] == "Unit 2 of l0 starves:"
+    slow = replace(slow, cares=("starving",))
+    assert (headline.of_watch(replace(record, verdict=slow))[0], slow.exit_code) == ("Unit 2 of l0 starves:", 2)
     assert "step 5 to 90: unit 0 of l0 was dead: zero on all 2,000 inputs." in text.of_watch(record)
     assert layers.accused(record) == {"l0": "careful"}
 

@@ -8,19 +8,16 @@ import numpy as np
 
 from modlab import format, wording
 from modlab.records.finding import Finding
-from modlab.records.watch import Alert, Check, ScalarRecord, WatchRecord
+from modlab.records.watch import OF_UNITS, Alert, Check, ScalarRecord, WatchRecord, is_few_dead
 from modlab.views import sharding
 from modlab.views.watch import words
 
 FALLS = "the loss falls"
-WELL = 1 / 3
-"""Share of its first value to which the loss of a net has fallen that learns well."""
 _GOES = {
     "rises": "rises",
     "leaps": "leaps far above what a guess gives",
     "falls to chance": "falls, but not clearly below what a guess gives",
 }
-_OF_UNITS = ("dead", "starving")
 _NAN = ("nan", "inf")
 _NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"))
 
@@ -69,7 +66,7 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
         return *_of_alert(worst, alerts, record), False
     if broken:
         return f"{wording.broken(broken)}:", _rest(broken), broken.name == FALLS
-    found = [one for one in wording.told(record.verdict.findings) if not (_is_few_dead(one) and _misses_none(record))]
+    found = [one for one in wording.told(record.verdict.findings) if not (is_few_dead(one) and record.verdict.misses_none)]
     if found and not (worst and words.mark(worst) == "broken" and found[0].severity != "broken"):
         return *_of_finding(found), False
     careful = next((check for check in record.verdict.checks if check.state == "careful"), None)
@@ -90,23 +87,10 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
 
 def _alerts(record: WatchRecord) -> list[Alert]:
     """Those that may be told, the worst first; none if all are of units that fire again, or of a few that nothing misses."""
-    missed_none = _misses_none(record)
-    told = [alert for alert in record.alerts if not (alert.over and (wording.ALERTS[alert.kind].refuted or alert.kind in _OF_UNITS))]
-    light = {id(alert) for alert in told if missed_none and alert.kind in _OF_UNITS and words.mark(alert) != "broken"}
+    missed_none = record.verdict.misses_none
+    told = [alert for alert in record.alerts if not (alert.over and (wording.ALERTS[alert.kind].refuted or alert.kind in OF_UNITS))]
+    light = {id(alert) for alert in told if missed_none and alert.kind in OF_UNITS and words.mark(alert) != "broken"}
     return sorted(told, key=lambda alert: (id(alert) in light, words.rank(alert))) if len(light) < len(told) else []
-
-
-def _misses_none(record: WatchRecord) -> bool:
-    """Whether nothing shows that a few units are missed: the loss falls well, or several play against each other, and none is the loss."""
-    check = next((one for one in record.verdict.checks if one.name == FALLS), None)
-    if check is None or check.kind == "loss not told":
-        return check is not None and len(check.facts["names"]) > 1  # type: ignore[arg-type]
-    first, last = (float(check.facts.get(name, np.nan)) for name in ("first", "last"))  # type: ignore[arg-type]
-    return check.state == "passed" and last < WELL * first
-
-
-def _is_few_dead(finding: Finding) -> bool:
-    return finding.kind == "dead units" and finding.severity == "careful"
 
 
 def _of_finding(found: list[Finding]) -> tuple[str, list[str]]:
@@ -185,7 +169,7 @@ def _well(record: WatchRecord) -> tuple[str, list[str], bool]:
             f"each of the {format.plural(record.steps, 'step')} of {title} was measured." if record.steps > 1 else f"1 step of {title}."
         )
     judged = " in what could be judged" if {*record.verdict.unseen} - {FALLS, "the loss is sensible"} else ""
-    few = any(alert.kind in _OF_UNITS and not alert.over for alert in record.alerts) or any(map(_is_few_dead, record.verdict.findings))
+    few = any(alert.kind in OF_UNITS and not alert.over for alert in record.alerts) or any(map(is_few_dead, record.verdict.findings))
     beside = " apart from a few units that fire rarely or no more" if few else ""
     return f"No problem found{judged}{beside}{so_far}:", [looked, loss(record), _aside(record)], True
 
