@@ -279,8 +279,14 @@ def _leaped_away(s: Symptoms) -> bool:
 
 
 def _jumped(s: Symptoms) -> bool:
-    """Whether the first step was as large as the weights, the loss rose by half, and steps that stay large take it not half the way."""
-    return s.first_pace > WHOLE and s.most > 1.5 * s.start > 0 and s.pace > FAST / 3 and s.has_baseline and not s.progress > 0.5
+    """Whether the first step was as large as the weights, the loss rose by half, and steps that stay large take it not half the way.
+
+    Or it rose to twice, and ends where a constant answer is: that step may have silenced all units, and then no gradient is left.
+    """
+    if not s.first_pace > WHOLE or not s.has_baseline:
+        return False
+    stays = s.most > 1.5 * s.start > 0 and s.pace > FAST / 3 and not s.progress > 0.5
+    return stays or (s.most > 2 * s.start > 0 and s.is_stuck)
 
 
 def _gets_nowhere(s: Symptoms) -> bool:

@@ -453,7 +453,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     ask = Remedy("ask the batch" if watched.batch_kept else "ask a batch")
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and (last < first - FALLS * noise or _lateness(mean) < -LATE))):
-        if loss.count >= EARLY and last > NO_BETTER * symptoms.chance and first < NO_WORSE * symptoms.chance:
+        if loss.count >= EARLY and last > NO_BETTER * symptoms.chance and min(first, float(mean[0])) < NO_WORSE * symptoms.chance:
             chance: dict[str, Fact] = {"chance": symptoms.chance, "classes": symptoms.loss.classes}
             return _check(name, "careful", "falls to chance", facts | chance, ask)
         return _check(name, "passed", "falls", facts)

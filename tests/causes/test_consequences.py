@@ -311,3 +311,31 @@ def test_a_teacher_that_no_optimizer_holds_and_that_runs_without_autograd_is_no_
     found = w.diagnose()
     assert "in no optimizer" not in [one.kind for one in found.findings] and found.verdict != "broken"
     assert "teacher" in str(found)
+
+
+def stripes() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(0)
+    y, down, across = torch.randint(4, (640,)), *torch.meshgrid(torch.arange(12.0), torch.arange(12.0), indexing="ij")
+    waves = 1.3 * torch.stack([down, across, down + across, down - across])[y] + 6.28 * torch.rand(640, 1, 1)
+    return (0.5 + 0.4 * waves.sin() + 0.15 * torch.randn(640, 12, 12)).unsqueeze(1), y
+
+
+class Pooled(nn.Module):
+    """Its ReLUs are functions, whose units are not counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other, self.last = nn.Conv2d(1, 12, 3, padding=1), nn.Conv2d(12, 24, 3, padding=1), nn.Linear(24 * 9, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(F.relu(self.one(x)), 2)
+        return self.last(F.max_pool2d(F.relu(self.other(x)), 2).flatten(1))
+
+
+@pytest.mark.parametrize(("rate", "high"), [(0.1, True), (2e-3, False)])
+def test_a_first_step_that_silences_all_units(rate, high):
+    x, y = stripes()
+    model = Pooled()
+    w = trained(model, torch.optim.Adam(model.parameters(), rate), data=(x, y))
+    assert ("rate too high" in kinds(w)[:1]) is high
+    assert next(one.state for one in w.verdict.checks if one.name == "the loss falls") == ("careful" if high else "passed")
