@@ -244,6 +244,7 @@ BLIND = {
             "running/pair_losses.py",
             "running/written_criteria.py",
             "running/composed_criteria.py",
+            "running/gains.py",
             "watching/attention_clues.py",
         ),
         "what autograd_nodes.saved gives, which asks",

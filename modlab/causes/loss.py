@@ -55,6 +55,9 @@ SURE = 3.0
 CLEARLY = math.log(2)
 """By how much the logarithm of the mean count has to lie above what an output can be at least: half of the samples lie below it."""
 
+REWARDED = "rewarded"
+"""The gain of which only the user knows whether it is one: rewards weigh what was picked, or costs do."""
+
 DECAYS = 0.1
 """Weight decay beyond which a step may go where the loss does not ask it to."""
 
@@ -239,7 +242,11 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     hooks = turned_by_hooks(s)
     if hooks and not s.learns:
         return {"how": "hooks", "looks": hooks}
-    loss = s.loss
+    loss, lowered = s.loss, _lowered(s)
+    if (
+        lowered and lowered[0] != REWARDED and (lowered[0] != "likeness" or len(lowered) == len(loss.terms))
+    ):  # what is unlike may be pushed away beside other terms
+        return {"how": lowered[0]}
     if len(loss.term.pushes) == 2 and loss.term.pushes[0] > 0 > loss.term.pushes[1] and len(s.clues.losses) == 1:
         return {"how": "pushes"}
     if len(loss.ranks) == 3 and loss.ranks[0] > SURE and loss.ranks[2] > SPENT and len(loss.terms) == 1:
@@ -257,6 +264,19 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
         return None  # what was stepped on is no slope of the loss, nor what is opposite to it
     pulled = any(one.decay > DECAYS for one in s.groups)  # then it is that which goes up
     return {"how": "climbs", "up": up, "looks": up + down} if up >= 5 and up > 4 * down and not s.learns and not pulled else None
+
+
+def _lowered(s: Symptoms) -> list[str]:
+    """What should become large, and stands without a minus in a loss that is to become small; what rewards weigh comes last."""
+    if any(one.maximize for one in s.groups) or len(s.clues.losses) > 1:
+        return []
+    return sorted((one.gain for one in s.loss.terms if one.gain and one.factor > 0), key=lambda gain: gain == REWARDED)
+
+
+def _unrewarded(s: Symptoms) -> Facts | None:
+    """The same of the chances of what was picked, which weights that are costs should lower, and rewards should not."""
+    lowered = _lowered(s)
+    return {"how": REWARDED} if lowered and lowered[0] == REWARDED and not s.learns else None
 
 
 def _agree(s: Symptoms) -> bool:
@@ -493,6 +513,7 @@ ROWS = (
     CauseRow("sigmoid twice", _sigmoid_twice),
     CauseRow("output cannot reach", _cannot_reach),
     CauseRow("wrong sign", _wrong_sign),
+    CauseRow("wrong sign", _unrewarded, severity="careful"),
     CauseRow("weights of classes", _weights),
     CauseRow("loss too small", _too_small, "rate too low", "scale the loss", tier=1, unlike=("wild",)),
     CauseRow("regression of classes", _class_numbers, tier=1, unlike=("wild",)),

@@ -353,7 +353,7 @@ class Verdict:
 
     @property
     def misses_none(self) -> bool:
-        """Whether nothing shows that a few units are missed: the loss falls well, or there are several, of which none is the loss."""
+        """Whether nothing shows that a few units are missed: the loss falls well, or several play against each other."""
         check = next((one for one in self.checks if one.name == "the loss falls"), None)
         if check is None or check.kind == "loss not told":
             return check is not None and len(check.facts["names"]) > 1  # type: ignore[arg-type]

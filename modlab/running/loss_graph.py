@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from modlab.records.clues import MOVES, Function, Term
-from modlab.running import bounds, composed_criteria, pair_losses, written_criteria
+from modlab.running import bounds, composed_criteria, gains, pair_losses, written_criteria
 from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
 from modlab.running.written_criteria import Compared
 from modlab.statistics.memory import is_there
@@ -311,6 +311,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         pair_losses.pushes(node, read.factor, made),
         pair_losses.is_of_positives(node, read.factor),
         _ends_of(target) if read.criterion.endswith("error") and target is not None else (math.nan, math.nan),
+        gains.of(node, passed),
     )
     return Found(term, node, read.output, target, way, read.ignored, passed)
 

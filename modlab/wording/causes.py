@@ -216,12 +216,27 @@ TURNED_BACK = {
     "pushes": "swap what is pulled together and what is pushed apart",
     "ranks": "swap the positive and the negative",
     "agree": "give the two losses opposite targets",
+    "overlap": "1 - overlap as the loss",
+    "likeness": "1 - cosine as the loss",
+    "clipped gain": "a minus in front of the mean of the lower ones",
+    "rewarded": "a minus in front of it, if the weights are rewards",
     "falls": "give the loss a least value: remove its minus sign, or add the term that should hold it back",
 }
 """What to do about a loss that is turned around, by how that shows; elsewhere a sign is removed."""
 
 
+GAINS = {
+    "overlap": "the overlap of outputs and masks enters the loss without a minus, so that steps make it smaller",
+    "likeness": "the cosine of outputs and targets enters the loss without a minus, so that steps make it smaller",
+    "clipped gain": "the lower one of the plain and the clipped gain enters the loss without a minus, so that steps make it smaller",
+    "rewarded": "the greater its weight, the less likely steps make what was picked: right for costs, and turned around for rewards",
+}
+"""What a loss measures that should become large."""
+
+
 def _sign(facts: Facts) -> str:
+    if facts["how"] in GAINS:
+        return GAINS[facts["how"]]
     if facts["how"] == "falls":
         return f"the loss falls without end, down to {rough(facts['last'])}{', and the outputs grow with it' if facts.get('grown') else ''}"
     if facts["how"] == "hooks":

@@ -48,12 +48,12 @@ def is_check(finding: Finding) -> bool:
 
 
 NOT_RUN = (
-    "The model was not run with a batch, for the watch kept none whose loss it could compute again. "
+    "The model was not run: the watch kept no batch whose loss it can compute again. "
     "With one: w.diagnose(batch=(inputs, target), loss=loss_function)"
 )
 """Why a diagnosis after a watch has no experiments."""
 
-UNEXPLAINED = "The reason for what the watch tells. {}"
+UNEXPLAINED = "The cause of what the watch tells: {}"
 """What a diagnosis after a watch did not find, with the headline of the watch."""
 
 

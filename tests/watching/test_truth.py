@@ -933,7 +933,7 @@ def test_what_is_advised_of_a_loss_without_a_trend_can_be_run(is_kept: bool) -> 
         w.diagnose()
     else:
         found = w.diagnose()
-        said = "The model was not run with a batch, for the watch kept none"
+        said = "The model was not run: the watch kept no batch"
         assert not found.experiments and said in str(found) and said in found.html() and said in found.to_dict()["remarks"][0]
         assert "w.diagnose(batch=(inputs, target), loss=loss_function)" in str(found) and "not run with a batch" in found.headline
         with pytest.raises(QuestionError, match="kept no batch"):

@@ -51,7 +51,7 @@ def of_diagnosis(record: DiagnosisRecord) -> Sheet:
         title="finding",
         notes=tuple(Block("not seen", one) for one in record.remarks),
         foot=_foot(record),
-        empty="Each check found what it should.",
+        empty="Each check found what it should." if record.experiments else "The checks that need no batch found nothing wrong.",
     )
 
 

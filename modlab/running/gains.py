@@ -1,0 +1,108 @@
+"""Gains: what a summand of a loss measures that should become large, and so enters a loss with a minus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modlab.running.autograd_nodes import children, is_here, name_of, saved, shape_of
+
+OVERLAP, LIKENESS, CLIPPED, REWARDED = "overlap", "likeness", "clipped gain", "rewarded"
+"""Of an output with its mask (Dice, Jaccard); with a fixed direction (cosine); the lower one of a gain and of the same with its ratio
+clipped (PPO); and logarithms of chances that rewards weigh, none of which is below 0."""
+
+NEAR = 10
+"""Functions that are followed down, at most."""
+
+UNIT = 1e-3
+"""What the length of a direction may differ from 1 by."""
+
+
+def of(node: Any, passed: Sequence[Any]) -> str:
+    """Which gain a function gives; "" for any other.
+
+    Args:
+        node: of the graph of a loss.
+        passed: the products between it and the loss.
+    """
+    name = name_of(node)
+    if name == "Div" and _is_overlap(node):
+        return OVERLAP
+    if name == "Div" and _is_likeness(node, passed):
+        return LIKENESS
+    if name == "Minimum" and _is_clipped(node):
+        return CLIPPED
+    return REWARDED if _is_logarithm(node) and _are_rewards(node, passed) else ""
+
+
+def _constant(product: Any) -> Tensor | None:
+    """What a product multiplies by, if that has no graph and lies here."""
+    if name_of(product) != "Mul" or len(children(product)) != 1:
+        return None
+    some = (saved(product, "self"), saved(product, "other"))
+    return next((one.detach() for one in some if isinstance(one, Tensor) and one.dim() and not one.requires_grad and is_here(one)), None)
+
+
+def _sums(node: Any) -> Iterator[Any]:
+    """What is summed up, or averaged, in some numbers: below what adds, and multiplies by, constants."""
+    waiting = [node]
+    for _ in range(NEAR):
+        if not waiting:
+            return
+        one = waiting.pop(0)
+        if name_of(one) in ("Sum", "Mean"):
+            yield children(one)[0]
+        elif name_of(one) in ("Add", "Sub", "Mul", "ClampMin"):
+            waiting += children(one)
+
+
+def _is_overlap(quotient: Any) -> bool:
+    """Whether the sum of a product with a mask is divided by one in which the same numbers are added up."""
+    sides = children(quotient)
+    if len(sides) != 2:
+        return False
+    common = [one for one in _sums(sides[0]) if (mask := _constant(one)) is not None and bool(((mask == 0) | (mask == 1)).all())]
+    total = [*_sums(sides[1])]
+    return any(children(one)[0] in total for one in common) and not any(_constant(one) is None for one in _sums(sides[0]))
+
+
+def _is_likeness(quotient: Any, passed: Sequence[Any]) -> bool:
+    """Whether numbers are divided by their length, and then multiplied by a direction."""
+    sides, shape = children(quotient), shape_of(quotient)
+    if len(sides) != 2 or not any(_is_length(one) for one in sides):
+        return False
+    directions = [one for one in map(_constant, passed) if one is not None and one.shape == torch.Size(shape) and one.is_floating_point()]
+    return any(bool(((one.norm(dim=-1) - 1).abs() < UNIT).all()) for one in directions)
+
+
+def _is_length(node: Any) -> bool:
+    for _ in range(NEAR):
+        if node is None or name_of(node) in ("LinalgVectorNorm", "Norm", "Sqrt"):
+            return node is not None
+        node = next(iter(children(node)), None)
+    return False
+
+
+def _is_clipped(lower: Any) -> bool:
+    """Whether it is the lower one of two products of the same constants, one of them with a ratio that is clipped."""
+    sides = children(lower)
+    weights = [_constant(one) for one in sides]
+    if len(sides) != 2 or any(one is None for one in weights) or not torch.equal(*weights):  # type: ignore[arg-type]
+        return False
+    below = [children(one)[0] for one in sides]
+    return any(name_of(one) in ("Clamp", "ClampMin", "ClampMax") and children(one)[0] is other for one, other in (below, below[::-1]))
+
+
+def _is_logarithm(node: Any) -> bool:
+    """Whether it gives logarithms of the chances of all classes."""
+    return name_of(node) == "LogSoftmax" or (name_of(node) == "Sub" and any(name_of(one) == "Logsumexp" for one in children(node)))
+
+
+def _are_rewards(node: Any, passed: Sequence[Any]) -> bool:
+    """Whether one logarithm of each sample is picked and weighed, by weights that differ, none below 0."""
+    weights = [one for one in map(_constant, passed) if one is not None and one.is_floating_point()]
+    is_picked = any(name_of(one) in ("Gather", "Index") for one in passed)
+    return is_picked and any(bool((one >= 0).all()) and bool((one != one.flatten()[0]).any()) for one in weights)
