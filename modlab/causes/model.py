@@ -39,6 +39,9 @@ FALLS = 0.3
 SHUT, LIVES = 0.95, 0.8
 """Part of the units of a layer beyond which dead ones explain a loss, for a tenth of them may serve; and progress that needs none."""
 
+MANY_CLASSES, A_WHILE = 10, 100
+"""Classes that two numbers can hardly tell apart, and steps after which that shows."""
+
 NEARLY_ALL_THE_WAY, ENOUGH, CENTRED = 0.95, 0.8, 0.25
 """Progress with numbers, and with classes, beyond which a model does well without a bias; and the mean of targets, as a part of their
 deviation, that needs none."""
@@ -263,7 +266,9 @@ def _bottleneck(s: Symptoms) -> Facts | None:
         return None
     for one, following in pairwise([*some, *s.modules("linear")[-1:]]):
         taken, given = one.facts.get("taken", 0), one.facts.get("given", 99)
-        if given == 1 and taken >= 8 and following.facts.get("taken", 0) == given and following is not one and s.progress < 0.9:
+        crowded = s.loss.classes >= MANY_CLASSES and s.made >= A_WHILE and s.progress < 0.5
+        narrow = (given == 1 and s.progress < 0.9) or (given == 2 and crowded)
+        if narrow and taken >= 8 * given and following.facts.get("taken", 0) == given and following is not one:
             return {"path": one.path, "in": taken, "out": given}
     for one in s.modules("recurrent"):
         single = one.facts["out"] == 1 and any(
@@ -321,8 +326,10 @@ def _no_bias(s: Symptoms) -> Facts | None:
         return None  # all should be brought to one place, which a bias alone would do
     if sum(one.criterion != "penalty" for one in s.loss.terms) > 1 and s.fallen > HALVED:
         return None  # how far a sum of several could fall is not known
-    each = math.prod(s.loss.term.output[1:])
-    if not any(one.facts.get("given", each) % each == 0 for one in some if each):
+    term, gave = s.loss.term, [one.facts.get("given") for one in some]
+    each, compared = (math.prod(shape[1:]) for shape in (term.output, term.compared))
+    exact = s.learns and (each == 1 or (compared < each and any(one.name == "Mul" for one in term.functions)))
+    if not any(one is None or (one == compared if exact else one % each == 0) for one in gave if each):
         return None  # no layer gave what is compared, but products of what they gave, as links of a graph are
     return {"path": some[0].path, "layers": len(some)}
 

@@ -339,3 +339,26 @@ def test_a_first_step_that_silences_all_units(rate, high):
     w = trained(model, torch.optim.Adam(model.parameters(), rate), data=(x, y))
     assert ("rate too high" in kinds(w)[:1]) is high
     assert next(one.state for one in w.verdict.checks if one.name == "the loss falls") == ("careful" if high else "passed")
+
+
+@pytest.mark.parametrize(("width", "found"), [(2, True), (16, False)])
+def test_many_classes_behind_two_numbers(width, found):
+    torch.manual_seed(0)
+    words, y = torch.randn(30, 20), torch.randint(30, (3000,))
+    model = nn.Sequential(nn.Linear(20, 128), nn.GELU(), nn.Linear(128, width), nn.GELU(), nn.Linear(width, 30))
+    w = trained(model, torch.optim.Adam(model.parameters(), 3e-3), data=(words[y] + 0.3 * torch.randn(3000, 20), y))
+    assert ("bottleneck" in kinds(w)) is found
+
+
+def test_a_product_of_two_towers_needs_no_bias():
+    torch.manual_seed(0)
+    model = nn.ModuleList([nn.Linear(8, 16, bias=False), nn.Linear(8, 16, bias=False)])
+    optimizer, matrix = torch.optim.Adam(model.parameters(), 1e-2), torch.randn(8, 8)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(400):
+            user, item = torch.randn(2, 64, 8)
+            optimizer.zero_grad()
+            scores = (model[0](user) * model[1](item)).sum(1)
+            F.binary_cross_entropy_with_logits(scores, ((user @ matrix) * item).sum(1).gt(0).float()).backward()
+            optimizer.step()
+    assert "no bias where needed" not in kinds(w) and w.verdict.exit_code == 0
