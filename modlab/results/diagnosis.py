@@ -95,6 +95,7 @@ def diagnosed(
     subject = Subject(model, given, loss if stores.is_module(loss) else None)
     found, notes, remarks = catalogue.findings(subject)
     idle = [one for one in found if _is_idle(one, training)]
+    notes = [one for one in notes if not (training is not None and training.learns and one.kind in OF_A_BEGINNING)]
     found, notes = [one for one in found if one not in idle and not _is_moved(one, training)], [*notes, *map(_noted, idle)]
     experiments: tuple[ExperimentRecord, ...] = ()
     if pair is None:
@@ -229,6 +230,9 @@ def _is_idle(found: Finding, training: Symptoms | None) -> bool:
 def _noted(found: Finding) -> Finding:
     return replace(found, severity="note")
 
+
+OF_A_BEGINNING = frozenset(("learning rate 0", "in evaluation mode", "wild scale"))
+"""What is worth a look before a training, and usual after one that has learned: its schedule has ended, its model is evaluated."""
 
 UNHELD = ("replaced since", "in no optimizer")
 """Findings of parameters that no step is said to change."""

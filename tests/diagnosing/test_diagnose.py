@@ -379,6 +379,28 @@ def test_learning_rates_are_notes():
     assert {("", "several learning rates"), ("", "learning rate 0")} <= found.keys()
 
 
+def test_two_optimizers_have_one_rate_each():
+    model = net()
+    both = [torch.optim.SGD(model[place].parameters(), lr=rate) for place, rate in ((0, 0.1), (2, 0.0))]
+    assert [kind for _, kind in notes(model, both)] == ["learning rate 0"]
+
+
+def test_what_is_usual_after_a_training_is_no_note():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1), nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(model.parameters(), 0.1)
+    with modlab.watch(model, optimizer) as w:
+        for left in range(100, 0, -1):
+            x = torch.randn(64, 4)
+            optimizer.param_groups[0]["lr"] = left / 1000
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x), (x[:, 0] > 0).long()).backward()
+            optimizer.step()
+    optimizer.param_groups[0]["lr"] = 0.0
+    model.eval()
+    assert {"learning rate 0", "in evaluation mode"} <= {one.kind for one in modlab.diagnose(model, optimizer).notes}
+    assert not w.diagnose().notes
+
+
 # ---- values, modes, devices, graphs, hooks -------------------------------------------------------------------------------------
 
 

@@ -244,12 +244,14 @@ def strangers(subject: Subject) -> Iterator[Finding]:
 
 
 def rates(subject: Subject) -> Iterator[Finding]:
-    """Groups with different learning rates, and groups that stand still."""
-    groups = [group for optimizer in subject.optimizers for group in optimizer.param_groups]
-    listed = [(label, _number(group.get("lr"))) for label, group in zip(subject.labels, groups, strict=True) if group.get("lr") is not None]
-    if len({rate for _, rate in listed}) > 1:
-        facts: dict[str, Fact] = {"groups": tuple(label for label, _ in listed[:8]), "rates": tuple(rate for _, rate in listed[:8])}
-        yield Finding("several learning rates", facts=facts)
-    still = tuple(label for label, rate in listed if rate == 0)
+    """Groups of one optimizer with different learning rates, and groups that stand still."""
+    labels, still = iter(subject.labels), tuple[str, ...]()
+    for optimizer in subject.optimizers:
+        rates = [(next(labels), group.get("lr")) for group in optimizer.param_groups]
+        listed = [(label, _number(rate)) for label, rate in rates if rate is not None]
+        if len({rate for _, rate in listed}) > 1:
+            facts: dict[str, Fact] = {"groups": tuple(label for label, _ in listed[:8]), "rates": tuple(rate for _, rate in listed[:8])}
+            yield Finding("several learning rates", facts=facts)
+        still += tuple(label for label, rate in listed if rate == 0)
     if still:
         yield Finding("learning rate 0", facts={"groups": still})
