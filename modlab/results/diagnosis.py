@@ -95,7 +95,7 @@ def diagnosed(
     subject = Subject(model, given, loss if stores.is_module(loss) else None)
     found, notes, remarks = catalogue.findings(subject)
     idle = [one for one in found if _is_idle(one, training)]
-    notes = [one for one in notes if not (training is not None and training.learns and one.kind in OF_A_BEGINNING)]
+    notes = [one for one in notes if training is None or not _is_refuted(one, training)]
     found, notes = [one for one in found if one not in idle and not _is_moved(one, training)], [*notes, *map(_noted, idle)]
     experiments: tuple[ExperimentRecord, ...] = ()
     if pair is None:
@@ -216,6 +216,14 @@ def _is_moved(found: Finding, training: Symptoms | None) -> bool:
     moved = {one.path for one in training.watched.parameters if (one.trainable and one.moved if frozen else one.is_copy)}
     places = {*found.facts.get("places", ())} or {found.path}  # type: ignore[misc]
     return bool(places) and places <= moved
+
+
+def _is_refuted(note: Finding, training: Symptoms) -> bool:
+    """Whether a training says that something is no reason to look: it learns, or a bias in front of a norm had a gradient that counts."""
+    if note.kind == "bias before a norm":
+        biases = (one for one in training.watched.parameters if one.path == f"{note.path}.bias")
+        return any(one.graded and one.cancelled is None for one in biases)
+    return training.learns and note.kind in OF_A_BEGINNING
 
 
 def _is_idle(found: Finding, training: Symptoms | None) -> bool:

@@ -385,6 +385,21 @@ def test_two_optimizers_have_one_rate_each():
     assert [kind for _, kind in notes(model, both)] == ["learning rate 0"]
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_bias_in_front_of_a_norm_that_is_kept_in_evaluation(kept):
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(64, 4)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(20):
+            model.train()
+            model[1].train(not kept)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x), (x[:, 0] > 0).long()).backward()
+            optimizer.step()
+    model.train()
+    assert ("bias before a norm" in {one.kind for one in w.diagnose().notes}) is not kept
+
+
 def test_what_is_usual_after_a_training_is_no_note():
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1), nn.Linear(8, 2))
     optimizer = torch.optim.Adam(model.parameters(), 0.1)
