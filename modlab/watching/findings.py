@@ -179,7 +179,8 @@ def _without_effect(record: WatchRecord) -> Iterator[Finding]:
 
 def unseen_shifts(watched: Watched) -> list[WatchedParameter]:
     """Biases with a gradient of exactly zero beside a weight whose gradient is not: the loss does not see such a shift, as of a critic."""
-    graded = {one.module for one in watched.parameters if one.graded and "bias" not in one.name and one.module is not None}
+    weights = [one.module for one in watched.parameters if one.graded and "bias" not in one.name and one.module is not None]
+    graded = {module.partition(".parametrizations.")[0] for module in weights}
     biases = (one for one in watched.parameters if one.trainable and one.is_flat and "bias" in one.name and not one.part)
     return [one for one in biases if one.module in graded]
 

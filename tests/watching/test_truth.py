@@ -331,7 +331,15 @@ def left_over() -> Watch:
 
 def two_heaps() -> Watch:
     """A critic without limits: of what it says of two heaps only the difference counts."""
-    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+    return heaps(nn.Linear(8, 1))
+
+
+def two_heaps_of_a_normed_critic() -> Watch:
+    return heaps(nn.utils.parametrizations.spectral_norm(nn.Linear(8, 1)))
+
+
+def heaps(last: nn.Module) -> Watch:
+    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), last)
     return trained(net, sgd(net), sums, lambda score, _: score[: len(score) // 2].mean() - score[len(score) // 2 :].mean(), 60)
 
 
@@ -474,8 +482,9 @@ def test_a_gradient_of_zero_is_no_matter_of_the_rate() -> None:
     assert "that of idle is zero in all 60 looks" in w.headline and "greater learning rate" not in str(w)
 
 
-def test_a_shift_that_the_loss_does_not_see_is_a_note() -> None:
-    w = seen(two_heaps)
+@pytest.mark.parametrize("make", [two_heaps, two_heaps_of_a_normed_critic], ids=lambda make: make.__name__)
+def test_a_shift_that_the_loss_does_not_see_is_a_note(make: Callable[[], Watch]) -> None:
+    w = seen(make)
     assert states(w)["every trained parameter gets a gradient"] == "passed" and w.verdict.exit_code == 0
     (told,) = [one for one in w.verdict.findings if one.kind == "zero gradient"]
     assert told.path == "2.bias" and "2.bias was exactly zero in all 60 looks: the loss did not depend on it there" in str(w)
