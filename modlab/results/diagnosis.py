@@ -166,7 +166,9 @@ def _spared(training: Symptoms | None) -> tuple[str, ...]:
     if training is None:
         return ()
     waits = ("leak",) if training.waits else ()  # the input has to be remembered before it tells the target
-    return (*(SPARED if training.learns else ()), *(("does not learn",) if training.falls else ()), *waits)
+    checked = any(one.kind == "falls" for one in training.record.verdict.checks)
+    falls = training.falls or (checked and training.fallen > A_LITTLE)  # and may be where it ends
+    return (*(SPARED if training.learns else ()), *(("does not learn",) if falls else ()), *waits)
 
 
 def _afterwards(one: ExperimentRecord, spared: Sequence[str], training: Symptoms | None, *, watched: bool) -> ExperimentRecord:
@@ -238,6 +240,9 @@ def _is_idle(found: Finding, training: Symptoms | None) -> bool:
 def _noted(found: Finding) -> Finding:
     return replace(found, severity="note")
 
+
+A_LITTLE = 0.05
+"""Of its first value, by which a loss has fallen that a trend shows to fall."""
 
 OF_A_BEGINNING = frozenset(("learning rate 0", "in evaluation mode", "wild scale"))
 """What is worth a look before a training, and usual after one that has learned: its schedule has ended, its model is evaluated."""

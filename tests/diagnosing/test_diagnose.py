@@ -400,6 +400,19 @@ def test_a_bias_in_front_of_a_norm_that_is_kept_in_evaluation(kept):
     assert ("bias before a norm" in {one.kind for one in w.diagnose().notes}) is not kept
 
 
+def test_a_loss_that_ends_above_zero_need_not_fall_any_more():
+    torch.manual_seed(0)
+    model, teacher = nn.Linear(8, 4), torch.randn(8, 4) / 8
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(200):
+            x = torch.randn(64, 8)
+            optimizer.zero_grad()
+            nn.functional.binary_cross_entropy_with_logits(model(x), (x @ teacher).sigmoid()).backward()
+            optimizer.step()
+    assert not [one for one in w.diagnose().experiments if one.outcome == "failed"]
+
+
 def test_what_is_usual_after_a_training_is_no_note():
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1), nn.Linear(8, 2))
     optimizer = torch.optim.Adam(model.parameters(), 0.1)
