@@ -214,7 +214,8 @@ def _are_between(s: Symptoms) -> bool:
     """Whether scores that began as even chances pile up at 0 or at 1, and never go beyond, as none would that is free to."""
     loss = s.loss
     low, high = loss.reach
-    if loss.looks < FEW or not (low >= 0 and high <= 1 and high - low > APART) or loss.pressed < PILED:
+    enough = 1 if s.is_stuck else PILED  # scores that are free to would get at least to where a constant answer is
+    if loss.looks < FEW or not (low >= 0 and high <= 1 and high - low > APART) or loss.pressed < enough:
         return False
     one_sided = next((name for name in _names(loss.term) if name not in LAYOUT), "") in ONE_SIDED
     return not one_sided and abs(loss.first_outputs.mean - 0.5) < APART

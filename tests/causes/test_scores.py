@@ -139,3 +139,16 @@ def test_chances_in_a_loss_that_takes_scores(name):
     torch.manual_seed(0)
     w = trained(Behind(last, 2), yes_or_no, F.binary_cross_entropy_with_logits, 0.05, 120)
     assert ("sigmoid twice" in kinds(w)) is wrong
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_chances_of_rare_answers_that_come_to_zero_late(wrong):
+    torch.manual_seed(0)
+    teacher = torch.randn(4, 8)
+
+    def rare() -> tuple[Tensor, Tensor]:
+        x = torch.randn(64, 4)
+        return x, (x @ teacher > 3).float()
+
+    w = trained(Behind(lambda x: 1 / (1 + (-x).exp()) if wrong else x, 8), rare, F.binary_cross_entropy_with_logits, 3e-3, 300)
+    assert ("sigmoid twice" in kinds(w)) is wrong
