@@ -38,6 +38,9 @@ WIDE = 8
 TINY = 1e-3
 """Size of the number in the middle below which inputs vanish though a few do not."""
 
+SMALL, A_WHILE = 1e-2, 100
+"""Deviation of targets that outputs of a usual size hide, and steps after which these should have become as small."""
+
 ALIKE, STUCK = 1e-2, 0.1
 """Deviation of inputs, as a part of their mean, below which they hardly differ; and the progress of a loss that learns nothing of them."""
 
@@ -337,7 +340,11 @@ def _targets(s: Symptoms) -> Facts | None:
     mean, std = target.mean, target.std
     if s.loss.typical > 0:  # of an error that forgives outliers: what the others are
         mean, std = s.loss.middle, s.loss.typical * OF_A_BELL
-    if not s.loss.term.criterion.endswith("error") or not (std > BIG or abs(mean) > BIG) or s.progress > NEARER:
+    if not s.loss.term.criterion.endswith("error"):
+        return None
+    if 0 < std < SMALL and s.loss.first_outputs.std > std / SMALL and s.progress < -1 and s.made >= A_WHILE:
+        return {"mean": target.mean, "std": target.std, "outputs": s.loss.first_outputs.std}
+    if not (std > BIG or abs(mean) > BIG) or s.progress > NEARER:
         return None
     if abs(s.loss.first_outputs.mean - mean) < std / 2 < abs(mean) / 2:
         return None  # the model begins there

@@ -849,10 +849,13 @@ CAUSES: dict[str, CauseWords] = {
             f"a binary cross-entropy takes targets for chances, and they go from {rough(f['low'])} to {rough(f['high'])}"
             if "high" in f
             else f"mean {rough(f['mean'])}, standard deviation {rough(f['std'])}"
+            + (f", where that of the outputs began at {rough(f['outputs'])}" if "outputs" in f else "")
         ),
         lambda f: (
             "Beyond 0 and 1 that loss has no least value: the scores grow without end."
             if "high" in f
+            else "What is left of the larger outputs hides what should be learned."
+            if "outputs" in f
             else "The last layer has to grow a long way, or the steps explode."
         ),
         lambda f: "targets from 0 to 1: (y - low) / (high - low)" if "high" in f else "learn (y - mean) / std",

@@ -152,3 +152,11 @@ def test_chances_of_rare_answers_that_come_to_zero_late(wrong):
 
     w = trained(Behind(lambda x: 1 / (1 + (-x).exp()) if wrong else x, 8), rare, F.binary_cross_entropy_with_logits, 3e-3, 300)
     assert ("sigmoid twice" in kinds(w)) is wrong
+
+
+@pytest.mark.parametrize(("times", "small"), [(1e-4, True), (1.0, False)])
+def test_targets_that_are_far_smaller_than_the_outputs_begin(times, small):
+    torch.manual_seed(0)
+    w = trained(Behind(lambda x: x, 1), values(times), F.mse_loss, 1e-3, 200)
+    assert ("targets not scaled" in kinds(w)) is small
+    assert ("where that of the outputs began at" in str(w)) is small
