@@ -134,6 +134,8 @@ def _no_zero_grad(s: Symptoms) -> Facts | None:
         return None
     if not stepwise and not alerts:
         return None  # passes of one step add up on purpose
+    if s.loop.passes > 1 and not alerts and s.loop.carried < s.loop.looks - s.loop.passes:
+        return None  # of several in a step one begins without gradients, and the others add up on purpose
     if not s.loop.backwards:  # what goes backward is a loss of others, as of copies whose steps are written into .grad
         return None
     shows = bool(s.loss.term.criterion) or s.has_baseline  # else a loss that falls says little, as that of a policy
@@ -350,7 +352,7 @@ def _scaler(s: Symptoms) -> Facts | None:
 
 
 def _too_loud(s: Symptoms) -> Facts | None:
-    if s.curve is None or s.curve.passes < 2 or not s.is_stuck:
+    if s.curve is None or s.curve.passes < 2 or not s.is_stuck or len(s.clues.losses) > 1:  # one of two that play does not fall
         return None
     term = s.loss.term
     divided = abs(term.factor) * s.curve.passes < 1.5 or 0 < s.loop.left * s.curve.passes < 1.5  # of the loss, or of the gradients

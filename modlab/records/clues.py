@@ -392,6 +392,7 @@ class LoopClues:
         sharing: the classes of the optimizers that hold what is `shared`.
         against: of the looks in which gradients pointed elsewhere, in how many that was opposite to what backward() brought.
         modes: of all steps, not of the looks alone.
+        passes: the most backward passes that were looked at in one step, of all losses.
     """
 
     backwards: int = 0
@@ -423,6 +424,7 @@ class LoopClues:
     sharing: tuple[str, ...] = ()
     against: int = 0
     modes: ModeClues = ModeClues()
+    passes: int = 0
 
 
 @frozen

@@ -168,6 +168,7 @@ class ClueCollector:
         self._carried_now = False
         self._carried_mark: tuple[int, int] | None = None
         self._read_in_step = (-1, 0)
+        self._passes = 0  # of a step, the most that were read
         self._met = 0  # modules with trained parameters that have given something in this pass
         self._walks: Counter[str] = Counter()  # by the place of a loss, how often its whole graph was looked at
         self._walked: dict[str, int] = {}  # in which step that was last
@@ -421,6 +422,7 @@ class ClueCollector:
         self._read_in_step = step, count + 1 if known == step else 1
         if known == step and count >= PASSES:
             return
+        self._passes = max(self._passes, self._read_in_step[1])
         self._compared = True
         with without_torch_function():
             self._ask_carried()
@@ -438,7 +440,7 @@ class ClueCollector:
             found[0] = self._with_target(found[0])
             self._tell_targets(found)
             times = self._gradients.scale = 1.0 if scale is None or is_far(scale) else float(scale)
-            without_autograd(partial(pool.add, tensor, found, times, numbers=True, whole=whole and self.reads))
+            without_autograd(partial(pool.add, tensor, found, times, step, numbers=True, whole=whole and self.reads))
             without_autograd(self._look_at_scores, pool, found[0])
             if whole and self.reads and (self._walks[name] < SOON or (self.looks <= SOON and self._walked.get(name) != step)):
                 self._walks[name] += 1
@@ -743,6 +745,7 @@ class ClueCollector:
             held.sharing,
             gradients.against,
             modes,
+            self._passes,
         )
         return Clues(
             losses,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -308,6 +309,59 @@ class Agreement:
             self.squares += float((each / size).square().sum())
 
 
+class Mixture:
+    """What targets differ by within a batch: within all that the passes of one step bring, which may go class by class.
+
+    Args:
+        joined: what two passes bring together; `differs`: by how much that differs.
+    """
+
+    def __init__(self, joined: Callable[[Array, Array], Array], differs: Callable[[Array], float]) -> None:
+        self._joined, self._differs = joined, differs
+        self._steps: list[tuple[bool, float]] = []  # of each: whether all of its passes were read, and what their targets differ by
+        self._step, self._whole, self._large = -1, False, False
+        self._met: Array | None = None
+        self._several = False
+
+    def add(self, met: Array, step: int, *, whole: bool, large: bool) -> None:
+        """Take in what a pass brings: a whole look reads all of its step, and a large one says something."""
+        if self._met is not None and step == self._step:
+            self._several = True
+            self._met, self._large = self._joined(self._met, met), self._large or large
+            return
+        self._steps = self._ended()
+        self._step, self._whole, self._large, self._met = step, whole, large, met
+
+    def values(self) -> list[float]:
+        """Of each step; where several passes make one, a single pass is no step."""
+        return [value for whole, value in self._ended() if whole or not self._several]
+
+    def _ended(self) -> list[tuple[bool, float]]:
+        told = self._met is not None and self._large
+        return [*self._steps, (self._whole, self._differs(self._met))] if told and self._met is not None else self._steps
+
+
+def _joined_counts(one: Array, other: Array) -> Array:
+    size = max(len(one), len(other))
+    return np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other)))
+
+
+def _moments(values: Tensor) -> Array:
+    """How many, their mean, and the squares of what they are off by."""
+    exact = values.double()
+    mean = exact.mean()
+    return np.array([exact.numel(), float(mean), float((exact - mean).square().sum())])
+
+
+def _joined_moments(one: Array, other: Array) -> Array:
+    total, apart = one[0] + other[0], other[1] - one[1]
+    return np.array([total, one[1] + apart * other[0] / total, one[2] + other[2] + apart**2 * one[0] * other[0] / total])
+
+
+def _variance(moments: Array) -> float:
+    return float(moments[2] / (moments[0] - 1)) if moments[0] > 1 else math.nan
+
+
 class LossPool:
     """What is known of the loss at one place, over looks."""
 
@@ -322,7 +376,8 @@ class LossPool:
         self.rows = 0
         self.kinds: set[int] = set()
         self.some: list[Tensor] = []  # targets, of errors whose best constant is the middle one
-        self.within: list[float] = []
+        self.mixed_numbers, self.mixed_classes = Mixture(_joined_moments, _variance), Mixture(_joined_counts, _entropy)
+        self.passed = (-1, False)  # the step of the pass that is taken in, and whether all passes of that step are
         self.ignored, self.all, self.many = 0, 0, 1
         self.weights: tuple[float, ...] = ()
         self.spread = self.unnormalized = math.nan
@@ -340,9 +395,10 @@ class LossPool:
         self.chances: set[bool] = set()  # whether scores were some
         self.reach, self.pressed = (math.inf, -math.inf), 0
 
-    def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, *, numbers: bool, whole: bool) -> None:
-        """Take in a look at a loss that a scaler has multiplied; a whole one knows which modules gave what."""
+    def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, step: int, *, numbers: bool, whole: bool) -> None:
+        """Take in a look at a loss that a scaler has multiplied; a whole one knows which modules gave what, and reads all of its step."""
         self.looks += 1
+        self.passed = step, whole
         self.value = float(loss.detach()) / scale if not is_far(loss) else math.nan
         if whole or not self.terms:
             self.terms = tuple(replace(one.term, factor=one.term.factor / scale) for one in found[:8])
@@ -411,8 +467,9 @@ class LossPool:
                 one.add(some_of(output), some_of(target), last.ends if last is not None else FREE)
         if self.read <= 2:
             self.first_targets.add(some_of(target))
-        if target.dim() and len(target) >= LARGE:
-            self.within.append(float(target.double().var()))
+        if target.dim() and len(target):
+            step, whole = self.passed
+            self.mixed_numbers.add(_moments(target), step, whole=whole, large=len(target) >= LARGE)
         if self.looks > DENSE:  # before that it is hardly trained
             self.goes.add_numbers(output, target)
         flat = target.double().reshape(len(target), -1)[:, :FEATURES] if target.dim() else target.double().reshape(1, 1)
@@ -457,7 +514,7 @@ class LossPool:
             self.counts = counts + (np.pad(self.counts, (0, len(counts) - len(self.counts))) if len(self.counts) <= len(counts) else 0)
             self.kinds.update(np.flatnonzero(counts).tolist()[:64])
             flat = kept.flatten()
-            self.within.append(_entropy(counts)) if len(flat) >= LARGE else None
+            self.mixed_classes.add(counts, self.passed[0], whole=self.passed[1], large=len(flat) >= LARGE)
             self.ordered += (
                 len(flat) > 8
                 and kinds(flat).numel() < len(flat)
@@ -523,9 +580,10 @@ class LossPool:
     def _within(self, shares: Array) -> float:
         """How much of what the targets differ by they differ by within a batch."""
         all_of_it = _entropy(self.counts) if len(shares) else self.targets.numbers().std ** 2
-        if not self.within or not all_of_it > 0:
+        within = (self.mixed_classes if len(shares) else self.mixed_numbers).values()
+        if not within or not all_of_it > 0:
             return math.nan
-        return max(float(np.mean(self.within)), float(np.mean(self.within[-LATEST:]))) / all_of_it  # what is mixed in the end is mixed
+        return max(float(np.mean(within)), float(np.mean(within[-LATEST:]))) / all_of_it  # what is mixed in the end is mixed
 
     def _baseline(self, shares: Array) -> float:
         """The loss of the best answer that does not look at the input."""

@@ -632,3 +632,58 @@ def test_of_losses_that_optimizers_of_their_own_step_none_is_the_loss():
             other_loss.backward()
             steppers[1].step()
     assert "which of" in next(check for check in w.verdict.checks if check.name == "the loss falls").text
+
+
+def discriminator(*, zeroed: bool, apart: bool) -> set[str]:
+    """What is told of a discriminator watched alone, whose step adds up real ones and made ones, and which its maker trains through."""
+    torch.manual_seed(0)
+    maker, model = nn.Linear(3, 2), nn.Sequential(nn.Linear(2, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
+    makes, judges = torch.optim.Adam(maker.parameters(), 1e-3), torch.optim.Adam(model.parameters(), 1e-3)
+
+    def loss(x: Tensor, label: float) -> Tensor:
+        return F.binary_cross_entropy_with_logits(model(x), torch.full((len(x), 1), label))
+
+    with modlab.watch(model, judges) as w:
+        for _ in range(80):
+            if zeroed:
+                judges.zero_grad()
+            real, made = torch.randn(32, 2) / 3 + 1, maker(torch.randn(32, 3))
+            if apart:
+                loss(real, 1.0).backward()
+                loss(made.detach(), 0.0).backward()
+            else:
+                for x, label in ((real, 1.0), (made.detach(), 0.0)):
+                    loss(x, label).backward()
+            judges.step()
+            makes.zero_grad()
+            loss(made, 1.0).backward()
+            makes.step()
+    return {one.kind for one in w.findings}
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("zeroed", [True, False])
+def test_passes_of_one_step_add_up_real_ones_and_made_ones(zeroed, apart):
+    told = discriminator(zeroed=zeroed, apart=apart)
+    assert not told & {"ordered batches", "accumulated too loud"} and ("no zero grad" in told) is not zeroed
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+@pytest.mark.parametrize("classes", [True, False])
+def test_a_step_that_goes_class_by_class_has_all_of_them(classes, mixed):
+    torch.manual_seed(0)
+    centres = torch.randn(4, 4)
+
+    def loop(model: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> None:
+        optimizer.zero_grad()
+        for i in range(4):
+            kind = i if mixed else number % 4
+            x = centres[kind] + torch.randn(16, 4)
+            if classes:
+                loss = F.cross_entropy(model(x), torch.full((16,), kind))
+            else:
+                loss = F.mse_loss(model(x), kind + 0.1 * x[:, :1])
+            (loss / 4).backward()
+        optimizer.step()
+
+    assert ("ordered batches" in named(loop, nn.Linear(4, 4 if classes else 1))) is not mixed
