@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import CLEARLY, Symptoms
 from modlab.records.clues import Function, InputClues, Term
 
 FAR, NEAR = 15.0, 1e-2
@@ -189,7 +189,7 @@ def _is_of_returns(s: Symptoms) -> bool:
 def _imbalance(s: Symptoms) -> Facts | None:
     loss = s.loss
     most = max(loss.shares, default=0.0)
-    if _felt(s) < FELT:
+    if _felt(s) < FELT or _rare_are_told(s):
         return None
     if loss.classes > 1 and (0.97 if not s.progress < 0.2 else 0.93) < most < 1:
         return {"class": loss.shares.index(most), "share": most}
@@ -203,6 +203,12 @@ def _imbalance(s: Symptoms) -> Facts | None:
     if loss.term.criterion.startswith("binary") and target.whole and (0 < target.mean < rare or 1 - rare < target.mean < 1):
         return {"class": int(target.mean > 0.5), "share": max(target.mean, 1 - target.mean)}
     return None
+
+
+def _rare_are_told(s: Symptoms) -> bool:
+    """Whether the answers are clearly better than a constant one on the very same targets."""
+    gained, errors = s.loss.gained
+    return gained > SOME and errors > CLEARLY
 
 
 def _felt(s: Symptoms) -> float:

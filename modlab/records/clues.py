@@ -145,6 +145,8 @@ class LossClues:
         chances: whether the scores that a softmax takes were chances already in each look.
         reach: the least and the greatest output of all looks; `pressed`: in how many of them many stood near 0 or 1, of scores of yes
             and no.
+        gained: of what a constant answer loses of the very same targets, which part the answers of late looks do not lose; and by how
+            many standard errors. Of classes, and of yes and no, without weights.
     """
 
     name: str = ""
@@ -182,6 +184,7 @@ class LossClues:
     reach: tuple[float, float] = (UNKNOWN, UNKNOWN)
     pressed: int = 0
     masked: int = 0
+    gained: tuple[float, float] = (UNKNOWN, UNKNOWN)
 
     @property
     def term(self) -> Term:

@@ -415,7 +415,9 @@ class ClueCollector:
         if whole and not self.reads and step < self._next_loss:
             return
         if step >= self._next_loss:
-            self._next_loss = 2 * step if step >= DENSE else DENSE
+            rare = any(pool.one_sided for pool in self._losses.values())
+            often = step + max(RARELY, step // OFTEN)
+            self._next_loss = DENSE if step < DENSE else often if rare else 2 * step
         if not self.active or type(tensor) not in PLAIN or (name not in self._losses and len(self._losses) >= PLACES):
             return
         known, count = self._read_in_step

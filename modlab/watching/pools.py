@@ -31,6 +31,9 @@ MOST = 1 << 17
 EARLY = 3
 """Looks in which a net is not much more than its first weights."""
 
+MOSTLY = 0.9
+"""Share of a class from which on nearly all are of it."""
+
 LARGE = 8
 """Samples of a batch from which on it says something that its targets are alike."""
 
@@ -362,6 +365,33 @@ def _variance(moments: Array) -> float:
     return float(moments[2] / (moments[0] - 1)) if moments[0] > 1 else math.nan
 
 
+class Gains:
+    """By how much the loss of late looks is below that of a constant answer on the very same targets, however few of a batch are rare."""
+
+    def __init__(self) -> None:
+        self._looks: list[tuple[int, float, Array, int]] = []  # of each: its step, its loss, how often each class came, of how many
+
+    def add(self, step: int, loss: float, counts: Array, many: int) -> None:
+        """Take in what an answer lost on average, and how often each class was asked for, or each question answered with yes."""
+        if math.isfinite(loss) and len(counts) <= FEATURES and (not self._looks or len(self._looks[0][2]) == len(counts)):
+            self._looks.append((step, loss, counts, many))
+
+    def told(self, chances: Array, *, classes: bool) -> tuple[float, float]:
+        """Of what an answer with these chances loses, the part that is gained; and by how many standard errors."""
+        late = [one for one in self._looks if one[0] >= self._looks[-1][0] / 2]
+        some = chances.clip(1e-9, 1 - 1e-9)
+        yes, no = -np.log(some), -np.log(1 - some)
+        constant, rare = [], 0.0
+        for _, _, counts, many in late:
+            share = counts / many
+            constant.append(float((share * yes).sum() if classes else (share * yes + (1 - share) * no).mean()))
+            rare += many - float(counts[some.argmax()]) if classes else float(np.minimum(counts, many - counts).sum())
+        if len(late) < SEVERAL or rare < LARGE:
+            return math.nan, math.nan
+        gains = np.array(constant) - np.array([loss for _, loss, _, _ in late])
+        return float(gains.sum() / sum(constant)), float(gains.mean() / (gains.std(ddof=1) / math.sqrt(len(late)) + 1e-30))
+
+
 class LossPool:
     """What is known of the loss at one place, over looks."""
 
@@ -391,6 +421,7 @@ class LossPool:
         self.perfect: list[float] = []  # of counts, by look, what a loss is that says each as it is
         self.farther: list[Tensor] = []  # of triples, in the first looks, by how much the pulled pair is farther apart
         self.goes = Agreement()
+        self.gains = Gains()
         self.bounds = OutputBound(-1), OutputBound(1)
         self.chances: set[bool] = set()  # whether scores were some
         self.reach, self.pressed = (math.inf, -math.inf), 0
@@ -470,9 +501,13 @@ class LossPool:
         if target.dim() and len(target):
             step, whole = self.passed
             self.mixed_numbers.add(_moments(target), step, whole=whole, large=len(target) >= LARGE)
+        flat = target.double().reshape(len(target), -1)[:, :FEATURES] if target.dim() else target.double().reshape(1, 1)
         if self.looks > DENSE:  # before that it is hardly trained
             self.goes.add_numbers(output, target)
-        flat = target.double().reshape(len(target), -1)[:, :FEATURES] if target.dim() else target.double().reshape(1, 1)
+            if found.term.criterion.startswith("binary") and output.shape == target.shape and len(flat):
+                given = output.double().reshape(len(flat), -1)[:, :FEATURES]
+                lost = _lost(given, flat, logits=found.term.criterion.endswith("with logits"))
+                self.gains.add(self.passed[0], lost, flat.sum(0).numpy(), len(flat))
         if flat.shape[1] == self.sums.shape[0] or not self.rows:
             self.sums = (self.sums if self.rows else 0) + flat.sum(0).numpy()
             self.squares = (self.squares if self.rows else 0) + flat.square().sum(0).numpy()
@@ -508,9 +543,13 @@ class LossPool:
         shut = (some_of(output) < SHUT).sum(dim)
         self.masked = int(shut.max()) if bool((shut == shut.max()).all()) else 0
         if kept.numel():
+            counts = torch.bincount(kept.flatten(), minlength=output.shape[dim]).double().numpy()
             if self.looks > DENSE:
                 self.goes.add_classes(output, target)
-            counts = torch.bincount(kept.flatten(), minlength=output.shape[dim]).double().numpy()
+                if found.term.criterion == "cross-entropy" and target.shape == output.shape[:dim] + output.shape[dim + 1 :]:
+                    left_out = -100 if found.ignored is None else found.ignored
+                    lost = F.nll_loss(output, target, reduction="none", ignore_index=left_out).double().sum()
+                    self.gains.add(self.passed[0], float(lost) / kept.numel(), counts, kept.numel())
             self.counts = counts + (np.pad(self.counts, (0, len(counts) - len(self.counts))) if len(self.counts) <= len(counts) else 0)
             self.kinds.update(np.flatnonzero(counts).tolist()[:64])
             flat = kept.flatten()
@@ -537,6 +576,14 @@ class LossPool:
     def _sums_to(self, away: float) -> None:
         """How far the logarithm of the sum is from 0; outputs with NaN or infinity leave it as it was."""
         self.unnormalized = away if math.isfinite(away) else self.unnormalized
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether nearly all targets are of one class, or answered alike: it takes many looks to see what comes of the rare ones."""
+        if self.counts.sum():
+            return bool(self.counts.max() > MOSTLY * self.counts.sum())
+        binary = bool(self.terms) and self.terms[0].criterion.startswith("binary")
+        return binary and self.rows > 0 and bool(abs(2 * (self.sums / self.rows).mean() - 1) > 2 * MOSTLY - 1)
 
     def clues(self) -> LossClues:
         """What is known."""
@@ -575,7 +622,13 @@ class LossPool:
             self.reach,
             self.pressed,
             self.masked,
+            self._gains(shares),
         )
+
+    def _gains(self, shares: Array) -> tuple[float, float]:
+        if len(shares):
+            return self.gains.told(shares, classes=True)
+        return self.gains.told(self.sums / self.rows, classes=False) if self.rows else (math.nan, math.nan)
 
     def _within(self, shares: Array) -> float:
         """How much of what the targets differ by they differ by within a batch."""
@@ -657,6 +710,12 @@ def _is_pressed(scores: Tensor) -> bool:
 def _ends(known: tuple[float, float], value: float) -> tuple[float, float]:
     """The first value, and the last one."""
     return (value if math.isnan(known[0]) else known[0]), value
+
+
+def _lost(output: Tensor, target: Tensor, *, logits: bool) -> float:
+    """A binary cross-entropy, also of what is no chance."""
+    yes, no = (F.logsigmoid(output), F.logsigmoid(-output)) if logits else (output.log(), (1 - output).log())
+    return float(-(target * yes.clamp_min(-100) + (1 - target) * no.clamp_min(-100)).mean())
 
 
 def _by_class(weight: Any, target: Tensor) -> tuple[float, ...]:

@@ -687,3 +687,21 @@ def test_a_step_that_goes_class_by_class_has_all_of_them(classes, mixed):
         optimizer.step()
 
     assert ("ordered batches" in named(loop, nn.Linear(4, 4 if classes else 1))) is not mixed
+
+
+@pytest.mark.parametrize("classes", [True, False])
+@pytest.mark.parametrize("told", [True, False])
+def test_rare_ones_that_are_told_from_the_others_are_no_imbalance(told, classes):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2 if classes else 1))
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(300):
+            x = torch.randn(128, 4)
+            rare = torch.rand(128) < (torch.sigmoid(3 * x[:, 0] - 6.5) if told else 0.03)
+            optimizer.zero_grad()
+            y = model(x)
+            loss = F.cross_entropy(y, rare.long()) if classes else F.binary_cross_entropy_with_logits(y[:, 0], rare.float())
+            loss.backward()
+            optimizer.step()
+    assert ("imbalance" in {one.kind for one in w.findings}) is not told
