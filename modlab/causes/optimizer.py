@@ -55,6 +55,9 @@ QUARTER = 0.25
 AT_CHANCE = 0.1
 """Part of what a guess gives by which a first loss differs from it."""
 
+MANY = 8
+"""Different rates of a warm-up that rises in each step, or nearly so, and not with each epoch."""
+
 LEVEL = 1.1
 """Times that a rate may change and be the same."""
 
@@ -159,10 +162,23 @@ def _never_warm(s: Symptoms) -> Facts | None:
         return None
     if group.rate < 0.9 * rate[-1]:  # it came down behind the last look: a cycle
         return None
-    if group.initial > 0 and group.rate <= 0.1 * group.initial:
+    if _has_arrived(s):
+        return None
+    if group.initial > 0 and group.rate <= 0.1 * group.initial and not _is_unit(s):
         return {"rate": group.rate, "aim": group.initial, "steps": s.record.steps}
     climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > 1.2 * s.rate_at(s.record.steps // 2) > 0
-    return {"rate": group.rate, "steps": s.record.steps} if climbs and s.pace < 1e-3 else None
+    return {"rate": group.rate, "steps": s.record.steps} if climbs and s.last_pace_of_all < 1e-3 else None
+
+
+def _has_arrived(s: Symptoms) -> bool:
+    """Whether a rate that rose in many small steps has not risen for a quarter of the run."""
+    rate = s.rate[np.isfinite(s.rate)]
+    return len(np.unique(rate)) > MANY and s.rate_at(s.record.steps * 3 // 4) >= s.group.rate > 0
+
+
+def _is_unit(s: Symptoms) -> bool:
+    """Whether what the optimizer was made with is what a schedule multiplies, and no goal: 1, or a rate of steps as large as weights."""
+    return s.group.initial == 1 or s.last_pace_of_all * s.group.initial > WHOLE * s.group.rate
 
 
 def _warms_anew(s: Symptoms) -> Facts | None:
@@ -220,10 +236,12 @@ def _too_low(s: Symptoms) -> Facts | None:
     slow = STUCK_SLOW if _stays_at_chance(s) else SLOW
     if (s.learns and not _has_hardly_moved(s)) or not s.pace < slow or not s.is_finite or s.quickest > 1e-2 or s.flat or s.loop.left < 1e-2:
         return None
+    if not s.last_pace_of_all < slow:
+        return None  # the steps that were looked at had a far smaller rate than later ones
     pulled = any(one.graded and one.owned for one in s.matrices or s.watched.parameters)
     if not s.pace and (s.quickest > 0 or not pulled or not s.group.paths):  # most of them stand for another reason
         return None
-    return {"pace": s.pace, "rate": s.group.rate}
+    return {"pace": s.pace, "rate": s.group.rate if math.isnan(s.paced_rate) else s.paced_rate}
 
 
 def _has_hardly_moved(s: Symptoms) -> bool:

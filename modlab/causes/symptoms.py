@@ -548,6 +548,21 @@ class Symptoms:
             return math.nan  # whose steps they were is not known
         return self.rate_at(step) if len(self.rates) == 1 else self.group.rate
 
+    @cached_property
+    def paced_rate(self) -> float:
+        """The learning rate in the middle of the looks that `pace` is of; NaN where groups have their own, or it is not known."""
+        updates = [some for some in self.updates.values() if len(some)]
+        if len(self.rates) != 1 or not updates:
+            return math.nan
+        looked = self.record.history.first[np.isfinite(np.stack(updates)).any(0)]
+        return float(np.median([self.rate_at(step) for step in looked])) if len(looked) else math.nan
+
+    @property
+    def last_pace_of_all(self) -> float:
+        """What a step of the last rate adds, as a step goes with its rate: most looks come early, where a rate may be on its way up."""
+        grown = self.group.rate / self.paced_rate if self.paced_rate > 0 else math.nan
+        return self.pace * max(grown, 1.0) if math.isfinite(grown) else self.pace
+
     @property
     def is_turned_by_hand(self) -> bool:
         """Whether a knob has moved the learning rate."""

@@ -705,3 +705,44 @@ def test_rare_ones_that_are_told_from_the_others_are_no_imbalance(told, classes)
             loss.backward()
             optimizer.step()
     assert ("imbalance" in {one.kind for one in w.findings}) is not told
+
+
+def scheduled(
+    rate: float, factor: Callable[[int], float], kind: type[torch.optim.Optimizer] = torch.optim.Adam, steps: int = 200
+) -> set[str]:
+    """What is told of a rate that a schedule multiplies, where targets are noise for the most part."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = kind(model.parameters(), rate)  # type: ignore[call-arg]
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(steps):
+            x, y = table(64)
+            optimizer.zero_grad()
+            F.mse_loss(model(x), y + 3 * torch.randn_like(y)).backward()
+            optimizer.step()
+            schedule.step()
+    return {one.kind for one in w.findings} & {"warmup never ends", "rate too low"}
+
+
+@pytest.mark.parametrize(
+    ("factor", "told"),
+    [
+        (lambda i: 2e-5 * (i + 1), set()),
+        (lambda i: 4e-3 * min((i + 1) / 150, 1.0), set()),
+        (lambda i: 1e-8 * (i + 1), {"warmup never ends"}),
+    ],
+    ids=["climbs", "has climbed", "stays near zero"],
+)
+def test_a_rate_of_one_is_the_unit_of_its_schedule(factor, told):
+    assert scheduled(1.0, factor) == told
+
+
+def test_a_warm_up_that_has_hardly_begun_at_the_end_is_named():
+    assert scheduled(1e-3, lambda i: (i + 1) / 1e5) == {"warmup never ends"}
+
+
+@pytest.mark.parametrize(("most", "told"), [(0.3, set()), (1e-5, {"warmup never ends", "rate too low"})])
+def test_a_sweep_of_rates_is_judged_by_the_steps_that_it_comes_to(most, told):
+    found = scheduled(most / 1e5, lambda i: 1e5 ** (i / 200), torch.optim.SGD)
+    assert found <= told and bool(found) is bool(told)
