@@ -264,10 +264,17 @@ def _put_back(s: Symptoms) -> Facts | None:
     if s.loop.rounded >= SEVERAL or s.loop.shared:
         return None  # what is rounded goes back by itself, and one of two optimizers may undo what the other does
     if s.loop.returned >= (FOLDS if s.learns else 2):
-        return {"times": s.loop.returned}
+        return None if _stays_low(s) else {"times": s.loop.returned}
     if s.loop.put_back < 2 or s.loop.put_back <= s.loop.kept:
         return None
     return {"looks": s.loop.put_back}
+
+
+def _stays_low(s: Symptoms) -> bool:
+    """Whether the loss stays far below where it began: steps that are thrown away, as in a search along a line, leave what was reached."""
+    half = s.values[len(s.values) // 2 :]
+    kept = s.loop.renewed >= SEVERAL  # steps in between, so that what is put back is not always the same
+    return kept and _is_well(s) and len(half) >= SEVERAL and bool(half.max() < s.start / 2)
 
 
 def _stale(s: Symptoms) -> Facts | None:

@@ -396,6 +396,7 @@ class LoopClues:
         against: of the looks in which gradients pointed elsewhere, in how many that was opposite to what backward() brought.
         modes: of all steps, not of the looks alone.
         passes: the most backward passes that were looked at in one step, of all losses.
+        renewed: how often somebody wrote other weights between two steps than the time before.
     """
 
     backwards: int = 0
@@ -428,6 +429,7 @@ class LoopClues:
     against: int = 0
     modes: ModeClues = ModeClues()
     passes: int = 0
+    renewed: int = 0
 
 
 @frozen

@@ -702,7 +702,7 @@ class ClueCollector:
         return self._relations
 
     def record(
-        self, accepted: dict[str, int], scaled: tuple[int, int], returned: int, rootless: int, modes: ModeClues, *, closed: bool
+        self, accepted: dict[str, int], scaled: tuple[int, int], written: tuple[int, int], rootless: int, modes: ModeClues, *, closed: bool
     ) -> Clues:
         """All of it.
 
@@ -710,7 +710,7 @@ class ClueCollector:
             closed: whether the watch has ended.
             accepted: the names of losses of this model, and how often ``backward()`` was called on each.
             scaled: how many steps, and clippings, met gradients that a scaler had multiplied.
-            returned: how often the same weights were written between two steps.
+            written: how often the same weights were written between two steps, and how often others.
             rootless: how often ``backward()`` began with a tensor whose graph ends in no parameter of the model.
             modes: in which mode the model was in the steps.
         """
@@ -739,7 +739,7 @@ class ClueCollector:
             gradients.shrunk,
             gradients.decayed,
             gradients.clamped,
-            max(returned, gradients.returned),
+            max(written[0], gradients.returned),
             rootless,
             gradients.replaced,
             gradients.brought,
@@ -748,6 +748,7 @@ class ClueCollector:
             gradients.against,
             modes,
             self._passes,
+            written[1],
         )
         return Clues(
             losses,

@@ -31,12 +31,12 @@ class RewrittenWeights:
         index: the parameters.
 
     Attributes:
-        returned: how often they were the same, bit for bit, though a step had moved them in between.
+        returned: how often they were the same, bit for bit, though a step had moved them in between; `renewed`: how often they were others.
     """
 
     def __init__(self, index: WatchIndex) -> None:
         self._index = index
-        self.returned = 0
+        self.returned = self.renewed = 0
         self._asked: Weight | None = None
         self._left = UNKNOWN
         self._written: list[Tensor] = []
@@ -58,7 +58,9 @@ class RewrittenWeights:
         self._left = UNKNOWN
         self._patience -= 1
         now = without_autograd(self._probes)
-        self.returned += self._moved and are_same(now, self._written)
+        same = are_same(now, self._written)
+        self.returned += self._moved and same
+        self.renewed += bool(self._written) and not same
         self._written, self._moved, self._fresh = now, False, True
 
     def _version(self) -> int:

@@ -720,7 +720,7 @@ class Watcher:
             clues=self.clues.record(
                 self.losses.accepted(),
                 (self.losses.scaled_steps, self.losses.scaled_clips),
-                self.step_hooks.rewritten.returned,
+                (self.step_hooks.rewritten.returned, self.step_hooks.rewritten.renewed),
                 self.losses.rootless,
                 self.step_hooks.modes.clues(),
                 closed=self.closed or self._closing,

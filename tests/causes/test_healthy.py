@@ -746,3 +746,27 @@ def test_a_warm_up_that_has_hardly_begun_at_the_end_is_named():
 def test_a_sweep_of_rates_is_judged_by_the_steps_that_it_comes_to(most, told):
     found = scheduled(most / 1e5, lambda i: 1e5 ** (i / 200), torch.optim.SGD)
     assert found <= told and bool(found) is bool(told)
+
+
+@pytest.mark.parametrize("searches", [True, False])
+def test_a_step_that_a_search_throws_away_is_not_put_back(searches):
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    x, y = table(64)
+    first = [one.detach().clone() for one in model.parameters()]
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(60):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), y)
+            loss.backward()
+            before = [one.detach().clone() for one in model.parameters()] if searches else first
+            for halves in range(8):
+                optimizer.param_groups[0]["lr"] = 4.0 / 2**halves
+                optimizer.step()
+                with torch.no_grad():
+                    if searches and F.mse_loss(model(x), y) < loss:
+                        break
+                    for one, old in zip(model.parameters(), before, strict=True):
+                        one.copy_(old)
+    assert ("weights put back" in {one.kind for one in w.findings}) is not searches
