@@ -415,6 +415,8 @@ def _viewed(s: Symptoms) -> bool:
     names = {one.name for one in term.functions}
     if not names & {"View", "UnsafeView"} or names & {"Permute", "Transpose", "T"}:
         return False
+    if names & LIKENESSES or math.prod(term.output) != math.prod(term.compared):
+        return False  # the output was not laid out anew: something was computed of it
     classes = term.compared[1]
     if len(term.compared) == 2:
         return term.output[1] == classes != term.output[-1]

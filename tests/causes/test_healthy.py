@@ -770,3 +770,15 @@ def test_a_step_that_a_search_throws_away_is_not_put_back(searches):
                     for one, old in zip(model.parameters(), before, strict=True):
                         one.copy_(old)
     assert ("weights put back" in {one.kind for one in w.findings}) is not searches
+
+
+def test_distances_to_prototypes_are_no_view_of_what_a_model_gave():
+    def loop(model: nn.Module, optimizer: torch.optim.Optimizer, _: int) -> None:
+        x = torch.randn(5, 1, 4) + torch.randn(5, 10, 4)
+        prototypes, asked = model(x[:, :5]).mean(1), model(x[:, 5:]).flatten(0, 1)
+        optimizer.zero_grad()
+        F.cross_entropy(-(torch.cdist(asked, prototypes) ** 2), torch.arange(5).repeat_interleave(5)).backward()
+        optimizer.step()
+
+    torch.manual_seed(0)
+    assert "wrong axes" not in named(loop, nn.Linear(4, 16))
