@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 from torch.nn import Module
+from torch.nn.modules.conv import _ConvNd
 from torch.nn.parameter import is_lazy
 
 from modlab.inspection import marks, stores
@@ -298,7 +299,9 @@ class WatchIndex:
 
 
 def _is_stack(tensor: Tensor, module: Module) -> bool:
-    return tensor.dim() >= STACKED and 1 < tensor.shape[0] <= MANY and not type(module).__module__.startswith("torch.nn.")
+    """Whether it may hold the matrices of several experts; of a convolution, also of one of somebody's own, the slices are channels."""
+    layer = type(module).__module__.startswith("torch.nn.") or isinstance(module, (_ConvNd, nn.Bilinear))
+    return tensor.dim() >= STACKED and 1 < tensor.shape[0] <= MANY and not layer
 
 
 def _is_looked_at(member: Member, module: Module) -> bool:

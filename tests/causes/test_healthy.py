@@ -782,3 +782,37 @@ def test_distances_to_prototypes_are_no_view_of_what_a_model_gave():
 
     torch.manual_seed(0)
     assert "wrong axes" not in named(loop, nn.Linear(4, 16))
+
+
+class MaskedConv(nn.Conv2d):
+    """A convolution of somebody's own."""
+
+
+class Experts(nn.Module):
+    """A matrix for each of some experts, of which the last one never gets a token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 6, 6) / 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.einsum("nd,ndk->nk", x, self.weight[torch.randint(3, (len(x),))])
+
+
+@pytest.mark.parametrize("conv", [True, False])
+def test_channels_of_a_convolution_are_no_experts(conv):
+    torch.manual_seed(0)
+    model = (
+        nn.Sequential(MaskedConv(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 1)) if conv else nn.Sequential(Experts(), nn.Linear(6, 1))
+    )
+    if conv:
+        with torch.no_grad():
+            model[0].bias[1] = -100.0
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(40):
+            x = torch.randn(16, 1, 6, 6) if conv else torch.randn(16, 6)
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+    assert ("experts" in str(w)) is not conv
