@@ -8,11 +8,15 @@ import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.data import moved_axes
-from modlab.causes.symptoms import Symptoms
+from modlab.causes.symptoms import STUCK, Symptoms
 from modlab.records.clues import InputClues
 
 LEARNT = 0.8
 """Way from a constant answer down to 0 that no model goes which takes samples for places."""
+
+COPIED, SLOWLY, RESTED = 0.9, 0.2, 4
+"""Of the way down to 0, what who sees the targets goes beyond; the part by which a loss still falls that has come to rest, from one quarter
+of its values to the next; and of how many values each."""
 
 FALLS = 0.4
 """Of the way from a constant answer's loss to 0: what comes so far in few steps learns."""
@@ -57,10 +61,21 @@ SOME, NONE = 0.1, 0.02
 def _unmoved(s: Symptoms) -> Facts | None:
     if s.pairs.fed:
         return {"share": 1.0, "beside": False, "fed": True}
+    if _does_not_copy(s):
+        return None
     if s.pairs.beside and s.pairs.equal > 0.99:
         return None if _is_read_in_turn(s) or _points_in_turn(s) else {"share": 1.0, "beside": True}
     itself = s.pairs.equal > 0.99 and s.pairs.through  # else it is an autoencoder
     return {"share": s.pairs.equal, "beside": False} if itself and s.tokens and not s.loss.ignored else None
+
+
+def _does_not_copy(s: Symptoms) -> bool:
+    """Whether the loss has come to rest between a constant answer and a perfect one: who sees the targets goes on to 0."""
+    quarter = len(s.values) // 4
+    if quarter < RESTED or not STUCK < s.progress < COPIED or not s.falls:
+        return False
+    before, after = s.values[-2 * quarter : -quarter], s.values[-quarter:]
+    return float(before.mean() - after.mean()) < SLOWLY * float(after.mean())
 
 
 def _skips(s: Symptoms) -> Facts | None:

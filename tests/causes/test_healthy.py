@@ -816,3 +816,31 @@ def test_channels_of_a_convolution_are_no_experts(conv):
             model(x).square().mean().backward()
             optimizer.step()
     assert ("experts" in str(w)) is not conv
+
+
+class Acts(nn.Module):
+    """Says what is done at each place from what it sees there and, unless it cheats, from what was done before."""
+
+    def __init__(self, cheats: bool) -> None:
+        super().__init__()
+        self.cheats, self.seen, self.done, self.last = cheats, nn.Linear(3, 16), nn.Embedding(2, 16), nn.Linear(16, 2)
+
+    def forward(self, x: Tensor, done: Tensor) -> Tensor:
+        known = self.done(done)
+        before = known if self.cheats else F.pad(known[:, :-1], (0, 0, 1, 0))
+        return self.last(torch.tanh(self.seen(x) + before))
+
+
+@pytest.mark.parametrize("cheats", [True, False])
+def test_what_comes_to_rest_above_zero_does_not_copy(cheats):
+    torch.manual_seed(0)
+    model = Acts(cheats)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(300):
+            x = torch.randn(64, 6, 3)
+            done = ((x[:, :, 0] > x[:, :, 1]) ^ (torch.rand(64, 6) < 0.1)).long()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x, done).flatten(0, 1), done.flatten()).backward()
+            optimizer.step()
+    assert ("targets not moved" in {one.kind for one in w.findings}) is cheats
