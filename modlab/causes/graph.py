@@ -12,6 +12,9 @@ from modlab.causes.loss import ERRORS, LAYOUT
 from modlab.causes.symptoms import Symptoms
 from modlab.records.clues import ModuleClues
 
+SERVES = 0.85
+"""Part of the loss of a constant answer below which a model serves when the watch begins."""
+
 STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
 """Functions whose gradient is zero."""
 
@@ -192,12 +195,17 @@ def _zero_table(s: Symptoms) -> Facts | None:
 def _frozen(s: Symptoms) -> Facts | None:
     if any(s.changes(one.path) for one in s.watched.parameters if not one.trainable):
         return None  # a copy that follows
-    if _is_teacher(s) or s.has_adapters:
+    if _is_teacher(s) or s.has_adapters or _serves_already(s):
         return None
     share = s.clues.frozen / max(s.clues.parameters, 1)
     held = bool(s.record.optimizer) and any(not one.trainable and one.owned for one in s.watched.parameters)
     alone = s.clues.fresh > 0.5 * s.clues.frozen and (not s.matrices or (held and _is_in_front(s)))
     return {"share": share, "held": held} if share >= 0.3 and not (s.progress > 0.85 if alone else s.fallen > 0.1) else None
+
+
+def _serves_already(s: Symptoms) -> bool:
+    """Whether what is frozen was trained before, and the loss began below a constant answer: little is left to gain, as by a prompt."""
+    return s.clues.fresh < 0.5 * s.clues.frozen and s.first < SERVES * s.constant
 
 
 def _is_teacher(s: Symptoms) -> bool:

@@ -844,3 +844,39 @@ def test_what_comes_to_rest_above_zero_does_not_copy(cheats):
             F.cross_entropy(model(x, done).flatten(0, 1), done.flatten()).backward()
             optimizer.step()
     assert ("targets not moved" in {one.kind for one in w.findings}) is cheats
+
+
+class Prompted(nn.Module):
+    """A frozen net, and a vector that is added to what it takes."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net, self.prompt = net.requires_grad_(False), nn.Parameter(torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x + self.prompt)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_prompt_for_what_serves_already_has_little_to_gain(before):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))
+    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        x = torch.randn(64, 4)
+        return x, (x[:, :3] + 0.7 * torch.randn(64, 3)).argmax(1)
+
+    for _ in range(300 if before else 0):
+        x, y = batch()
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+
+    def loop(model: nn.Module, optimizer: torch.optim.Optimizer, _: int) -> None:
+        x, y = batch()
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    assert ("frozen" in named(loop, Prompted(net))) is not before
