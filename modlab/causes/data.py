@@ -241,6 +241,11 @@ def _same_batch(s: Symptoms) -> Facts | None:
     return {"samples": one.shape[1] if time_first else one.distinct}  # of which a row holds one step of each
 
 
+def _same_batch_that_serves(s: Symptoms) -> Facts | None:
+    """The same where the loss falls well: a small set may be taken at once on purpose."""
+    return _same_batch(s) if s.learns else None
+
+
 def _is_all_there_is(s: Symptoms, one: InputClues) -> bool:
     """Whether there are no more samples to get: a table of zeros and ones, a picture, or nodes of a graph, some of which are asked for."""
     features, asked = math.prod(one.shape[1:]), s.loss.term.compared
@@ -471,6 +476,7 @@ ROWS = (
     CauseRow("imbalance", _imbalance, unlike=("wild",)),
     CauseRow("leak", _leak, unlike=("wild", "stuck")),
     CauseRow("targets not moved", _same_place, unlike=("wild",)),
+    CauseRow("same batch", _same_batch_that_serves, "few samples", "batches", severity="note", unlike=("wild",)),
     CauseRow("same batch", _same_batch, "few samples", "batches", severity="careful", unlike=("wild",)),
     CauseRow("few samples", _few, "same batch", "batches", severity="careful", unlike=("wild",)),
     CauseRow("one huge feature", _huge, "inputs not scaled", "scale", tier=1),

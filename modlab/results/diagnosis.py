@@ -119,7 +119,8 @@ def diagnosed(
     explained = any(one.severity == "broken" for one in found) or any(one.outcome == "failed" for one in experiments)
     told = () if explained else tuple(map(_told, unheld))  # else they are what came of it
     remarks += [UNEXPLAINED.format(headline)] if headline and not (explained or told) else []
-    found = [*told, *found]
+    notes += [one for one in found if one.severity == "note"]
+    found = [*told, *(one for one in found if one.severity != "note")]
     record = DiagnosisRecord(
         own_class(type(model)).__name__,
         catalogue.checks(subject),

@@ -880,3 +880,22 @@ def test_a_prompt_for_what_serves_already_has_little_to_gain(before):
         optimizer.step()
 
     assert ("frozen" in named(loop, Prompted(net))) is not before
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_a_small_set_that_is_taken_at_once_is_a_note_where_it_is_learned(learns):
+    torch.manual_seed(0)
+    x, y = torch.randn(12, 6), torch.randint(3, (12,))
+    model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3))
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2 if learns else 1e-5)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(100):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    (found,) = [one for one in w.findings if one.kind == "same batch"]
+    assert found.severity == ("note" if learns else "careful")
+    if learns:
+        assert w.verdict.exit_code == 0
+        told = w.diagnose()
+        assert not told.findings and "same batch" in {one.kind for one in told.notes}
