@@ -15,6 +15,9 @@ from modlab.watching.watch_index import WatchIndex, Weight
 PROBES, PART = 3, 32
 """Parameters that are compared, and numbers of each."""
 
+DIGITS = 16
+"""Times the last digit of a number that a step moves it at least, to be seen to move."""
+
 UNKNOWN = -1
 """The version of a weight that has none."""
 
@@ -49,7 +52,7 @@ class RewrittenWeights:
             return
         self._left = self._version()
         if self._fresh:
-            self._fresh, self._moved = False, not are_same(without_autograd(self._probes), self._written)
+            self._fresh, self._moved = False, has_moved(self._written, without_autograd(self._probes))
 
     def step_begins(self) -> None:
         """An optimizer is about to make a step."""
@@ -81,6 +84,17 @@ class RewrittenWeights:
 def probe(weight: Tensor) -> Tensor:
     """A copy of some of its numbers, from all over it."""
     return weight.detach().flatten()[:: max(1, weight.numel() // PART)].clone()
+
+
+def has_moved(before: list[Tensor], after: list[Tensor]) -> bool:
+    """Whether a step has moved such copies by more than their last digits: what flips one of these comes back by itself."""
+    return len(before) == len(after) and any(map(_is_far_from, before, after))
+
+
+def _is_far_from(before: Tensor, after: Tensor) -> bool:
+    if before.shape != after.shape or not before.is_floating_point():
+        return False
+    return bool(((after - before).abs() > DIGITS * torch.finfo(before.dtype).eps * before.abs()).any())
 
 
 def are_same(some: list[Tensor], others: list[Tensor]) -> bool:

@@ -91,3 +91,16 @@ def test_other_weights(make):
 
 def test_folds_that_begin_alike_are_no_fault():
     assert not any(one.kind == "weights put back" for one in watched(loaded_each(60), 600, lr=0.1).findings)
+
+
+def test_last_digits_that_flip_come_back_by_themselves():
+    """Of numbers around 1.5, one step adds one to their last digit, and the next one takes it away again."""
+    net = nn.Linear(8, 4, bias=False)
+    nn.init.uniform_(net.weight, 1.2, 1.8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=torch.finfo(torch.float32).eps)
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for number in range(120):
+            optimizer.zero_grad()
+            (net(torch.ones(1, 8)).sum() * (-1) ** number).backward()
+            optimizer.step()
+    assert not any(one.kind == "weights put back" for one in w.findings)
