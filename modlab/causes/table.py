@@ -95,6 +95,7 @@ FOLLOWS = {
     },
     "tokens unknown": frozenset(("noise level hidden",)),
     "overwritten activation": frozenset(("mask turned around", "frozen")),
+    "frozen": frozenset(("no step",)),
 }
 """What is no cause beside others.
 
@@ -107,6 +108,7 @@ are still scaled are large where they are clipped. A generator that gets no grad
 nothing for that reason, and has no gradient that could vanish; weights of next to nothing, a feature that leaves nothing of the others,
 dead units, zeros or hooks take it away. What never moves stays as equal, and as small, as it began. What is thrown away was used. Levels
 that are the same are no tokens; and what a mask hides, or a frozen layer of zeros gives, is not overwritten.
+Where nothing is moved, what is frozen explains nothing.
 """
 
 MOST = 3

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 
 from modlab.statistics.memory import is_there
 
@@ -75,6 +76,26 @@ def number_of(thing: Any) -> float:
 def children(node: Any) -> list[Any]:
     """The nodes whose results it took."""
     return [child for child, _ in node.next_functions if child is not None]
+
+
+def leaf_among(start: Any, known: Callable[[Tensor], bool]) -> tuple[Tensor | None, bool]:
+    """The first of these leaves that a graph ends in, and if it has none whether that is sure.
+
+    It is not where the graph is too large to go through, or functions in Python may hold leaves of their own, as checkpoints do.
+    """
+    met, waiting, sure = {start}, [start], True
+    for _ in range(DEEP):
+        if not waiting:
+            return None, sure
+        node = waiting.pop()
+        variable = getattr(node, "variable", None)
+        if variable is not None and known(variable):
+            return variable, True
+        sure = sure and not isinstance(node, BackwardCFunction)
+        below = [one for one in children(node) if one not in met]
+        met.update(below)
+        waiting += below
+    return None, False
 
 
 def walk(start: Any, made: Mapping[Any, str]) -> Iterator[tuple[Any, str]]:

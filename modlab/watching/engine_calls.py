@@ -18,6 +18,9 @@ import torch.nn.utils.clip_grad
 
 from modlab.compat import lock_for_forks
 
+INPUTS = 3
+"""Place of what ``backward(inputs=…)`` is given, among what the engine gets behind the tensors."""
+
 
 class EngineListener(Protocol):
     """Who is told, in the thread that calls and before torch does its work. What it raises comes out of the user's call."""
@@ -33,7 +36,7 @@ class EngineListener(Protocol):
 
 
 _open: list[EngineListener] = []
-_accumulates = True
+_accumulates = _spreads = True
 _lock = lock_for_forks()
 
 
@@ -66,9 +69,10 @@ class _Place:
         self._original = self._ours = None
 
 
-def _backward(frame: FrameType, tensors: Any = (), *_: Any, accumulate_grad: bool = False, **__: Any) -> None:
-    global _accumulates
+def _backward(frame: FrameType, tensors: Any = (), *given: Any, accumulate_grad: bool = False, **__: Any) -> None:
+    global _accumulates, _spreads
     _accumulates = accumulate_grad  # torch.autograd.grad does not
+    _spreads = not (len(given) > INPUTS and given[INPUTS])
     if accumulate_grad:
         for one in (*_open,):
             if one.due():
@@ -90,6 +94,11 @@ _PLACES = (
 def accumulates() -> bool:
     """Whether the pass that began last adds to what is in ``.grad``, as ``backward()`` does and `torch.autograd.grad` does not."""
     return _accumulates
+
+
+def spreads() -> bool:
+    """Whether the pass that began last gives gradients to all leaves, and not to chosen inputs alone."""
+    return _spreads
 
 
 def listen(listener: EngineListener) -> None:

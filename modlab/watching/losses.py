@@ -23,9 +23,10 @@ from modlab.compat import graph_task, is_still_scaled, without_autograd
 from modlab.inspection.entries import PLAIN
 from modlab.records.loss import is_held_out
 from modlab.records.watch import ScalarRecord
+from modlab.running.autograd_nodes import leaf_among
 from modlab.running.guarded import Look, timed
 from modlab.statistics.memory import copied, is_there, local, number_of
-from modlab.watching import loss_names
+from modlab.watching import engine_calls, loss_names
 from modlab.watching.last_step import LastStep, run_aside
 from modlab.watching.readback import is_far, numbers
 from modlab.watching.scalars import Scalar, Scalars, entropy_of
@@ -48,6 +49,9 @@ ASKED = 1024
 
 LEARNT = 16
 """Values after which what the last ones took is all that counts; fewer count for less."""
+
+GRAPHS = 4
+"""Graphs of a place that are asked whose loss it is."""
 
 TRIES = 3
 """Backward passes from a place whose like are asked of all parameters, before that is done in steps that are looked at alone."""
@@ -82,6 +86,8 @@ class _Await(NamedTuple):
     arrived: int
     call: int
     anew: bool
+    leaf: Weight | None
+    strange: bool
 
 
 class LossSite:
@@ -92,6 +98,8 @@ class LossSite:
         repeats: how often it evaluated anew what another place had in the same step.
         ours, strange: how often a step of an optimizer of the model's, and of another one, was the next one made.
         inner: whether the gradients go to tensors that are none of the model's parameters, as where it is called by `functional_call`.
+        asked: of its values, how many graphs were asked whether they end in the model; `ends`: what these said.
+        zeroed: whether gradients that it brought were gone before anybody asked, as where no step is made.
     """
 
     def __init__(self, name: str, line: int, key: tuple[Any, ...]) -> None:
@@ -100,7 +108,8 @@ class LossSite:
         self.probes: list[Weight] = []
         self.scaler: ReferenceType[Any] | None = None
         self.tries = self.ours = self.strange = self.repeats = 0
-        self.inner = False
+        self.inner = self.zeroed = False
+        self.asked, self.ends = 0, set[bool]()
         self.epoch = -1
         self._call = 0
         self.latest: Any = None  # the last value that was taken in
@@ -296,7 +305,22 @@ class Losses:
             if root is not None:
                 self._mode.add(steps.made, float(root.training))
             if states is not None:
-                self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watch.tap.arrived, steps.call, anew))
+                ends = self._ends(site, tensor)
+                self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watch.tap.arrived, steps.call, anew, *ends))
+
+    def _ends(self, site: LossSite, tensor: Tensor) -> tuple[Weight | None, bool]:
+        """A parameter that its graph ends in; and whether it is another model's loss, while that of the watched one goes backward, too.
+
+        Only the first values of a place are asked, unless one has come from elsewhere, or their effect cannot be seen.
+        """
+        if site.asked >= GRAPHS and False not in site.ends and not site.zeroed:
+            return None, False
+        leaf, sure = leaf_among(tensor.grad_fn, self._index.knows)
+        site.asked += 1
+        if leaf is not None or sure:
+            site.ends.add(leaf is not None)
+        weight = self._index.weight(leaf) if leaf is not None and engine_calls.spreads() else None
+        return weight, leaf is None and sure and any(True in one.ends for one in self.sites)
 
     def _is_thrown_away(self, site: LossSite, epoch: int) -> bool:
         """Whether the gradients that a place brought since the last step are there no more: it begins anew.
@@ -350,12 +374,14 @@ class Losses:
     def _judge(self, one: _Await) -> None:
         site = one.site
         changes = (weight for weight, before in one.before if _is_changed(before, _state(weight)))
-        first = next(changes, None)
+        first = None if one.strange else next(changes, None)  # others may write into these gradients meanwhile
         if first is not None:
             if not site.probes:
                 changed = [first, *changes]
                 site.probes = changed[:: max(1, math.ceil(len(changed) / PROBES))]
             site.inner = False
+        elif one.leaf is not None and not self._steps.heard and _has_none(one.leaf):
+            site.zeroed, site.probes = True, [one.leaf]
         elif self._watch.tap.arrived != one.arrived:
             site.inner, site.probes = True, []
             site.tries += 1
@@ -623,6 +649,12 @@ def _state(weight: Weight) -> State | None:
         return None
     gradient = tensor.grad
     return (0, 0, _version(tensor)) if gradient is None else (id(gradient), _version(gradient), _version(tensor))
+
+
+def _has_none(weight: Weight) -> bool:
+    """Whether a parameter has no gradient now."""
+    tensor = weight.tensor()
+    return tensor is not None and tensor.grad is None
 
 
 def _version(tensor: Tensor) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -303,7 +304,53 @@ def test_backward_passes_of_a_model_that_is_never_called_itself():
             optimizer.zero_grad()
             (model["word"](pairs[:, 0]) * model["beside"](pairs[:, 1])).sum(1).square().mean().backward()
     assert [one.kind for one in w.findings if one.severity == "broken"] == ["no step"]
-    assert "is never called: at least 30 backward passes, and no step" in str(w)
+    assert "is never called: 30 backward passes, and no step" in str(w) and "all 30 values are finite" in str(w)
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_backward_passes_of_a_part_beside_its_frozen_copy(steps):
+    """As in reinforcement learning: the whole is never called, and gradients are zeroed right before each pass."""
+    torch.manual_seed(0)
+    part = net(1)
+    model = nn.ModuleDict({"part": part, "copy": copy.deepcopy(part).requires_grad_(False)})
+    optimizer = torch.optim.Adam(part.parameters(), 3e-3)
+    with modlab.watch(model, optimizer) as w:
+        for number in range(STEPS):
+            x, y = values(number)
+            optimizer.zero_grad()
+            F.mse_loss(model["part"](x), y + 0.01 * model["copy"](x)).backward()
+            if steps:
+                optimizer.step()
+    assert [one.kind for one in w.findings if one.severity == "broken"] == ["no step"] * (not steps)
+    assert ("150 backward passes, and no step" in str(w)) is not steps
+
+
+@pytest.mark.parametrize("replica", ["beside", "before", "shared line"])
+def test_the_loss_of_another_model_whose_gradients_are_written_into_this_ones(replica):
+    """Several models, each with its part of the batch, whose gradients are averaged by hand."""
+    torch.manual_seed(0)
+    model, other = net(), net()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(STEPS):
+            (x, y), noise = classes(), torch.randn(32, 10)
+            optimizer.zero_grad()
+            other.zero_grad()
+            if replica == "shared line":
+                for one, given in ((model, x), (other, noise)):
+                    F.cross_entropy(one(given), y).backward()
+            else:
+                if replica == "before":
+                    F.cross_entropy(other(noise), y).backward()
+                F.cross_entropy(model(x), y).backward()
+                if replica == "beside":
+                    F.cross_entropy(other(noise), y).backward()
+            for mine, its in zip(model.parameters(), other.parameters(), strict=True):
+                mine.grad.add_(its.grad, alpha=0.01)
+            optimizer.step()
+    (loss,) = [one for one in w.record.scalars if one.kind == "loss"]
+    assert loss.final < 0.8 and loss.passes == 1
+    assert w.verdict.exit_code != 1 and "The loss falls" in w.headline
 
 
 def circle(samples: int = 64) -> Tensor:
