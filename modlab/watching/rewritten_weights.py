@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import islice
 
@@ -20,6 +21,12 @@ DIGITS = 16
 
 UNKNOWN = -1
 """The version of a weight that has none."""
+
+BACK = 0.05
+"""Part of the farthest way that is left of it where weights are back."""
+
+FEW = 8
+"""Numbers of which it may be chance that all were multiplied by one."""
 
 PATIENCE = 32
 """Times that weights are written between two steps, up to which they are compared: where they are clamped, it happens in each step."""
@@ -81,9 +88,65 @@ class RewrittenWeights:
         return [probe(one) for one in islice(some, PROBES)]
 
 
-def probe(weight: Tensor) -> Tensor:
+class Excursion:
+    """Follows where weights go from pass to pass: for a while, as SAM and an average take them, or for good.
+
+    Attributes:
+        last: some of their numbers in the last pass.
+    """
+
+    def __init__(self) -> None:
+        self.last: list[Tensor] = []
+        self._origin: list[Tensor] = []
+        self._far = 0.0
+
+    def begin(self, now: list[Tensor]) -> None:
+        """They set out from here."""
+        self.last = self._origin = now
+        self._far = 0.0
+
+    def is_back(self, now: list[Tensor]) -> bool:
+        """Whether they are where they set out, as far as the digits of a number tell, after they had left."""
+        self.last, before = now, self.last
+        way = distance(now, self._origin)
+        back = way < BACK * self._far or (are_same(now, self._origin) and not are_same(now, before))
+        self._far = max(self._far, way)
+        return back
+
+
+def distance(some: list[Tensor], others: list[Tensor]) -> float:
+    """From such copies to others; 0 where these are not of the same weights."""
+    if [one.shape for one in some] != [one.shape for one in others]:
+        return 0.0
+    return math.sqrt(sum(float((_real(one) - _real(other)).square().sum()) for one, other in zip(some, others, strict=True)))
+
+
+def has_left(before: list[Tensor], now: list[Tensor], part: float) -> bool:
+    """Whether any of such copies has gone farther than this part of its size."""
+    pairs = zip(before, now, strict=False)
+    return len(before) != len(now) or any(
+        distance([one], [other]) > part * distance([one], [torch.zeros_like(one)]) for one, other in pairs
+    )
+
+
+def are_scaled(before: list[Tensor], now: list[Tensor]) -> bool:
+    """Whether all of such copies that are others now have been multiplied by one number, as a decay does."""
+    pairs = [(_real(one), _real(other)) for one, other in zip(before, now, strict=False) if not torch.equal(one, other)]
+    if sum(one.numel() for one, _ in pairs) < FEW or any(one.shape != other.shape for one, other in pairs):
+        return False
+    old, new = (torch.cat(some) for some in zip(*pairs, strict=True))
+    times = float(old @ new / (old @ old)) if old.any() else 1.0
+    return float((new - times * old).norm()) < 0.01 * abs(1 - times) * float(old.norm())
+
+
+def _real(some: Tensor) -> Tensor:
+    """In double precision; of complex numbers both parts."""
+    return (torch.view_as_real(some) if some.is_complex() else some).double().flatten()
+
+
+def probe(weight: Tensor, part: int = PART) -> Tensor:
     """A copy of some of its numbers, from all over it."""
-    return weight.detach().flatten()[:: max(1, weight.numel() // PART)].clone()
+    return weight.detach().flatten()[:: max(1, weight.numel() // part)].clone()
 
 
 def has_moved(before: list[Tensor], after: list[Tensor]) -> bool:

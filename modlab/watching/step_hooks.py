@@ -21,13 +21,22 @@ from modlab.watching.knobs import Knobs
 from modlab.watching.last_step import captured, is_unseen
 from modlab.watching.losses import Losses
 from modlab.watching.nan_guard import NaNGuard
-from modlab.watching.rewritten_weights import RewrittenWeights, are_same, probe
+from modlab.watching.rewritten_weights import PART, Excursion, RewrittenWeights, are_same, are_scaled, has_left, probe
 from modlab.watching.step_modes import StepModes
 from modlab.watching.steps import Steps
 from modlab.watching.watch_index import WatchIndex, Weight
 
 UNTOLD = 5
 """Changes of the weights in a row of which an optimizer does not tell, that has told of a step before: from then on they are steps."""
+
+DOUBTED = 3
+"""The same, of an optimizer that has not told of any step; SAM takes the weights away once, or twice, and back."""
+
+MANY = 65536
+"""Numbers of a weight that are compared, until it is known whether anybody makes steps."""
+
+LEFT = 1e-6
+"""Part of a weight's size below which last digits alone are others."""
 
 
 class SteppedWatch(Look, Protocol):
@@ -88,6 +97,7 @@ class StepHooks:
         self._begun: tuple[int, ...] = ()
         self._numbers: list[Tensor] = []
         self._patience, self._untold = 2, 0  # so often may the weights be changed, and were, since an optimizer told of a step
+        self._excursion = Excursion()
         self._told = True  # whether the optimizer told of a step since the last pass
 
     def open(self) -> None:
@@ -96,6 +106,7 @@ class StepHooks:
         self._some = trained[:2] + trained[2:][-2:]
         self._begun = self._versions = self._weight_versions()
         self._numbers = without_autograd(self._weight_numbers)
+        self._excursion.begin(without_autograd(self._weight_numbers, MANY) if self._steps.optimizer_name else [])
         self._hooks.open()
         self._steps.open()
 
@@ -189,6 +200,9 @@ class StepHooks:
         versions = self._weight_versions()
         moved = versions != self._versions
         moved = self._are_written(known=moved) or moved
+        now = without_autograd(self._weight_numbers, MANY) if self._doubts() else []
+        if now:
+            moved = without_autograd(self._go_on, now)
         ended = bool(kept) and kept[-1].backwards and self._is_over(moved=moved)
         if ended:
             steps.skipped += bool(steps.optimizer_name) and not moved
@@ -196,7 +210,21 @@ class StepHooks:
             self._untold, self._patience = 0, 1
             self._knobs.step_over(steps.made)
             self._watch.step_over()
+        if now and not self._untold:
+            self._excursion.begin(now)
         self._versions, self._told = versions, False
+
+    def _doubts(self) -> bool:
+        """Whether there is an optimizer, and neither it nor anybody else has made a step so far."""
+        return bool(self._steps.optimizer_name) and not (self._steps.heard or self._steps.made)
+
+    def _go_on(self, now: list[Tensor]) -> bool:
+        """Whether the weights went on since the last pass; not if they are back where they set out, or were only scaled."""
+        last = self._excursion.last
+        if self._excursion.is_back(now):
+            self._untold = 0
+            return False
+        return has_left(last, now, LEFT) and not are_scaled(last, now)
 
     def _is_over(self, *, moved: bool) -> bool:
         """Whether a backward pass ended a step: nobody makes steps that we see, they are compiled, or a scaler skipped this one."""
@@ -204,7 +232,7 @@ class StepHooks:
         if (moved or (not known and self._grads_gone())) and not self._told:
             self._steps.untold += not self._steps.heard
             self._untold += 1  # or the weights are moved for a while, as SAM moves them, or others take their place
-            over = self._untold >= self._patience
+            over = self._untold >= (DOUBTED if self._doubts() else self._patience)
             if over and known:
                 self._guard.unseen()
             return over
@@ -212,7 +240,8 @@ class StepHooks:
 
     def are_hidden(self) -> bool:
         """Whether the weights were changed, and no step was seen: a compiled function may make them whole."""
-        return not self._steps.made and any(
+        seen = self._excursion.last and self._steps.passes > UNTOLD  # so many passes tell whether these were steps
+        return not (self._steps.made or seen) and any(
             before not in (-1, now) for before, now in zip(self._begun, self._weight_versions(), strict=False)
         )
 
@@ -229,12 +258,12 @@ class StepHooks:
         before, self._numbers = self._numbers, [] if known or self._steps.heard else without_autograd(self._weight_numbers)
         return bool(before and self._numbers) and not without_autograd(are_same, before, self._numbers)
 
-    def _weight_numbers(self) -> list[Tensor]:
+    def _weight_numbers(self, part: int = PART) -> list[Tensor]:
         some = (tensor for weight in self._some if (tensor := weight.tensor()) is not None and type(tensor) in PLAIN)
         known = (
             one for one in some if not (one.is_cuda and torch.cuda.is_current_stream_capturing())
         )  # it would become a part of the graph
-        return [probe(one) for one in known if is_there(one) and one.layout is torch.strided]
+        return [probe(one, part) for one in known if is_there(one) and one.layout is torch.strided]
 
     def _weight_versions(self) -> tuple[int, ...]:
         """How often some weights have been changed in place."""

@@ -156,7 +156,7 @@ class Steps:
 
     def _sleeps(self, optimizer: Any) -> bool:
         """Whether an optimizer makes no step while others do."""
-        return optimizer not in self._made and self.made >= SOON
+        return self.heard and optimizer not in self._made and self.made >= SOON
 
     def asleep(self) -> tuple[str, tuple[str, ...]]:
         """The class of an optimizer that makes no step while others do, and the parameters that it alone holds; empty if there is none."""

@@ -307,6 +307,99 @@ def test_backward_passes_of_a_model_that_is_never_called_itself():
     assert "is never called: 30 backward passes, and no step" in str(w) and "all 30 values are finite" in str(w)
 
 
+Moves = Callable[[nn.Module, Callable[[], object]], object]
+
+
+def away_and_back(times: int) -> Moves:
+    """As sharpness-aware minimization does it."""
+
+    def move(model: nn.Module, backward: Callable[[], object]) -> None:
+        ways = []
+        for _ in range(times):
+            norm = torch.stack([one.grad.norm() for one in model.parameters()]).norm()
+            ways.append([0.02 * one.grad / norm for one in model.parameters()])
+            for one, way in zip(model.parameters(), ways[-1], strict=True):
+                one.detach().add_(way)
+            backward()
+        for taken in ways:
+            for one, way in zip(model.parameters(), taken, strict=True):
+                one.detach().sub_(way)
+
+    return move
+
+
+def averaged(restored: bool, by_data: bool = False) -> Moves:
+    """Their average takes the place of the weights, for a validation in training mode."""
+    average: list[Tensor] = []
+
+    def move(model: nn.Module, _: Callable[[], object]) -> None:
+        average[:] = average or [one.detach() * (1.1 if restored else 1.0) for one in model.parameters()]
+        own = [one.data if by_data else one.detach().clone() for one in model.parameters()]
+        for one, other in zip(model.parameters(), average, strict=True):
+            other.mul_(0.9).add_(one.detach(), alpha=0.1)
+            if by_data:
+                one.data = other
+            else:
+                one.detach().copy_(other)
+        model(classes()[0])
+        for one, mine in zip(model.parameters(), own if restored else (), strict=restored):
+            if by_data:
+                one.data = mine
+            else:
+                one.detach().copy_(mine)
+
+    return move
+
+
+def shrunk(model: nn.Module, _: Callable[[], object]) -> None:
+    for one in model.parameters():
+        if one.dim() > 1:
+            one.detach().mul_(0.999)
+
+
+def held_in_bounds(model: nn.Module, _: Callable[[], object]) -> None:
+    for one in model.parameters():
+        one.detach().clamp_(-0.2, 0.2)
+
+
+MOVES = {
+    "sharpness": lambda: away_and_back(1),
+    "sharpness twice": lambda: away_and_back(2),
+    "average and back": lambda: averaged(True),
+    "average and back by data": lambda: averaged(True, by_data=True),
+    "average": lambda: averaged(False),
+    "decay": lambda: shrunk,
+    "bounds": lambda: held_in_bounds,
+}
+
+
+@pytest.mark.parametrize(
+    ("moves", "steps"),
+    [(moves, steps) for moves in MOVES for steps in ("none", "told", "by hand") if moves != "average" or steps == "none"],
+)
+def test_weights_that_are_moved_for_another_reason_are_no_steps(moves, steps):
+    torch.manual_seed(0)
+    model, move = net(), MOVES[moves]()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(STEPS):
+            x, y = classes()
+
+            def backward(x: Tensor = x, y: Tensor = y) -> None:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+
+            backward()
+            move(model, backward)
+            if steps == "told":
+                optimizer.step()
+            for one in model.parameters() if steps == "by hand" else ():
+                one.detach().sub_(one.grad, alpha=0.3)
+    assert [one.kind for one in w.findings if one.severity == "broken"] == ["no step"] * (steps == "none")
+    assert bool(w.record.steps) is (steps != "none")
+    assert "does not announce" not in str(w)
+
+
 @pytest.mark.parametrize("steps", [True, False])
 def test_backward_passes_of_a_part_beside_its_frozen_copy(steps):
     """As in reinforcement learning: the whole is never called, and gradients are zeroed right before each pass."""
