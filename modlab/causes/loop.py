@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
-from modlab.causes.symptoms import LONG, Symptoms
+from modlab.causes.symptoms import FEW, LONG, Symptoms
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER_GRADIENT
 from modlab.records.watched import WatchedParameter
 
@@ -26,6 +26,9 @@ LEAST_HALF = 6e-8
 
 MOSTLY = 0.7
 """Part of the looks that find a gradient of the step before, where it is not cleared before each step; it may be once in an epoch."""
+
+TIMES = 3
+"""Times that weights are moved back nearly all the way, which is no chance."""
 
 FOLDS = 16
 """Times that a training which learns may begin anew on purpose, as a cross-validation does."""
@@ -265,15 +268,32 @@ def _put_back(s: Symptoms) -> Facts | None:
         return None  # what is rounded goes back by itself, and one of two optimizers may undo what the other does
     if s.loop.returned >= (FOLDS if s.learns else 2):
         return None if _stays_low(s) else {"times": s.loop.returned}
-    if s.loop.put_back < 2 or s.loop.put_back <= s.loop.kept:
+    if s.loop.put_back >= 2 and s.loop.put_back > s.loop.kept:
+        return {"looks": s.loop.put_back}
+    return _moved_back(s) or _begun_anew(s)
+
+
+def _moved_back(s: Symptoms) -> Facts | None:
+    """Nearly to where they had been, each time: as where an average that hardly moves takes their place."""
+    written = s.loop.written
+    if written.back < TIMES or written.back < MOSTLY * written.compared or len(s.values) < FEW or s.learns:
         return None
-    return {"looks": s.loop.put_back}
+    return {"times": written.back, "left": written.left}
+
+
+def _begun_anew(s: Symptoms) -> Facts | None:
+    """As others altogether; what learns in between may be a fold of a cross-validation, or one start of several."""
+    written, way = s.loop.written, s.baseline - s.floor
+    learns = s.learns or s.least - s.floor < way / 2
+    if written.anew < (FOLDS if learns else SEVERAL) or written.anew < MOSTLY * written.compared or len(s.values) < FEW:
+        return None
+    return {"times": written.anew, "leap": written.leap}
 
 
 def _stays_low(s: Symptoms) -> bool:
     """Whether the loss stays far below where it began: steps that are thrown away, as in a search along a line, leave what was reached."""
     half = s.values[len(s.values) // 2 :]
-    kept = s.loop.renewed >= SEVERAL  # steps in between, so that what is put back is not always the same
+    kept = s.loop.written.renewed >= SEVERAL  # steps in between, so that what is put back is not always the same
     return kept and _is_well(s) and len(half) >= SEVERAL and bool(half.max() < s.start / 2)
 
 

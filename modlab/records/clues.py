@@ -366,6 +366,25 @@ class ModeClues:
 
 
 @frozen
+class WrittenClues:
+    """What somebody else than the optimizer writes into the weights, between two steps and not in each.
+
+    Attributes:
+        compared: how often that was compared with what had been written the time before, and was different.
+        back: of these, how often it was nearly the same; `left`: what was left of the way that the steps had taken, in the middle.
+        anew: how often it had nothing to do with what was there; `leap`: how many times that way it was off, in the middle.
+        renewed: how often others were written than the time before, whether compared or not.
+    """
+
+    compared: int = 0
+    back: int = 0
+    left: float = UNKNOWN
+    anew: int = 0
+    leap: float = UNKNOWN
+    renewed: int = 0
+
+
+@frozen
 class LoopClues:
     """What the loop does.
 
@@ -396,7 +415,7 @@ class LoopClues:
         against: of the looks in which gradients pointed elsewhere, in how many that was opposite to what backward() brought.
         modes: of all steps, not of the looks alone.
         passes: the most backward passes that were looked at in one step, of all losses.
-        renewed: how often somebody wrote other weights between two steps than the time before.
+        written: of all weights that somebody wrote, where that were not the same ones.
     """
 
     backwards: int = 0
@@ -429,7 +448,7 @@ class LoopClues:
     against: int = 0
     modes: ModeClues = ModeClues()
     passes: int = 0
-    renewed: int = 0
+    written: WrittenClues = WrittenClues()
 
 
 @frozen

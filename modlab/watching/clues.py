@@ -21,7 +21,19 @@ from torch.nn.utils.rnn import PackedSequence
 from modlab.compat import without_autograd, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
-from modlab.records.clues import MOVES, SHAPES, Clues, GroupClues, LoopClues, LossClues, ModeClues, ModuleClues, PairClues, Relations
+from modlab.records.clues import (
+    MOVES,
+    SHAPES,
+    Clues,
+    GroupClues,
+    LoopClues,
+    LossClues,
+    ModeClues,
+    ModuleClues,
+    PairClues,
+    Relations,
+    WrittenClues,
+)
 from modlab.running import (
     attention_graph,
     composed_criteria,
@@ -702,7 +714,15 @@ class ClueCollector:
         return self._relations
 
     def record(
-        self, accepted: dict[str, int], scaled: tuple[int, int], written: tuple[int, int], rootless: int, modes: ModeClues, *, closed: bool
+        self,
+        accepted: dict[str, int],
+        scaled: tuple[int, int],
+        returned: int,
+        rootless: int,
+        modes: ModeClues,
+        written: WrittenClues,
+        *,
+        closed: bool,
     ) -> Clues:
         """All of it.
 
@@ -710,9 +730,10 @@ class ClueCollector:
             closed: whether the watch has ended.
             accepted: the names of losses of this model, and how often ``backward()`` was called on each.
             scaled: how many steps, and clippings, met gradients that a scaler had multiplied.
-            written: how often the same weights were written between two steps, and how often others.
+            returned: how often the same weights were written between two steps.
             rootless: how often ``backward()`` began with a tensor whose graph ends in no parameter of the model.
             modes: in which mode the model was in the steps.
+            written: what others were written between two steps.
         """
         if closed and self._told is None:
             self._told = self._held = self._take_down(closed=True)
@@ -739,7 +760,7 @@ class ClueCollector:
             gradients.shrunk,
             gradients.decayed,
             gradients.clamped,
-            max(written[0], gradients.returned),
+            max(returned, gradients.returned),
             rootless,
             gradients.replaced,
             gradients.brought,
@@ -748,7 +769,7 @@ class ClueCollector:
             gradients.against,
             modes,
             self._passes,
-            written[1],
+            written,
         )
         return Clues(
             losses,

@@ -15,7 +15,7 @@ from torch import Tensor
 from modlab.compat import after_backward, without_autograd
 from modlab.watching.pools import Array, is_readable
 from modlab.watching.readback import is_far
-from modlab.watching.rewritten_weights import has_moved
+from modlab.watching.rewritten_weights import are_coarse, has_moved
 from modlab.watching.watch_index import WatchIndex, Weight
 
 ALIKE = 0.7
@@ -124,7 +124,7 @@ class GradientClues:
             hooked: whether the optimizer has hooks that run after its step.
         """
         self._after, self._compared = self._probes(), self._step
-        if all(bool(one.isfinite().all()) for one in self._after) and has_moved(self._before, self._after):
+        if all(bool(one.isfinite().all()) for one in self._after) and has_moved(self._before, self._after) and not are_coarse(self._before):
             self._moved.add(_bytes(self._before))
         if self._brought:
             self._compare()

@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from modlab.compat import without_autograd
+from modlab.inspection.entries import PLAIN
+from modlab.records.clues import WrittenClues
 from modlab.watching.pools import is_readable
 from modlab.watching.watch_index import WatchIndex, Weight
 
@@ -19,14 +22,23 @@ PROBES, PART = 3, 32
 DIGITS = 16
 """Times the last digit of a number that a step moves it at least, to be seen to move."""
 
-UNKNOWN = -1
+UNKNOWN = -1, 0
 """The version of a weight that has none."""
+
+STEPS = 4
+"""Steps at least between two times that weights are written, for the way that these took to say anything."""
+
+NEAR = 0.05
+"""Part of that way that is left of it where the weights are back, though not bit for bit."""
+
+FAR, OTHERS = 2.0, 0.5
+"""Times that way, and part of the weights' size, beyond which those that are written have nothing to do with what was there."""
 
 BACK = 0.05
 """Part of the farthest way that is left of it where weights are back."""
 
 FEW = 8
-"""Numbers of which it may be chance that all were multiplied by one."""
+"""Numbers that say nothing about all: whether they were multiplied by one, or are a few again and again."""
 
 PATIENCE = 32
 """Times that weights are written between two steps, up to which they are compared: where they are clamped, it happens in each step."""
@@ -52,14 +64,23 @@ class RewrittenWeights:
         self._written: list[Tensor] = []
         self._moved = self._fresh = False
         self._patience = PATIENCE
+        self._since = self._gap = self._compared = 0  # steps since they were written, and between the last two times
+        self._latest: list[Tensor] = []  # where steps have taken them since, when it was looked last
+        self._near: list[float] = []
+        self._far: list[float] = []
 
     def step_ended(self) -> None:
         """An optimizer has made a step: which version does it leave behind?"""
         if not self._patience:
             return
         self._left = self._version()
+        if not self._written:
+            return
+        self._since += 1
+        if self._since == self._gap or not self._since & (self._since - 1):  # to look each time would cost each time
+            self._latest = without_autograd(self._probes)
         if self._fresh:
-            self._fresh, self._moved = False, has_moved(self._written, without_autograd(self._probes))
+            self._fresh, self._moved = False, has_moved(self._written, self._latest)
 
     def step_begins(self) -> None:
         """An optimizer is about to make a step."""
@@ -71,14 +92,42 @@ class RewrittenWeights:
         same = are_same(now, self._written)
         self.returned += self._moved and same
         self.renewed += bool(self._written) and not same
-        self._written, self._moved, self._fresh = now, False, True
+        if self._moved and not same and self._since >= STEPS:
+            without_autograd(self._compare, now)
+        self._written, self._moved, self._fresh = now, False, not are_coarse(now)
+        self._gap, self._since = self._since, 0
 
-    def _version(self) -> int:
+    def _compare(self, now: list[Tensor]) -> None:
+        """How near to those that were written the time before, and how far from where steps have taken them?"""
+        if not [one.shape for one in now] == [one.shape for one in self._written] == [one.shape for one in self._latest]:
+            return
+        here = _joined(now)
+        kept = here != 0  # what a mask takes away is no weight any more
+        here, before, there = here[kept], _joined(self._written)[kept], _joined(self._latest)[kept]
+        way, size = float((there - before).norm()), min(float(here.norm()), float(there.norm()))
+        if not way > 0:
+            return
+        self._compared += 1
+        left, leap = float((here - before).norm()), float((here - there).norm())
+        if left < NEAR * way:
+            self._near.append(left / way)
+        elif leap > FAR * way and leap > OTHERS * size:
+            self._far.append(leap / way)
+
+    def clues(self) -> WrittenClues:
+        """What was seen."""
+        left, leap = (float(np.median(some)) if some else math.nan for some in (self._near, self._far))
+        return WrittenClues(self._compared, len(self._near), left, len(self._far), leap, self.renewed)
+
+    def _version(self) -> tuple[int, int]:
         """How often one weight has been written; who writes old weights writes them all."""
         if self._asked is None:
             self._asked = next(iter(self._owned()), None)
         tensor = self._asked.tensor() if self._asked is not None else None
-        return UNKNOWN if tensor is None or tensor.is_inference() else tensor._version
+        if tensor is None or tensor.is_inference():
+            return UNKNOWN
+        plain = type(tensor) in PLAIN and tensor.is_cpu and tensor.layout is torch.strided
+        return tensor._version, tensor.data_ptr() if plain else 0  # no version tells of other numbers that are put behind `.data`
 
     def _owned(self) -> Iterator[Weight]:
         return (weight for weight in self._index.weights if weight.trainable and weight.owned)
@@ -112,6 +161,10 @@ class Excursion:
         back = way < BACK * self._far or (are_same(now, self._origin) and not are_same(now, before))
         self._far = max(self._far, way)
         return back
+
+
+def _joined(some: list[Tensor]) -> Tensor:
+    return torch.cat([one.double() for one in some])
 
 
 def distance(some: list[Tensor], others: list[Tensor]) -> float:
@@ -158,6 +211,12 @@ def _is_far_from(before: Tensor, after: Tensor) -> bool:
     if before.shape != after.shape or not before.is_floating_point():
         return False
     return bool(((after - before).abs() > DIGITS * torch.finfo(before.dtype).eps * before.abs()).any())
+
+
+def are_coarse(some: list[Tensor]) -> bool:
+    """Whether such copies hold a few numbers again and again: what is clamped, or rounded, comes back to its bounds by itself."""
+    large = [one.tolist() for one in some if one.numel() > FEW]
+    return bool(large) and all(len(set(one)) < len(one) / 2 for one in large)
 
 
 def are_same(some: list[Tensor], others: list[Tensor]) -> bool:

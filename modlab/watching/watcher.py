@@ -720,9 +720,10 @@ class Watcher:
             clues=self.clues.record(
                 self.losses.accepted(),
                 (self.losses.scaled_steps, self.losses.scaled_clips),
-                (self.step_hooks.rewritten.returned, self.step_hooks.rewritten.renewed),
+                self.step_hooks.rewritten.returned,
                 self.losses.rootless,
                 self.step_hooks.modes.clues(),
+                self.step_hooks.rewritten.clues(),
                 closed=self.closed or self._closing,
             ),
         )

@@ -44,9 +44,20 @@ def rough(number: Any) -> str:
     return format.rough(float(number)) if isinstance(number, (int, float)) and math.isfinite(number) else "NaN"
 
 
+def _undone(facts: Facts) -> str:
+    if "leap" in facts:
+        return "the weights begin anew again and again"
+    return f"old weights are put back {'again and again' if 'times' in facts else 'after each step'}"
+
+
 def _put_back(facts: Facts) -> str:
     if "times" in facts:
         times = format.plural(facts["times"], "time")
+        moved = f"at least {times} something other than the optimizer"
+        if "left" in facts:
+            return f"{moved} moved them back between two steps, by {_share(1 - facts['left'])} of the way that steps had taken them since"
+        if "leap" in facts:
+            return f"{moved} wrote others in their place between two steps, {facts['leap']:,.0f} times as far off as steps had taken them"
         return f"at least {times} the weights compared were bit for bit the same, though steps had moved them"
     return f"{format.plural(facts['looks'], 'step')} that were seen were each undone by at least four fifths before the next one"
 
@@ -463,10 +474,14 @@ CAUSES: dict[str, CauseWords] = {
         "call optimizer.zero_grad() before backward(), not after it",
     ),
     "weights put back": CauseWords(
-        lambda f: f"old weights are put back {'again and again' if 'times' in f else 'after each step'}",
+        _undone,
         _put_back,
         "Something loads or copies weights between two steps.",
-        "look for load_state_dict() or copy_() in the loop",
+        lambda f: (
+            "initialize the weights once, before the loop: look for reset_parameters() or torch.nn.init in it"
+            if "leap" in f
+            else "look for load_state_dict() or copy_() in the loop"
+        ),
     ),
     "stale weights": CauseWords(
         "the forward pass uses old values of weights",
