@@ -243,10 +243,9 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     hooks = turned_by_hooks(s)
     if hooks and not s.learns:
         return {"how": "hooks", "looks": hooks}
-    loss, lowered = s.loss, _lowered(s)
-    if (
-        lowered and lowered[0] != REWARDED and (lowered[0] != "likeness" or len(lowered) == len(loss.terms))
-    ):  # what is unlike may be pushed away beside other terms
+    loss, lowered = s.loss, [gain for gain in _lowered(s) if gain != REWARDED]
+    aside = "likeness" in lowered and len(lowered) < len(loss.terms)  # beside other terms what is unlike may be pushed away
+    if lowered and not aside:
         return {"how": lowered[0]}
     if len(loss.term.pushes) == 2 and loss.term.pushes[0] > 0 > loss.term.pushes[1] and len(s.clues.losses) == 1:
         return {"how": "pushes"}
@@ -268,16 +267,15 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
 
 
 def _lowered(s: Symptoms) -> list[str]:
-    """What should become large, and stands without a minus in a loss that is to become small; what rewards weigh comes last."""
+    """What should become large, and stands without a minus in a loss that is to become small."""
     if any(one.maximize for one in s.groups) or len(s.clues.losses) > 1:
         return []
-    return sorted((one.gain for one in s.loss.terms if one.gain and one.factor > 0), key=lambda gain: gain == REWARDED)
+    return [one.gain for one in s.loss.terms if one.gain and one.factor > 0]
 
 
 def _unrewarded(s: Symptoms) -> Facts | None:
     """The same of the chances of what was picked, which weights that are costs should lower, and rewards should not."""
-    lowered = _lowered(s)
-    return {"how": REWARDED} if lowered and lowered[0] == REWARDED and not s.learns else None
+    return {"how": REWARDED} if {*_lowered(s)} == {REWARDED} and not s.learns else None
 
 
 def _agree(s: Symptoms) -> bool:
