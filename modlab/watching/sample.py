@@ -79,6 +79,7 @@ class Shared:
         light: samples that count these units too.
         elsewhere: what moves parameters, besides the optimizers.
         clues: of the batch, the loss and the loop.
+        standing: of parameters of several optimizers, the gradient that the last sample met: one that is zeroed to None is another one.
     """
 
     index: WatchIndex
@@ -92,6 +93,7 @@ class Shared:
     light: LightSamples
     elsewhere: MovedElsewhere
     clues: ClueCollector
+    standing: dict[str, ReferenceType[Tensor]]
 
 
 class Sample:
@@ -282,12 +284,18 @@ class Sample:
             held = [[one for one in steps.alone(optimizer) if one.trainable] for optimizer in several if steps.keeps_pace(optimizer)]
             self._of_each = [some[:: max(1, len(some) // A_FEW)] for some in held if some]
         for i, some in enumerate(self._of_each):
-            tensors = [] if i in self._zeroed_of else [weight.tensor() for weight in some]
-            for tensor in tensors:
-                if tensor is None or tensor.grad is None:
+            for weight in some:
+                tensor = weight.tensor()
+                gradient = None if tensor is None else tensor.grad
+                if gradient is None or not self._stands(weight.path, gradient):
                     self._zeroed_of.add(i)
-                    break
-                self.back.ask(local(tensor.grad).any(), partial(self._told_of, i))
+                elif i not in self._zeroed_of:
+                    self.back.ask(local(gradient).any(), partial(self._told_of, i))
+
+    def _stands(self, path: str, gradient: Tensor) -> bool:
+        """Whether it is that which the last sample met."""
+        known, self.shared.standing[path] = self.shared.standing.get(path), ref(gradient)
+        return known is not None and known() is gradient
 
     def _told_of(self, i: int, graded: Any) -> None:
         if not graded:

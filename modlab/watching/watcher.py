@@ -158,6 +158,7 @@ class Watcher:
             self.light,
             self.elsewhere,
             self.clues,
+            {},
         )
         self.shadows = shadows and bool(self.index.opaque)
         self.lock = threading.RLock()

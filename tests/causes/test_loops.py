@@ -480,6 +480,33 @@ def test_of_two_players_one_is_not_zeroed(forgets, every, lazily):
 
 
 @pytest.mark.parametrize("forgets", [True, False])
+def test_a_parameter_of_its_own_is_zeroed_where_no_module_sees_it(forgets):
+    class Agent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.actor, self.heat = nn.Linear(10, 4), nn.Parameter(torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.actor(x)
+
+    torch.manual_seed(0)
+    model = Agent()
+    optimizer, own = torch.optim.SGD(model.actor.parameters(), 0.1), torch.optim.SGD([model.heat], 1e-3)
+    with modlab.watch(model, [optimizer, own]) as w:
+        for _ in range(STEPS):
+            x, y = classes()
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x) * model.heat.detach().exp(), y)
+            loss.backward()
+            optimizer.step()
+            if not forgets:
+                own.zero_grad()
+            (model.heat.exp() * (loss.detach() - 0.3)).backward()
+            own.step()
+    assert [one.facts["places"] for one in w.findings if one.kind == "no zero grad"] == ([("heat",)] if forgets else [])
+
+
+@pytest.mark.parametrize("forgets", [True, False])
 def test_of_an_encoder_and_a_decoder_one_is_not_zeroed(forgets):
     torch.manual_seed(0)
     model = nn.ModuleDict({"encoder": nn.Linear(10, 32), "decoder": nn.Sequential(nn.ReLU(), nn.Linear(32, 4))})
