@@ -87,6 +87,13 @@ KINDS = 32
 GOES, A_LITTLE = 3.0, 1.0
 """Standard errors beyond which outputs go with their targets, and perhaps do."""
 
+LEARNED = 2.5
+"""Standard errors below a constant answer, and beyond chance in how outputs go with their targets, by which a loss is being learned: the
+pairs themselves, or by heart."""
+
+WHITE = 0.1
+"""How alike neighbours in images of noise are at most."""
+
 BIG = 50.0
 """Targets of a regression beyond which their scale is one."""
 
@@ -394,6 +401,8 @@ def _noise(s: Symptoms) -> Facts | None:
     for one in s.inputs:
         if one.numbers.std > 5 and abs(one.numbers.mean) < one.numbers.std / 3:
             return {"std": one.numbers.std, "pairs": told.rows}
+        if abs(one.smooth) < WHITE and not _is_learned(s) and not one.numbers.distinct and told.rows >= PAIRS:
+            return {"std": one.numbers.std, "pairs": told.rows, "white": True}
     return None
 
 
@@ -402,6 +411,11 @@ def _drowned(s: Symptoms) -> bool:
     calm = s.last - s.floor < 1.6 * (s.baseline - s.floor) and s.most < 10 * max(s.start, s.baseline) and s.pace < 0.1
     stays = s.progress < SOME or (s.progress < NOISY and s.lately < SOME)
     return s.has_baseline and s.is_finite and stays and calm and s.pace > 1e-4 and math.isfinite(s.last)
+
+
+def _is_learned(s: Symptoms) -> bool:
+    """Whether the loss is below that of a constant answer by more than its noise: a little is known of the targets, perhaps by heart."""
+    return s.below + max(s.loss.goes, 0.0) > LEARNED
 
 
 def _shifted(s: Symptoms) -> Facts | None:
@@ -462,6 +476,8 @@ def _shuffled(s: Symptoms) -> Facts | None:
         stays = abs(s.last - chance) < 0.02 * chance and s.pace > 1e-4 and all(one.same < 0.5 for one in s.clues.inputs)
         return {"loss": s.last, "baseline": chance, "pairs": told.rows} if stays else None
     if not _drowned(s) or s.lately < -1:  # it was on its way there for most of the time
+        return None
+    if _is_learned(s):
         return None
     if s.loss.classes and s.loss.spread > 0.15:  # it has learnt to tell samples apart
         return None

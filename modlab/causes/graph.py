@@ -21,6 +21,9 @@ STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside"))
 CHOICES = frozenset(("Max", "Amax", "Gather"))
 """Functions that take one of the values of all moves."""
 
+MOST = 0.7
+"""Part of a model's numbers that explains that nothing is learned, where it is frozen as somebody drew it at random."""
+
 LEARNT = 0.8
 """Way from a constant answer down to 0 after which what nothing uses explains nothing."""
 
@@ -200,6 +203,8 @@ def _frozen(s: Symptoms) -> Facts | None:
     share = s.clues.frozen / max(s.clues.parameters, 1)
     held = bool(s.record.optimizer) and any(not one.trainable and one.owned for one in s.watched.parameters)
     alone = s.clues.fresh > 0.5 * s.clues.frozen and (not s.matrices or (held and _is_in_front(s)))
+    if share >= MOST and s.clues.drawn > 0.5 * s.clues.frozen and s.is_stuck:
+        return {"share": share, "held": held, "drawn": True, "rival": "targets shuffled", "settle": "pairs"}
     return {"share": share, "held": held} if share >= 0.3 and not (s.progress > 0.85 if alone else s.fallen > 0.1) else None
 
 

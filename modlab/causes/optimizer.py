@@ -107,7 +107,7 @@ def _swapped(s: Symptoms) -> Facts | None:
         return None
     slow, fast = min(some, key=lambda one: one.rate), max(some, key=lambda one: one.rate)
     whole = sum(one.numbers for one in some)
-    apart = STUCK_APART if s.is_stuck and s.progress < NOTHING and slow.numbers > fast.numbers else APART
+    apart = STUCK_APART if s.is_stuck and min(s.progress, s.lately) < NOTHING and slow.numbers > fast.numbers else APART
     ends = _stands_at_the_end(s, slow, fast)
     if fast.rate < apart * slow.rate or s.progress > (0.95 if ends else 0.8) or not (ends or slow.numbers >= fast.numbers / 4):
         return None

@@ -235,6 +235,15 @@ class Symptoms:
         half = self.values[len(self.values) // 2 :]
         return self._way_to(float(half.mean())) if len(half) else math.nan
 
+    @cached_property
+    def below(self) -> float:
+        """By how many of its own standard errors the second half of its values lies below a constant answer; 0 where that is not known."""
+        half = self.values[len(self.values) // 2 :]
+        if len(half) < FEW or not self.has_baseline:
+            return 0.0
+        error = float(half.std(ddof=1)) / math.sqrt(len(half))
+        return (self.baseline - float(half.mean())) / error if error > 0 else 0.0
+
     def _way_to(self, value: float) -> float:
         way = self.baseline - self.floor
         if self.loss.outliers > OF_OUTLIERS or not (self.baseline > 0 and way > 0) or not math.isfinite(value) or self.least < self.floor:

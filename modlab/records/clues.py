@@ -229,6 +229,7 @@ class InputClues:
         asked: whether it comes after another input, and is the target of the loss.
         along: of rows of rows of numbers, how far neighbours along the second dimension are apart, as a part of how far those along the
             first one are: less than 1 where the second one is time.
+        smooth: of images, how alike neighbouring numbers are at most, from 0 for noise to 1.
         blank: whether each row of tokens has as many beside the most frequent one, which differ between rows: a few signs between blanks.
     """
 
@@ -254,6 +255,7 @@ class InputClues:
     asked: bool = False
     along: float = UNKNOWN
     blank: bool = False
+    smooth: float = UNKNOWN
 
     @property
     def one_hot(self) -> bool:
@@ -479,7 +481,7 @@ class Clues:
         inputs: in the order of the call.
         reached: the parameters that were met in the graphs of losses; `walks`: by the places of these losses, how many graphs were walked.
         parameters, frozen: how many numbers are in the model's parameters, and in those that should not be trained; `fresh`: how many of
-            the latter are as PyTorch initializes them.
+            the latter are as PyTorch initializes them; `drawn`: how many are as if somebody drew them from a bell curve, of any width.
         modules: see `ModuleClues`.
     """
 
@@ -495,3 +497,4 @@ class Clues:
     parameters: int = 0
     frozen: int = 0
     fresh: int = 0
+    drawn: int = 0

@@ -105,6 +105,9 @@ HELD = 16 << 20
 FAR_OUT = 1.5
 """Standard deviations by which the largest of some normal numbers may lie beyond where it is expected."""
 
+DRAWN, CHANCE = 64, 4.0
+"""Numbers from which on it shows how they were drawn, and standard errors up to which it is chance how they differ from that."""
+
 STUCK = 0.5
 """Of the loss of a constant answer, above which a loss at the last look may be stuck."""
 
@@ -127,7 +130,7 @@ class HeldParameters(NamedTuple):
     shared: tuple[str, ...] = ()
     twice: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
-    numbers: tuple[int, ...] = (0, 0, 0)
+    numbers: tuple[int, ...] = (0, 0, 0, 0)
     sharing: tuple[str, ...] = ()
 
 
@@ -793,13 +796,14 @@ class ClueCollector:
         # In the end a critic may be frozen for the turn of its generator, and has been trained in its own.
         frozen = [tensor for weight, tensor in weights if not (tensor.requires_grad or (weight.met and weight.trainable))]
         fresh = [tensor for tensor in frozen if closed and without_autograd(_is_fresh, tensor)]
+        drawn = [tensor for tensor in frozen if closed and without_autograd(_is_drawn, tensor)]
         return HeldParameters(
             tuple(self._groups({id(tensor): weight.path for weight, tensor in weights})),
             tuple(weight.path for weight, tensor in weights if _has_hooks(tensor))[:16],
             tuple(shared.values())[:16],
             self._twice() if closed else (),
             without_autograd(self._uncounted) if closed else (),
-            (sum(tensor.numel() for _, tensor in weights), *(sum(one.numel() for one in some) for some in (frozen, fresh))),
+            (sum(tensor.numel() for _, tensor in weights), *(sum(one.numel() for one in some) for some in (frozen, fresh, drawn))),
             tuple(kind.__name__ for some, kind in held if some & shared.keys()),
         )
 
@@ -937,6 +941,23 @@ def _is_fresh(tensor: Tensor) -> bool:
     std, most = float(values.std()), float(values.abs().max())
     normal = abs(std - 1) < 0.1 and abs(float(values.mean())) < 0.1 and most < math.sqrt(2 * math.log(tensor.numel())) + FAR_OUT
     return normal or (most <= 1.001 * bound and abs(std * math.sqrt(3) / bound - 1) < 0.15)
+
+
+def _is_drawn(tensor: Tensor) -> bool:
+    """Whether weights are as if each had been drawn by itself from one bell curve around 0; what was learned has patterns."""
+    if not is_readable(tensor) or tensor.dim() != 2 or tensor.numel() < DRAWN:
+        return False
+    values = tensor.detach().double()[: 1 << 12]
+    count, std = values.numel(), float(values.std())
+    if not std > 0 or abs(float(values.mean())) > CHANCE * std / math.sqrt(count):
+        return False
+    values = values / std
+    if abs(float(values.pow(4).mean()) - 3) > CHANCE * math.sqrt(24 / count):
+        return False
+    rows, columns = values.shape
+    alike = (values.T @ values / rows - torch.eye(columns, dtype=values.dtype)).square().sum()
+    by_chance = columns * (columns + 1) / rows  # with a deviation of about twice its root over the rows, at most
+    return abs(float(alike) - by_chance) < CHANCE * 2 * math.sqrt(by_chance * (1 + columns / rows) / rows) + by_chance / 4
 
 
 def _unscaled(loss: criterion.Loss, scale: float) -> criterion.Loss:

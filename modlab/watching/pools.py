@@ -154,7 +154,7 @@ class InputPool:
         self.filling: Counter[int] = Counter()  # those that fill up the ends of rows
         self.blank: bool | None = None  # whether each row has as many that are not the most frequent one; None while there is none else
         self._last: tuple[int, float] | None = None
-        self.typical, self.woven = math.nan, math.inf
+        self.typical, self.woven, self.smooth = math.nan, math.inf, math.nan
         self.apart = 0.0, 0.0  # of neighbours along the first and along the second dimension, squared
         self.twins: set[str] | None = None  # other inputs that were the same in each look
         self.bad = -1
@@ -184,6 +184,8 @@ class InputPool:
             self.bad = step if self.bad < 0 and _is_bad(some) else self.bad
         if some.dim() == 4 and some.is_floating_point() and some.shape[1] in COLOURS and some[0, 0].numel() >= BROAD:
             self.woven = min(self.woven, _woven(some))
+        if some.dim() == 4 and some.is_floating_point() and some[0, 0].numel() >= BROAD and min(some.shape[2:]) > 1:
+            self.smooth = max(_smooth(some), self.smooth, key=lambda one: (not math.isnan(one), one))
         if some.dim() == 3 and some.is_floating_point() and min(some.shape[:2]) > 1:
             first, second = (float(some.double().diff(dim=dim).square().mean()) for dim in (0, 1))
             self.apart = self.apart[0] + first, self.apart[1] + second
@@ -254,7 +256,17 @@ class InputPool:
             self.asked,
             self.apart[1] / self.apart[0] if self.apart[0] > 0 else math.nan,
             bool(self.blank),
+            self.smooth,
         )
+
+
+def _smooth(images: Tensor) -> float:
+    """How alike neighbours in images are, in their rows or in their columns: 0 for noise, nearly 1 for what shows something."""
+    flat = images[:ROWS].double()
+    flat = flat - flat.mean((2, 3), keepdim=True)
+    total = float(flat.square().mean())
+    pairs = flat[..., 1:] * flat[..., :-1], flat[..., 1:, :] * flat[..., :-1, :]
+    return max(float(one.mean()) / total for one in pairs) if total > 0 else math.nan
 
 
 def _woven(images: Tensor) -> float:

@@ -151,7 +151,8 @@ def _not_zeroed(facts: Facts) -> str:
 
 
 def _held(facts: Facts) -> str:
-    return ", although the optimizer holds them" if facts.get("held") else ""
+    held = ", although the optimizer holds them" if facts.get("held") else ""
+    return held + (", which are as if drawn at random, and the loss stays where one answer for all is" if facts.get("drawn") else "")
 
 
 def _axis(shape: Any) -> str:
@@ -172,6 +173,8 @@ def _reshaped(facts: Facts) -> str:
 
 def _drowning(facts: Facts) -> str:
     told = f"neither a line nor neighbours found the targets in {facts['pairs']:,} pairs" if facts["pairs"] else "the loss does not fall"
+    if facts.get("white"):
+        return f"neighbouring numbers in them are as unlike as in noise, and {told}"
     return f"their standard deviation is {rough(facts['std'])}, and {told}"
 
 

@@ -419,3 +419,71 @@ def test_a_softmax_over_the_samples_in_16_bits(dtype: torch.dtype) -> None:
         return F.nll_loss(net(x).to(dtype).log_softmax(0).float(), label)
 
     assert kinds(watched(net, loss, steps=100))[0] == "softmax over the wrong dimension"
+
+
+def clicks(size: int, seed: int, *, told: bool) -> tuple[Tensor, Tensor]:
+    """Yes or no, of which the inputs change the chances a little, and not by a line."""
+    made = torch.Generator().manual_seed(seed)
+    x = torch.randn(size, 10, generator=made)
+    chances = torch.sigmoid(1.1 * torch.sin(2 * x[:, 0]) * torch.sign(x[:, 1]))
+    y = (torch.rand(size, generator=made) < chances).float()
+    return x, y if told else y[torch.randperm(size, generator=made)]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_weak_relation_that_is_being_learned_is_not_shuffled(told: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+    seeds = iter(range(1000))
+    optimizer = torch.optim.Adam(net.parameters(), 2e-3)
+
+    def loss() -> Tensor:
+        x, y = clicks(128, next(seeds), told=told)
+        return F.binary_cross_entropy_with_logits(net(x)[:, 0], y)
+
+    assert kinds(watched(net, loss, 400, optimizer, budget=1.0)) == ([] if told else ["targets shuffled"])
+
+
+class Tastes(nn.Module):
+    """Tables of users and goods, which somebody drew, and a level of their own."""
+
+    def __init__(self, *, freeze: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.users = nn.Embedding.from_pretrained(0.3 * torch.randn(60, 8), freeze=freeze)
+        self.goods = nn.Embedding.from_pretrained(0.3 * torch.randn(40, 8), freeze=freeze)
+        self.level = nn.Embedding(60, 1)
+
+    def forward(self, user: Tensor, good: Tensor) -> Tensor:
+        return (self.users(user) * self.goods(good)).sum(1) + 0.1 * self.level(user)[:, 0]
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_tables_drawn_at_random_that_are_frozen(freeze: bool) -> None:
+    net = Tastes(freeze=freeze)
+    torch.manual_seed(1)
+    likes = torch.randn(60, 3) @ torch.randn(3, 40)
+
+    def loss() -> Tensor:
+        user, good = torch.randint(60, (128,)), torch.randint(40, (128,))
+        return F.mse_loss(net(user, good), likes[user, good])
+
+    w = watched(net, loss, 300, torch.optim.Adam([one for one in net.parameters() if one.requires_grad], 2e-2))
+    assert kinds(w)[:1] == (["frozen"] if freeze else [])
+    assert not freeze or "as if drawn at random" in w.verdict.findings[0].text
+
+
+@pytest.mark.parametrize("noise", [10.0, 0.1])
+def test_images_of_which_noise_leaves_nothing(noise: float) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(800, 2))
+    ways = torch.arange(12.0).expand(12, 12)
+
+    def loss() -> Tensor:
+        label = torch.randint(2, (32,))
+        turned = torch.where(label[:, None, None] == 1, ways, ways.T) + 6 * torch.rand(32, 1, 1)
+        x = (0.5 + 0.4 * torch.sin(turned) + noise * torch.randn(32, 12, 12)).clamp(0, 1)
+        return F.cross_entropy(net(x[:, None]), label)
+
+    found = kinds(watched(net, loss, 150))
+    assert found == (["too much noise", "targets shuffled"] if noise > 1 else [])
