@@ -370,6 +370,12 @@ def _one_for_all(s: Symptoms) -> Facts | None:
     return {"path": some[0].path, "places": (), "same": True}
 
 
+def _normalized_away(s: Symptoms) -> Facts | None:
+    """A norm of each number by itself: less its own mean, nothing is left of it."""
+    alone = next((one for one in s.modules("own norm") if one.facts["values"] == 1 and one.facts["looks"] >= 3), None)
+    return {"path": alone.path, "places": (), "normalized": True} if alone is not None and not s.learns else None
+
+
 def _twice(s: Symptoms) -> Facts | None:
     some = s.loop.twice
     alike = next((one for one in s.modules("alike") if one.path in some and one.facts["looks"] >= 3), None)
@@ -382,6 +388,7 @@ ROWS = (
     CauseRow("all weights equal", _equal),
     CauseRow("overwritten activation", _nothing),
     CauseRow("overwritten activation", _one_for_all),
+    CauseRow("overwritten activation", _normalized_away),
     CauseRow("batch norm of one", _few_values),
     CauseRow("batch norm statistics", _statistics),
     CauseRow("too much dropout", _dropout),

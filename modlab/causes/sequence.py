@@ -9,7 +9,7 @@ import numpy as np
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.data import moved_axes
 from modlab.causes.symptoms import STUCK, Symptoms
-from modlab.records.clues import InputClues
+from modlab.records.clues import InputClues, ModuleClues
 
 LEARNT = 0.8
 """Way from a constant answer down to 0 that no model goes which takes samples for places."""
@@ -38,6 +38,12 @@ MANY = 10
 
 INNER = 0.2
 """Part of the padding that lies between real tokens, from which on it is one itself."""
+
+BETWEEN = 0.2
+"""Share, of what does not fill rows up, that is the same token, from which on it is a frequent word that stands at ends by chance."""
+
+MOST_PLACES = 0.5
+"""Share of zeros at the ends of series, and in their targets, beyond which an error is about them."""
 
 FILLED = 0.99
 """Share of a token that fills up the ends of rows, and is no word, from which on that is what it is there for."""
@@ -157,7 +163,8 @@ def _real_token(s: Symptoms) -> Facts | None:
     if moved_axes(s):
         return None  # it is other rows of which it fills up the ends
     for one in s.modules("embedding"):
-        if one.facts["share"] > 0 and one.facts["inner"] > INNER:
+        asked = one.facts.get("in a bag", 0.0) > INNER and s.clues.relations.padding > TOLD
+        if one.facts["share"] > 0 and (one.facts["inner"] > INNER or asked):
             return {"path": one.path, "token": one.facts["padding"], "share": one.facts["share"]}
     return None
 
@@ -266,14 +273,16 @@ def _unknown(s: Symptoms) -> Facts | None:
     told = s.clues.relations
     for one in s.tokens:
         declared = any(layer.facts["padding"] == one.token for layer in s.modules("embedding"))
-        served = told.rows and s.progress > max(told.together, told.counted) / 2  # nothing is lost by it
+        left_out = s.loss.ignored > one.common / 2  # by the loss
+        served = left_out or (told.rows and s.progress > max(told.together, told.counted) / 2)  # nothing is lost by it
         share = one.common / (1 - _padded(s, one.token))
         filler = one.blank or (one.ends > FILLED and (declared or served))
         if share > 0.8 and not s.learns and len(one.shape) > 1 and not filler:
             return {"path": one.name, "token": one.token, "share": min(share, 1.0)}
-    filled = _but_for_filling(s)
-    if filled is not None:
+    if (filled := _but_for_filling(s)) is not None:
         return filled
+    if (even := _even_filling(s)) is not None:
+        return {"path": even["path"], "token": even["token"], "share": even["share"]}
     tables = [one for one in s.modules("embedding rows") if one.facts["rows"] > 1]
     same = [one for one in tables if one.facts["seen"] == 1 and one.facts["total"] >= 10 * one.facts["rows"]]
     kind = not (s.modules("weights") or s.modules("attention"))  # of a thing, not of a place or a part of a text
@@ -296,12 +305,17 @@ def _unknown(s: Symptoms) -> Facts | None:
 
 def _but_for_filling(s: Symptoms) -> Facts | None:
     """Nearly all that does not fill rows up is one token, in each table of tokens."""
-    some = [one for one in s.modules("filling") if not one.facts["same"] and one.facts["rows"] >= KINDS]
+    some = [one for one in s.modules("filling") if _is_filling(one) and one.facts["rows"] >= KINDS]
     if not some or not s.is_stuck:
         return None
     if any(one.facts["rest"] < NEARLY or one.facts["others"] < ENOUGH for one in some):
         return None
     return {"path": some[0].path, "token": some[0].facts["most"], "share": some[0].facts["rest"], "filler": some[0].facts["filler"]}
+
+
+def _is_filling(one: ModuleClues) -> bool:
+    """Whether rows of tokens have ends that are filled up, and not a frequent word in all places, or the same places in each."""
+    return not one.facts["same"] and one.facts["between"] < BETWEEN
 
 
 def _padded(s: Symptoms, token: int) -> float:
@@ -312,18 +326,28 @@ def _padded(s: Symptoms, token: int) -> float:
 def _padding(s: Symptoms) -> Facts | None:
     if s.pairs.padded > 0.3 and not s.loss.ignored:
         return {"share": s.pairs.padded}
-    return reads_after_filling(s) or _mean_of_filling(s)
+    if s.pairs.zeros > MOST_PLACES and s.loss.term.criterion.endswith("error") and s.loss.term.reduction == "mean":
+        return {"share": s.pairs.zeros, "how": "zeros"}
+    return reads_after_filling(s) or _mean_of_filling(s, even=False)
 
 
-def _mean_of_filling(s: Symptoms) -> Facts | None:
-    """A mean over places of which nearly all are filled up with one token."""
+def _even_filling(s: Symptoms) -> Facts | None:
+    return _mean_of_filling(s, even=True)
+
+
+def _mean_of_filling(s: Symptoms, *, even: bool) -> Facts | None:
+    """A mean over places of which nearly all are filled up with one token: as many in each row, or not.
+
+    Texts have other lengths each: where as much of each is that token, it may stand for words as well.
+    """
     declared = {one.path: one.facts["padding"] for one in s.modules("embedding")}
     averaged = {one.path for one in s.modules("read") if one.facts.get("mean")}
     for one in s.modules("filling") if s.is_stuck else ():
         facts = one.facts
         counted = facts["counted"] and declared.get(one.path) != facts["filler"]
-        if (counted or one.path in averaged) and facts["share"] > MOSTLY and not facts["same"]:
-            return {"path": one.path, "share": facts["share"], "token": facts["filler"], "how": "mean"}
+        if (counted or one.path in averaged) and facts["share"] > MOSTLY and _is_filling(one) and facts["even"] is even:
+            told = {"share": facts["share"], "token": facts["filler"], "how": "mean", "bag": facts["counted"], "even": even}
+            return {"path": one.path, **told}
     return None
 
 
@@ -333,7 +357,7 @@ def reads_after_filling(s: Symptoms) -> Facts | None:
     for one in s.modules("recurrent") if s.is_stuck and s.loss.spread < LIKE else ():
         shape, tail = one.facts["shape"], one.facts["tail"]
         length = shape[1 if one.facts["batch_first"] else 0] if len(shape) == 3 else 0
-        if one.path in last and not one.facts["both"] and tail >= max(LONG, length / 2):
+        if one.path in last and not one.facts["both"] and max(LONG, length / 2) <= tail < length:  # else nothing is filled up
             told = {"share": tail / length, "steps": int(tail), "length": length, "how": "last"}
             return {"path": one.path, **told, "rival": "vanishing gradient", "settle": "gradients"}
     return None
@@ -442,5 +466,6 @@ ROWS = (
     CauseRow("state not kept", _anew),
     CauseRow("exploding recurrence", _exploding, "rate too high", "smaller rate", tier=1),
     CauseRow("tokens unknown", _unknown, "padding counts", "tokens"),
+    CauseRow("padding counts", _even_filling, "tokens unknown", "tokens"),
     CauseRow("no positions", _orderless, tier=2),
 )

@@ -36,8 +36,10 @@ def padding(bench: Bench) -> ExperimentRecord:
     if padded is None:
         raise NotRunError("no padding")
     output = batches.copied(bench.steadily())
-    found = _alone(bench, padded, output) or _in_the_loss(bench, padded, output) or _shortened(bench, padded, output)
-    return found or record("padding", "passed", "padding is ignored")
+    found = _alone(bench, padded, output) or _in_the_loss(bench, padded, output)
+    if found is None and _is_left_out(bench, padded, output):
+        return record("padding", "passed", "padding left out")
+    return found or _shortened(bench, padded, output) or record("padding", "passed", "padding is ignored")
 
 
 def _padded(sequence: Sequence) -> Padded | None:
@@ -84,13 +86,31 @@ def _in_the_loss(bench: Bench, padded: Padded, output: Any) -> ExperimentRecord 
     spared = last & (labels == labels[:, -1].mode().values) & (labels != IGNORED)
     if not bool(spared.any()) or not bool((labels == IGNORED).sum() + spared.sum() < labels.numel()):
         return None
-    at = spared.reshape(*spared.shape, *[1] * (answers.dim() - 2))
-    changed = mapped(output, lambda t: _shaken(t, at, sequence) if sequences.by_position(t, sequence) is not None else t)
-    losses = [float(bench.loss(one, batches.copied(bench.target))) for one in (output, changed)]
+    losses = [float(bench.loss(output, batches.copied(bench.target))), _loss_shaken(bench, output, sequence, spared)]
     if abs(losses[0] - losses[1]) <= TOLERANCE * abs(losses[0]):
         return None
     share = float(spared.double().mean())
     return _counts("failed" if share > MUCH else "unclear", share, loss=losses[0], changed=losses[1])
+
+
+def _is_left_out(bench: Bench, padded: Padded, output: Any) -> bool:
+    """Whether each position has its own answer, and the loss leaves out those of the padding: what these do to others is learned, too."""
+    sequence, answers = padded.sequence, sequences.by_position(output, padded.sequence)
+    if answers is None or sequences.aligned(sequence, bench.target) is None or not sequence.is_tokens:
+        return False
+    last = torch.arange(sequence.length, device=answers.device) >= sequence.length - padded.runs.to(answers.device)[:, None]
+    before = float(bench.loss(output, batches.copied(bench.target)))
+    padding, others = (abs(_loss_shaken(bench, output, sequence, at) - before) for at in (last, ~last))
+    return padding <= TOLERANCE * abs(before) < others
+
+
+def _loss_shaken(bench: Bench, output: Any, sequence: Sequence, places: Tensor) -> float:
+    """The loss with other answers at some places."""
+    answers = sequences.by_position(output, sequence)
+    assert answers is not None
+    at = places.reshape(*places.shape, *[1] * (answers.dim() - 2))
+    changed = mapped(output, lambda t: _shaken(t, at, sequence) if sequences.by_position(t, sequence) is not None else t)
+    return float(bench.loss(changed, batches.copied(bench.target)))
 
 
 def _shaken(tensor: Tensor, at: Tensor, sequence: Sequence) -> Tensor:

@@ -275,6 +275,8 @@ class PairClues:
         padded: the share of targets that are padding.
         itself: whether that feature is the target, number by number, but for a little noise; or the classes have values of their own in it.
         others: how much the feature in the middle tells.
+        zeros: the share of places where series of numbers are filled up with zeros to the end, from different places on, and their targets
+            are all the same there.
         open: whether the targets are the tokens that were left, and those that are ignored stand at one token, within rows.
         upright: whether tokens are filled up along the samples, and not along the positions.
         restored: the share of a target's numbers that are those of the input, where these are no series.
@@ -293,6 +295,7 @@ class PairClues:
     told: float = 0.0
     features: int = 0
     padded: float = 0.0
+    zeros: float = 0.0
     beside: bool = False
     itself: bool = False
     others: float = UNKNOWN
@@ -313,7 +316,7 @@ class Relations:
 
     Attributes:
         rows: how many pairs; 0 if it was not asked.
-        together: as they came; `counted`: by how often each token comes, wherever.
+        together: as they came; `counted`: by how often each token comes, wherever; `padding`: by how often that of the padding comes.
         before, after: each target that of the sample before, or after, it.
         axes, swapped: the inputs laid out as they were, if they were reshaped where axes should have been moved.
     """
@@ -325,6 +328,7 @@ class Relations:
     after: float = 0.0
     axes: float = 0.0
     swapped: float = 0.0
+    padding: float = 0.0
 
 
 @frozen

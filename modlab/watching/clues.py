@@ -55,7 +55,7 @@ from modlab.statistics.memory import is_there
 from modlab.watching import attention_clues, module_clues
 from modlab.watching.gradient_clues import GradientClues
 from modlab.watching.loose_weights import places
-from modlab.watching.pairs import Pairs, pair_clues
+from modlab.watching.pairs import Pairs, pair_clues, zeros
 from modlab.watching.pools import DENSE, InputPool, LossPool, is_readable, some_of
 from modlab.watching.readback import is_far
 from modlab.watching.same_answers import SameAnswers
@@ -104,6 +104,9 @@ HELD = 16 << 20
 
 FAR_OUT = 1.5
 """Standard deviations by which the largest of some normal numbers may lie beyond where it is expected."""
+
+SAME = 0.99
+"""Share of a target's numbers that are those of the input, from which on it is what comes in."""
 
 DRAWN, CHANCE = 64, 4.0
 """Numbers from which on it shows how they were drawn, and standard errors up to which it is chance how they differ from that."""
@@ -667,7 +670,8 @@ class ClueCollector:
         for level, pool in zip(batch[1:], [*self._inputs.values()][1:], strict=False):
             pool.beside_noise(level.detach(), inputs, target)
         self._narrow |= 1 in self._placeless.values()  # what is called more often goes from place to place
-        self._pair = replace(pair_clues(batch, target, start, self._pair, self._looked_up), through=not self._narrow)
+        pair = pair_clues(batch, target, start, self._pair, self._looked_up)
+        self._pair = replace(pair, through=not self._narrow, zeros=0.0 if pair.restored > SAME else zeros(inputs, target))
 
     def _gives_its_loss(self) -> bool:
         """Whether the loss is among what the model gives, so that the target comes in with its inputs; or may be, if none of it is seen."""
@@ -713,7 +717,9 @@ class ClueCollector:
         """Whether inputs and targets go together: asked once, in the end, and only where the loss stays at what a constant answer gives."""
         if self._relations is None:
             stuck = any(one.baseline > 0 and not one.value < STUCK * one.baseline for one in losses)
-            self._relations = without_autograd(self._pairs.relations) if stuck else Relations()
+            bags = [facts for (_, kind), facts in self._modules.items() if kind == "embedding" and "in a bag" in facts]
+            asked = partial(self._pairs.relations, bags[0]["padding"] if len(bags) == 1 else None)
+            self._relations = without_autograd(asked) if stuck else Relations()
         return self._relations
 
     def record(

@@ -104,10 +104,13 @@ def _embedding(look: CurrentPass, module: Any, args: tuple[Any, ...], *_: Any) -
     if module.padding_idx is None:
         return
     facts: dict[str, Any] = {"padding": int(module.padding_idx), "share": float((ids == module.padding_idx).float().mean()), "inner": 0.0}
-    if ids.dim() == 2 and not isinstance(module, nn.EmbeddingBag):  # where in a bag it lies says nothing
+    if isinstance(module, nn.EmbeddingBag):  # where it lies says little: a field may be empty
+        everywhere = torch.ones_like(ids, dtype=torch.bool)
+        facts["in a bag"] = inner(ids, module.padding_idx, everywhere) if ids.dim() == 2 else 0.0
+    elif ids.dim() == 2:
         read = lengths.read(ids, module.padding_idx, (one for one in look.batch if not is_far(one)))
         facts |= {"tokens": ids, "inner": inner(ids, module.padding_idx, read)}
-    elif ids.dim() == 1 and not isinstance(module, nn.EmbeddingBag):
+    elif ids.dim() == 1:
         facts["inner"] = float(facts["share"] > 0)  # single ones: no sequence is filled up
     yield "embedding", facts
 
@@ -120,7 +123,8 @@ def filling(ids: Tensor) -> dict[str, Any]:
 
     Returns:
         ``filler``, and the ``share`` of all places that it fills there; of the other places, of which there are ``others``, the share
-        ``rest`` that is one token, ``most``; ``length`` of the rows; and whether all rows are the ``same``, as those of places.
+        ``rest`` that is one token, ``most``, and ``between`` that is the filler itself, as of a word that is frequent; ``length`` of the
+        rows; whether all rows are the ``same``, as those of places, and whether as much of each is filled up, which is ``even``.
     """
     some = ids[: max(2, ROWS_READ // ids.shape[1])].detach()
     found = some.new_zeros(some.shape, dtype=torch.bool)
@@ -139,8 +143,10 @@ def filling(ids: Tensor) -> dict[str, Any]:
         "others": others.numel(),
         "rest": float((others == most).double().mean()) if others.numel() else 0.0,
         "most": int(most),
+        "between": float((others == filler).double().mean()) if others.numel() else 0.0,
         "length": some.shape[1],
         "same": bool((some == some[:1]).all()),
+        "even": bool((found.sum(1) == found[0].sum()).all()),
     }
 
 
@@ -150,6 +156,14 @@ def inner(tokens: Tensor, padding: int, read: Tensor) -> float:
     if not bool(padded.any()):
         return 0.0
     return min(float((padded & lengths.between(real, dim)).float().sum() / padded.float().sum()) for dim in (0, 1))
+
+
+def _own_norm(_: CurrentPass, module: Any, args: tuple[Any, ...], *__: Any) -> Told:
+    """A norm of each sample by itself, and over how many numbers it goes."""
+    taken = args[0] if args else None
+    if isinstance(taken, Tensor) and taken.dim() > 1 and len(taken) > 1:
+        groups = isinstance(module, nn.GroupNorm)
+        yield "own norm", {"values": taken[0].numel() // module.num_groups if groups else math.prod(module.normalized_shape)}
 
 
 def _attention(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any) -> Told:
@@ -260,6 +274,7 @@ def _linear(look: CurrentPass, module: Any, args: tuple[Any, ...], _: Any, outpu
 _TELLERS: tuple[tuple[Any, Any], ...] = (
     (_DropoutNd, _dropout),
     (_BatchNorm, _norm),
+    ((nn.LayerNorm, nn.GroupNorm), _own_norm),
     ((nn.Embedding, nn.EmbeddingBag), _embedding),
     (nn.MultiheadAttention, _attention),
     (nn.RNNBase, _recurrent),

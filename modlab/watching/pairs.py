@@ -62,8 +62,8 @@ class Pairs:
         self._kept += inputs.numel()
         self._rows += len(inputs)
 
-    def relations(self) -> Relations:
-        """How much of the targets is told by the inputs in each of the ways."""
+    def relations(self, padding: int | None = None) -> Relations:
+        """How much of the targets is told by the inputs in each of the ways; and by how often a token comes that is taken for padding."""
         if self._rows < 24 or any(one.shape[1:] != self._batches[0][0].shape[1:] for one, _ in self._batches):
             return Relations()
         first = self._batches[0][0]
@@ -72,6 +72,8 @@ class Pairs:
             found[name] = max(found.get(name, 0.0), self._skill(change))
         if not first.is_floating_point() and first.dim() == 2:
             found["counted"] = self._skill(lambda x, y: (x, y), _counts)
+            if padding is not None:
+                found["padding"] = self._skill(lambda x, y: (x, y), lambda x: (x == padding).double().sum(1, keepdim=True))
         return Relations(self._rows, **found)
 
     def _skill(
@@ -290,6 +292,18 @@ def _padded(inputs: Tensor, target: Tensor) -> float:
     there = target[ends]
     one = there.mode().values
     return float((target[ends] == one).double().sum() / target.numel()) if float((there == one).double().mean()) > SURE else 0.0
+
+
+def zeros(inputs: Tensor, target: Tensor) -> float:
+    """The share of places that fill series up with zeros, from different places on, and where all targets are one number."""
+    if not inputs.is_floating_point() or inputs.dim() != 3 or inputs.shape[1] < 3 or target.shape[:2] != inputs.shape[:2]:
+        return 0.0
+    ends = (inputs == 0).all(2).flip(1).cumprod(1).flip(1).bool()
+    lengths = ends.sum(1)
+    there = target[ends].flatten()
+    if not there.numel() or lengths.min() == lengths.max() or not bool((there == there[0]).all()):
+        return 0.0
+    return float(ends.double().mean())
 
 
 def _with_telling(inputs: Tensor, target: Tensor, known: PairClues, sizes: Sequence[int]) -> PairClues:

@@ -180,6 +180,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     # padding
     "padding is ignored": "with less padding, the answers are the same",
+    "padding left out": "the loss leaves the answers at padded positions out",
     "padding counts": (
         lambda facts: (
             f"the loss changes with the output at padded positions, which are {_percent(facts['share'])} of all"

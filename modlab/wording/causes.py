@@ -922,6 +922,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "only the sum of a softmax is used, which is 1"
             if f.get("ones")
+            else "each number is normalized by itself, which leaves nothing of it"
+            if f.get("normalized")
             else "a value is overwritten by one for all samples"
             if f.get("same")
             else "a value is thrown away"
@@ -931,6 +933,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "{place} takes the same for each input"
             if f.get("ones")
+            else "{place} takes its mean over one number, and gives its bias for any input"
+            if f.get("normalized")
             else "samples differ as {place} gives them, and are all the same where they are taken next"
             if f.get("same")
             else f"no gradient comes to {all_named(f['places'])} in any look, though the layers behind have theirs"
@@ -941,6 +945,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "weigh something by it"
             if f.get("ones")
+            else "normalize over several numbers, or leave it out"
+            if f.get("normalized")
             else "look for a line behind it that writes into it, or puts one sample for all"
             if f.get("same")
             else "look for what stands in its place, a product with zero, or a mask that hides everything"
@@ -1122,10 +1128,13 @@ CAUSES: dict[str, CauseWords] = {
             str(f.get("how")), "padding counts in the loss"
         ),
         lambda f: (
-            f"{_share(f['share'])} of what {{place}} gets is token {f['token']}, which fills rows up, and the mean is taken over all of it"
+            f"{_share(f['share'])} of what {{place}} gets is token {f['token']}, which "
+            f"{'stands at an end of each row' if f['even'] else 'fills rows up'}, and the mean is taken over all of it"
             if f.get("how") == "mean"
             else f"the last {f['steps']:,} of {f['length']:,} steps of {{place}} bring the same, and its state after them is what is read"
             if f.get("how") == "last"
+            else f"{_share(f['share'])} of all places are zeros at the ends of series, and the error is a mean over all of them"
+            if f.get("how") == "zeros"
             else f"{_share(f['share'])} of the targets are padding, and none is left out"
         ),
         lambda f: {
@@ -1133,7 +1142,9 @@ CAUSES: dict[str, CauseWords] = {
             "last": "By then it has forgotten what came before.",
         }.get(str(f.get("how")), "The model is rewarded for predicting padding."),
         lambda f: {
-            "mean": "divide the sum of the real tokens by their number, or give it that token as padding_idx of nn.EmbeddingBag",
+            "mean": "divide the sum of the real tokens by their number"
+            + (", or give it that token as padding_idx of nn.EmbeddingBag" if f.get("bag") else ""),
+            "zeros": "multiply the errors by a mask of the real places, and divide their sum by that of the mask",
             "last": "nn.utils.rnn.pack_padded_sequence, or read the output at the last real step of each sample",
         }.get(str(f.get("how")), "nn.CrossEntropyLoss(ignore_index=…)"),
     ),

@@ -26,7 +26,7 @@ def told(net: nn.Module, batch: Batch, criterion: Any = F.cross_entropy, steps: 
             optimizer.zero_grad()
             criterion(net(inputs), target).backward()
             optimizer.step()
-    return [one.kind for one in w.findings]
+    return [one.kind for one in w.findings if "tier" in one.facts]
 
 
 def topics(places: int, front: bool) -> Batch:
@@ -229,3 +229,133 @@ def test_a_table_of_places_that_is_asked_for_one(places, blind):
         return words, (words[:, 0] > words[:, 1]).long()
 
     assert ("no positions" in told(Attends(places), batch)) is blind
+
+
+class Mean(nn.Module):
+    """A mean of words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(42, 16), nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2))
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.head(self.words(words).mean(1))
+
+
+@pytest.mark.parametrize("found", ["the first of each row", "some anywhere", "all"])
+def test_a_frequent_word_that_stands_between_others_is_no_padding(found):
+    torch.manual_seed(0)
+    counts = torch.randint(5, (42,)) - 2
+
+    def batch() -> tuple[Tensor, Tensor]:
+        words = torch.randint(2, 42, (32, 10))
+        known = (
+            torch.arange(10) < 1 if found == "the first of each row" else torch.rand(32, 10) < (0.08 if found == "some anywhere" else 2.0)
+        )
+        return torch.where(known, words, 1), (counts[words].sum(1) > 0).long()
+
+    named = told(Mean(), batch, steps=200)
+    assert named[:1] == ([] if found == "all" else ["tokens unknown"])
+    assert found != "some anywhere" or "padding counts" not in named
+
+
+class Tagger(nn.Module):
+    """An answer for each word, read from both sides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(60, 16), nn.LSTM(16, 16, batch_first=True, bidirectional=True), nn.Linear(32, 3)
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.head(self.rnn(self.words(words))[0])
+
+
+@pytest.mark.parametrize("left_out", [True, False])
+def test_padding_that_the_loss_leaves_out_is_no_word(left_out):
+    torch.manual_seed(0)
+    tags = torch.randint(1, 3, (60,))
+    tags[0] = 0
+
+    def batch() -> tuple[Tensor, Tensor]:
+        words = torch.randint(1, 60, (32, 60)).masked_fill(torch.arange(60) >= torch.randint(1, 5, (32, 1)), 0)
+        return words, tags[words]
+
+    net = Tagger()
+    optimizer = torch.optim.SGD(net.parameters(), 0.3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(100):
+            words, tag = batch()
+            optimizer.zero_grad()
+            F.cross_entropy(net(words).flatten(0, 1), tag.flatten(), ignore_index=0 if left_out else -100).backward()
+            optimizer.step()
+    assert [one.kind for one in w.findings if "tier" in one.facts] == ([] if left_out else ["padding counts"])
+    checked = [one for one in w.diagnose().experiments if one.name == "padding"]
+    assert [one.outcome for one in checked] == ["passed" if left_out else "failed"]
+
+
+class Numbers(nn.Module):
+    """A number for each place of a series, or for all of it."""
+
+    def __init__(self, norm: nn.Module | None = None, *, last: bool = False) -> None:
+        super().__init__()
+        self.norm, self.rnn, self.head, self.last = norm or nn.Identity(), nn.GRU(1, 24, batch_first=True), nn.Linear(24, 1), last
+
+    def forward(self, series: Tensor) -> Tensor:
+        h = self.rnn(self.norm(series))[0]
+        return self.head(h[:, -1] if self.last else h)[..., 0]
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_a_norm_of_each_number_by_itself_is_no_padding(each):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        waves = torch.sin((0.2 + 0.5 * torch.rand(32, 1)) * torch.arange(21.0) + 6 * torch.rand(32, 1)) + 0.05 * torch.randn(32, 21)
+        return waves[:, :20, None], waves[:, 20]
+
+    named = told(Numbers(nn.LayerNorm(1) if each else None, last=True), batch, F.mse_loss, 100)
+    assert named == (["overwritten activation"] if each else [])
+
+
+@pytest.mark.parametrize("how", ["all", "masked", "one length", "short of half"])
+def test_an_error_over_the_zeros_that_fill_up_series(how):
+    torch.manual_seed(0)
+    real = torch.zeros(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        nonlocal real
+        lengths = torch.full((32, 1), 7) if how == "one length" else torch.randint(2, 8, (32, 1)) + 40 * (how == "short of half")
+        real = torch.arange(60) < lengths
+        x = torch.randn(32, 60, 1) * real[..., None]
+        return x, (x[..., 0].abs() + 2) * real
+
+    def error(output: Tensor, target: Tensor) -> Tensor:
+        squares = (output - target) ** 2
+        return (squares * real).sum() / real.sum() if how == "masked" else squares.mean()
+
+    assert ("padding counts" in told(Numbers(), batch, error, 60)) is (how == "all")
+
+
+class Sum(nn.Module):
+    def __init__(self, padding: int) -> None:
+        super().__init__()
+        self.bag, self.head = nn.EmbeddingBag(20, 8, mode="sum", padding_idx=padding), nn.Linear(8, 1)
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.head(self.bag(words))[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("padding", "asked", "named"),
+    [(5, "it", ["padding idx of a token"]), (0, "it", []), (5, "others", [])],
+    ids=["token", "none", "dropped"],
+)
+def test_the_padding_of_a_bag_that_is_a_word(padding, asked, named):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        words = torch.where(torch.rand(64, 15) < 0.25, 5, torch.randint(1, 20, (64, 15)))
+        one = 5 if asked == "it" else 7
+        return words, ((words == one).sum(1) > (4 if asked == "it" else 0)).float()
+
+    assert told(Sum(padding), batch, F.binary_cross_entropy_with_logits, 150) == named
