@@ -71,6 +71,8 @@ def _unmoved(s: Symptoms) -> Facts | None:
         return None
     if s.pairs.beside and s.pairs.equal > 0.99:
         return None if _is_read_in_turn(s) or _points_in_turn(s) else {"share": 1.0, "beside": True}
+    if s.pairs.unhidden:
+        return {"share": 1.0, "beside": False, "unhidden": True, "asked": 1 - s.loss.ignored}
     itself = s.pairs.equal > 0.99 and s.pairs.through  # else it is an autoencoder
     return {"share": s.pairs.equal, "beside": False} if itself and s.tokens and not s.loss.ignored else None
 

@@ -278,6 +278,7 @@ class PairClues:
         zeros: the share of places where series of numbers are filled up with zeros to the end, from different places on, and their targets
             are all the same there.
         open: whether the targets are the tokens that were left, and those that are ignored stand at one token, within rows.
+        unhidden: whether single tokens are asked for, between others that are ignored, and the input holds each of them.
         upright: whether tokens are filled up along the samples, and not along the positions.
         restored: the share of a target's numbers that are those of the input, where these are no series.
         back: the share of targets that are the input before them; `down`: that are the next one along the first dimension.
@@ -300,6 +301,7 @@ class PairClues:
     itself: bool = False
     others: float = UNKNOWN
     open: bool = False
+    unhidden: bool = False
     upright: bool = False
     through: bool = False
     restored: float = 0.0

@@ -28,6 +28,9 @@ SURE = 0.95
 ITSELF = 0.05
 """Of the target's deviation, up to which a feature may differ from it."""
 
+BETWEEN = 0.5
+"""Share of rows in which places that are asked for lie between others."""
+
 KEPT = 0.3
 """Share of the tokens that a model hides in part which it leaves."""
 
@@ -165,7 +168,9 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
     inputs = batch[0].detach()
     tokens = [_of_tokens(one.detach(), target, start) if one.dim() == 2 and not one.is_floating_point() else None for one in batch]
     tokens = [
-        replace(told, equal=0.0) if told is not None and told.equal > SURE and _is_changed_inside(one, looked_up) else told
+        replace(told, equal=0.0, unhidden=False)
+        if told is not None and (told.equal > SURE or told.unhidden) and _is_changed_inside(one, looked_up)
+        else told
         for one, told in zip(batch, tokens, strict=True)
     ]
     for place, told in enumerate(tokens):
@@ -207,7 +212,8 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
         moved, back = _alike(there[:, :-1], tokens[:, 1:], read[:, 1:]), _alike(there[:, 1:], tokens[:, :-1], read[:, :-1])
         down = _alike(there[:-1], tokens[1:], read[1:]) if len(tokens) > 1 else 0.0
         further = _alike(there[:, :-2], tokens[:, 2:], read[:, 2:]) if tokens.shape[1] > 2 else 0.0
-        return PairClues(_alike(tokens, there, read), moved, padded=_padded(tokens, there), back=back, down=down, further=further)
+        found = PairClues(_alike(tokens, there, read), moved, padded=_padded(tokens, there), back=back, down=down, further=further)
+        return replace(found, unhidden=_is_unhidden(tokens, there))
     if target.numel() == tokens[:, 1:].numel():  # of one position less: those from the second on
         there = target.reshape(tokens[:, 1:].shape)
         same = _alike(there, tokens[:, 1:], _read(tokens)[:, 1:])
@@ -248,6 +254,14 @@ def _open(tokens: Tensor, target: Tensor) -> bool:
     if not len(hidden) or not bool((hidden == hidden[0]).all()) or bool((tokens[~left] == hidden[0]).any()):
         return False
     return bool((tokens == target)[~left].all()) and bool((left[:, :-1] & ~left[:, 1:]).any())
+
+
+def _is_unhidden(tokens: Tensor, target: Tensor) -> bool:
+    """Whether single places are asked for, between others that are ignored, and each of them is in the input as it is asked for."""
+    left = target < 0
+    asked = ~left
+    begin, end = (left[:, :-1] & asked[:, 1:]).any(1), (asked[:, :-1] & left[:, 1:]).any(1)
+    return bool(asked.any()) and float((begin & end).double().mean()) > BETWEEN and bool((tokens == target)[asked].all())
 
 
 def _upright(tokens: Tensor) -> bool:

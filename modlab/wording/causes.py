@@ -1054,10 +1054,20 @@ CAUSES: dict[str, CauseWords] = {
             if f.get("fed")
             else "a second input of the model equals the target in each number"
             if f.get("beside")
+            else f"{_share(f['asked'])} of the places are asked for, and the input holds the answer at each of them: none is hidden"
+            if f.get("unhidden")
             else f"{_share(f['share'])} of the targets are what stands in the input at the same place"
         ),
-        "A model of sequences should predict what comes next: it learns to repeat instead.",
-        "inputs = tokens[:, :-1]; targets = tokens[:, 1:]",
+        lambda f: (
+            "A model that should fill in what is hidden learns to repeat instead."
+            if f.get("unhidden")
+            else "A model of sequences should predict what comes next: it learns to repeat instead."
+        ),
+        lambda f: (
+            "give the model tokens.masked_fill(asked, mask_token)"
+            if f.get("unhidden")
+            else "inputs = tokens[:, :-1]; targets = tokens[:, 1:]"
+        ),
     ),
     "mask turned around": CauseWords(
         lambda f: f"the {MASKS.get(f['how'], 'attention mask')} is turned around",

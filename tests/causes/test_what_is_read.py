@@ -359,3 +359,42 @@ def test_the_padding_of_a_bag_that_is_a_word(padding, asked, named):
         return words, ((words == one).sum(1) > (4 if asked == "it" else 0)).float()
 
     assert told(Sum(padding), batch, F.binary_cross_entropy_with_logits, 150) == named
+
+
+class Filler(nn.Module):
+    """Fills in words that are hidden."""
+
+    def __init__(self, *, hides: bool = False) -> None:
+        super().__init__()
+        self.words, self.layer = nn.Embedding(21, 16), nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
+        self.head, self.hides, self.places = nn.Linear(16, 20), hides, nn.Parameter(torch.randn(12, 16))
+
+    def forward(self, words: Tensor) -> Tensor:
+        words = words.masked_fill(torch.rand(words.shape) < 0.3, 20) if self.hides else words
+        return self.head(self.layer(self.words(words) + self.places))
+
+
+@pytest.mark.parametrize("how", ["open", "hidden", "as in BERT", "hidden inside", "spelling", "other numbers", "only padding is left out"])
+def test_words_that_should_be_filled_in(how):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        words = (torch.arange(12) + torch.randint(20, (32, 1))) % 20
+        asked, draw = torch.rand(32, 12) < 0.2, torch.rand(32, 12)
+        if how == "only padding is left out":
+            asked = torch.arange(12) < torch.randint(4, 12, (32, 1))
+            return words.masked_fill(~asked, 20), words.masked_fill(~asked, -100)
+        given = words
+        if how == "hidden":
+            given = words.masked_fill(asked, 20)
+        elif how == "as in BERT":
+            given = torch.where(asked & (draw < 0.8), 20, torch.where(asked & (draw < 0.9), torch.randint(20, (32, 12)), words))
+        elif how == "spelling":
+            given = torch.where(draw < 0.15, torch.randint(20, (32, 12)), words)
+        target = (words + 7) % 20 if how == "other numbers" else words
+        return given, target.masked_fill(~asked, -100)
+
+    named = told(
+        Filler(hides=how == "hidden inside"), batch, lambda output, target: F.cross_entropy(output.flatten(0, 1), target.flatten())
+    )
+    assert ("targets not moved" in named) is (how == "open")
