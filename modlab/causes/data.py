@@ -418,6 +418,16 @@ def _is_learned(s: Symptoms) -> bool:
     return s.below + max(s.loss.goes, 0.0) > LEARNED
 
 
+def _shifted_along(s: Symptoms) -> Facts | None:
+    """Each place has the target of another one, and the model looks at no other place."""
+    told = s.clues.relations
+    looks_around = any(s.modules(kind) for kind in ("recurrent", "cell", "attention", "weights", "shares"))
+    looks_around |= any(one.category == "conv" and one.called for one in s.watched.modules)
+    if looks_around or not _drowned(s) or told.moved < HALF or told.placed > told.moved / 5:
+        return None
+    return {"by": told.by, "told": told.moved, "together": told.placed, "along": True}
+
+
 def _shifted(s: Symptoms) -> Facts | None:
     told = s.clues.relations
     moved = max(told.before, told.after)
@@ -501,6 +511,7 @@ ROWS = (
     CauseRow("inputs vanish", _vanish, tier=1),
     CauseRow("targets not scaled", _targets, "rate too high", "scale the targets", tier=1),
     CauseRow("targets shifted", _shifted, tier=1),
+    CauseRow("targets shifted", _shifted_along, tier=1),
     CauseRow("wrong axes", _axes, tier=1),
     CauseRow("too much noise", _noise, "targets shuffled", "pairs", tier=2),
     CauseRow("targets shuffled", _shuffled, "too much noise", "pairs", tier=2, left=True),

@@ -320,6 +320,8 @@ class Relations:
         rows: how many pairs; 0 if it was not asked.
         together: as they came; `counted`: by how often each token comes, wherever; `padding`: by how often that of the padding comes.
         before, after: each target that of the sample before, or after, it.
+        by, moved: of series in which each place has its target, by how many places further the input tells most of it, and how much;
+            `placed`: how much the input in the same place does.
         axes, swapped: the inputs laid out as they were, if they were reshaped where axes should have been moved.
     """
 
@@ -331,6 +333,9 @@ class Relations:
     axes: float = 0.0
     swapped: float = 0.0
     padding: float = 0.0
+    by: int = 0
+    moved: float = 0.0
+    placed: float = 0.0
 
 
 @frozen

@@ -666,6 +666,7 @@ class ClueCollector:
             return
         if len(inputs) == len(target):
             self._pairs.add(*self._sides(inputs, target))
+        self._pairs.add_places(inputs, target)
         batch = self.batch[: 1 if self._gives_its_loss() else None]
         for level, pool in zip(batch[1:], [*self._inputs.values()][1:], strict=False):
             pool.beside_noise(level.detach(), inputs, target)

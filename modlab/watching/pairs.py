@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +20,9 @@ NUMBERS, ROWS = 1 << 17, 512
 
 FEATURES, TOKENS, CLASSES = 512, 32, 64
 """Features that are used, different tokens, and different targets."""
+
+FARTHEST, SERIES, BATCH, POINTS = 3, 4, 64, 2048
+"""Places by which targets are looked for along their series, and of how many batches, samples and places of all these."""
 
 NEIGHBOURS = 5
 
@@ -50,6 +54,7 @@ class Pairs:
     def __init__(self) -> None:
         self._batches: list[tuple[Tensor, Tensor]] = []
         self._kept = self._rows = 0
+        self._series: list[tuple[Tensor, Tensor]] = []  # of which each place has its own target
 
     def add(self, inputs: Tensor, target: Tensor) -> None:
         """Keep a batch, if there is room."""
@@ -65,37 +70,70 @@ class Pairs:
         self._kept += inputs.numel()
         self._rows += len(inputs)
 
+    def add_places(self, inputs: Tensor, target: Tensor) -> None:
+        """Keep a batch of series in which each place has its own target, if there is room."""
+        if inputs.dim() != (3 if inputs.is_floating_point() else 2) or target.numel() != inputs.shape[0] * inputs.shape[1]:
+            return
+        if inputs.shape[1] > 2 * FARTHEST and len(self._series) < SERIES and is_there(inputs) and is_there(target):
+            self._series.append((inputs[:BATCH].clone(), target.reshape(inputs.shape[:2])[:BATCH].clone()))
+
+    def _along(self) -> dict[str, Any]:
+        """By how many places targets are moved along their series, if other places tell them and their own does not."""
+        if len(self._series) < SERIES or len({one.shape[1:] for one, _ in self._series}) > 1:
+            return {}
+        x, y = (torch.cat(some) for some in zip(*self._series, strict=True))
+        told = {by: _told_from(x, y, by) for by in range(-FARTHEST, FARTHEST + 1)}
+        by = max(told, key=lambda one: told[one])
+        return {"by": by, "moved": told[by], "placed": told[0]}
+
     def relations(self, padding: int | None = None) -> Relations:
         """How much of the targets is told by the inputs in each of the ways; and by how often a token comes that is taken for padding."""
         if self._rows < 24 or any(one.shape[1:] != self._batches[0][0].shape[1:] for one, _ in self._batches):
-            return Relations()
+            return Relations(**self._along())
         first = self._batches[0][0]
-        found: dict[str, float] = {}
+        found: dict[str, Any] = {}
         for name, change in _ways(first):
             found[name] = max(found.get(name, 0.0), self._skill(change))
         if not first.is_floating_point() and first.dim() == 2:
             found["counted"] = self._skill(lambda x, y: (x, y), _counts)
             if padding is not None:
                 found["padding"] = self._skill(lambda x, y: (x, y), lambda x: (x == padding).double().sum(1, keepdim=True))
-        return Relations(self._rows, **found)
+        return Relations(self._rows, **found, **self._along())
 
     def _skill(
         self, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], features: Callable[[Tensor], Tensor] | None = None
     ) -> float:
         pairs = [change(*one) for one in self._batches]
         x = (features or _features)(torch.cat([one for one, _ in pairs]))
-        y = _answers(torch.cat([two for _, two in pairs]))
-        if y is None or x.shape[1] == 0 or not bool(x.isfinite().all()) or not bool(y.isfinite().all()):
-            return 0.0
-        half = len(x) // 2
-        x, y = x - x[:half].mean(0), y - y[:half].mean(0)
-        scale = x[:half].std(0)
-        x = x / torch.where(scale > 1e-12, scale, torch.ones_like(scale))
-        total = y[half:].square().sum()
-        if not total > 0:
-            return 0.0
-        guesses = (_ridge(x[:half], y[:half], x[half:]), _near(x[:half], y[:half], x[half:]))
-        return max(0.0, *(float(1 - (y[half:] - guess).square().sum() / total) for guess in guesses))
+        return _explained(x, _answers(torch.cat([two for _, two in pairs])))
+
+
+def _explained(x: Tensor, y: Tensor | None) -> float:
+    """How much of the second half of some answers is told by features, as the first half shows it."""
+    if y is None or x.shape[1] == 0 or not bool(x.isfinite().all()) or not bool(y.isfinite().all()):
+        return 0.0
+    half = len(x) // 2
+    x, y = x - x[:half].mean(0), y - y[:half].mean(0)
+    scale = x[:half].std(0)
+    x = x / torch.where(scale > 1e-12, scale, torch.ones_like(scale))
+    total = y[half:].square().sum()
+    if not total > 0:
+        return 0.0
+    guesses = (_ridge(x[:half], y[:half], x[half:]), _near(x[:half], y[:half], x[half:]))
+    return max(0.0, *(float(1 - (y[half:] - guess).square().sum() / total) for guess in guesses))
+
+
+def _told_from(series: Tensor, target: Tensor, by: int) -> float:
+    """How much of the targets what stands so many places further tells; nothing if it is the target: then that is what should be found."""
+    length = series.shape[1] - 2 * FARTHEST
+    x, y = series[:, FARTHEST + by : FARTHEST + by + length].flatten(0, 1), target[:, FARTHEST : FARTHEST + length].flatten()
+    columns = x.reshape(len(x), -1)
+    if bool(((columns == y[:, None]).double().mean(0) > KEPT).any()):
+        return 0.0
+    kept = torch.ones_like(y, dtype=torch.bool) if y.is_floating_point() else y >= 0  # what is less is ignored
+    if int(kept.sum()) < ROWS // 2:
+        return 0.0
+    return _explained(_features(columns[kept][:POINTS]), _answers(y[kept][:POINTS]))
 
 
 def _ways(example: Tensor) -> Iterator[tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]]:

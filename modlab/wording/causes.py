@@ -67,6 +67,9 @@ def _share(number: Any) -> str:
 
 
 def _beside(facts: Facts) -> str:
+    if "along" in facts:
+        places = f"{format.plural(abs(facts['by']), 'place')} {'further on' if facts['by'] > 0 else 'before'}"
+        return f"the inputs tell {_share(facts['told'])} of the targets {places}, and {_share(facts['together'])} in the same place"
     side = "before" if facts["by"] > 0 else "after"  # to move the targets on is to give each input that of the one before
     return (
         f"the inputs tell {_share(facts['told'])} of the targets one sample {side} their own, and {_share(facts['together'])} of their own"
@@ -879,7 +882,13 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: "targets from 0 to 1: (y - low) / (high - low)" if "high" in f else "learn (y - mean) / std",
     ),
     "targets shifted": CauseWords(
-        lambda f: "each target is one token too far on" if "skipped" in f else "each target belongs to a neighbouring sample",
+        lambda f: (
+            "each target is one token too far on"
+            if "skipped" in f
+            else "each target belongs to another place of its series"
+            if "along" in f
+            else "each target belongs to a neighbouring sample"
+        ),
         lambda f: (
             f"{_share(f['skipped'])} of the targets are the token after the next one, {_share(f['share'])} the next one"
             if "skipped" in f

@@ -398,3 +398,39 @@ def test_words_that_should_be_filled_in(how):
         Filler(hides=how == "hidden inside"), batch, lambda output, target: F.cross_entropy(output.flatten(0, 1), target.flatten())
     )
     assert ("targets not moved" in named) is (how == "open")
+
+
+@pytest.mark.parametrize("by", [0, 1, -1, 3, -3])
+@pytest.mark.parametrize("words", [True, False])
+def test_targets_that_belong_to_another_place(by, words):
+    torch.manual_seed(0)
+    tags = torch.randint(3, (40,))
+    net = nn.Sequential(nn.Embedding(40, 16) if words else nn.Linear(2, 48), nn.ReLU(), nn.Linear(16 if words else 48, 3 if words else 1))
+
+    def batch() -> tuple[Tensor, Tensor]:
+        x = torch.randint(40, (32, 12)) if words else torch.randn(32, 12, 2)
+        return x, (tags[x] if words else x[..., 0] * x[..., 1] + 0.5 * x[..., 0]).roll(-by, 1)
+
+    def error(output: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(output.flatten(0, 1), target.flatten()) if words else F.mse_loss(output[..., 0], target)
+
+    assert told(net, batch, error, 100) == (["targets shifted"] if by else [])
+
+
+@pytest.mark.parametrize("how", ["the next number", "what came before", "the next word"])
+def test_other_places_that_should_be_found(how):
+    """And nothing is learned of them, in so few steps that go nowhere far."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 20)) if how == "the next word" else Numbers()
+
+    def batch() -> tuple[Tensor, Tensor]:
+        if how == "the next word":
+            words = torch.randint(20, (32, 13))
+            return words[:, :-1], words[:, 1:]
+        x = torch.randn(32, 12, 1)
+        return x, x[..., 0].roll(-1 if how == "the next number" else 3, 1).abs()
+
+    def error(output: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(output.flatten(0, 1), target.flatten()) if how == "the next word" else F.mse_loss(output, target)
+
+    assert "targets shifted" not in told(net, batch, error, 60)
