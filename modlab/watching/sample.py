@@ -79,7 +79,7 @@ class Shared:
         light: samples that count these units too.
         elsewhere: what moves parameters, besides the optimizers.
         clues: of the batch, the loss and the loop.
-        standing: of parameters of several optimizers, the gradient that the last sample met: one that is zeroed to None is another one.
+        standing: of parameters of several optimizers, the gradients that the last sample met: to zero one to None makes a new one.
     """
 
     index: WatchIndex
@@ -293,7 +293,7 @@ class Sample:
                     self.back.ask(local(gradient).any(), partial(self._told_of, i))
 
     def _stands(self, path: str, gradient: Tensor) -> bool:
-        """Whether it is that which the last sample met."""
+        """Whether it is the one that the last sample met."""
         known, self.shared.standing[path] = self.shared.standing.get(path), ref(gradient)
         return known is not None and known() is gradient
 
