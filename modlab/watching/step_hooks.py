@@ -21,6 +21,7 @@ from modlab.watching.knobs import Knobs
 from modlab.watching.last_step import captured, is_unseen
 from modlab.watching.losses import Losses
 from modlab.watching.nan_guard import NaNGuard
+from modlab.watching.readback import is_far
 from modlab.watching.rewritten_weights import PART, Excursion, RewrittenWeights, are_same, are_scaled, has_left, probe
 from modlab.watching.step_modes import StepModes
 from modlab.watching.steps import Steps
@@ -106,7 +107,7 @@ class StepHooks:
         self._some = trained[:2] + trained[2:][-2:]
         self._begun = self._versions = self._weight_versions()
         self._numbers = without_autograd(self._weight_numbers)
-        self._excursion.begin(without_autograd(self._weight_numbers, MANY) if self._steps.optimizer_name else [])
+        self._excursion.begin(without_autograd(self._many_numbers) if self._steps.optimizer_name else [])
         self._hooks.open()
         self._steps.open()
 
@@ -200,7 +201,7 @@ class StepHooks:
         versions = self._weight_versions()
         moved = versions != self._versions
         moved = self._are_written(known=moved) or moved
-        now = without_autograd(self._weight_numbers, MANY) if self._doubts() else []
+        now = without_autograd(self._many_numbers) if self._doubts() else []
         if now:
             moved = without_autograd(self._go_on, now)
         ended = bool(kept) and kept[-1].backwards and self._is_over(moved=moved)
@@ -258,8 +259,13 @@ class StepHooks:
         before, self._numbers = self._numbers, [] if known or self._steps.heard else without_autograd(self._weight_numbers)
         return bool(before and self._numbers) and not without_autograd(are_same, before, self._numbers)
 
-    def _weight_numbers(self, part: int = PART) -> list[Tensor]:
-        some = (tensor for weight in self._some if (tensor := weight.tensor()) is not None and type(tensor) in PLAIN)
+    def _many_numbers(self) -> list[Tensor]:
+        """Those that lie here: an accelerator would be waited for in each pass."""
+        return self._weight_numbers(MANY, far=False)
+
+    def _weight_numbers(self, part: int = PART, *, far: bool = True) -> list[Tensor]:
+        tensors = (weight.tensor() for weight in self._some)
+        some = (one for one in tensors if one is not None and type(one) in PLAIN and (far or not is_far(one)))
         known = (
             one for one in some if not (one.is_cuda and torch.cuda.is_current_stream_capturing())
         )  # it would become a part of the graph

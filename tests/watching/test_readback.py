@@ -28,6 +28,7 @@ from modlab.watching import (
     readback,
     sample,
     scalars,
+    step_hooks,
     units,
     updates,
 )
@@ -72,6 +73,7 @@ class Far:
             pools,
             gradient_clues,
             module_clues,
+            step_hooks,
         ):
             patch.setattr(room, "is_far", lambda tensor: not self._inside and not tensor.is_meta, raising=False)
         for graph in (loss_graph, attention_graph, autograd_nodes, dropout_graph):
