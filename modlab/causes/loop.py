@@ -49,8 +49,7 @@ EPSILON = 1e-4
 def _no_step(s: Symptoms) -> Facts | None:
     if s.record.steps or s.loop.looks < SEVERAL or s.loop.carried > s.loop.looks / 2 or _is_moved_otherwise(s) or _hand_scale(s):
         return None
-    seen = s.loop.arrivals  # where a model is never called itself, and its gradients are zeroed before anybody asks, others are not counted
-    return {"backwards": seen, "at least": True} if seen > s.loop.backwards else {"backwards": s.loop.backwards}
+    return {"backwards": s.loop.backwards}
 
 
 def _is_well(s: Symptoms) -> bool:

@@ -115,3 +115,8 @@ def walk(start: Any, made: Mapping[Any, str]) -> Iterator[tuple[Any, str]]:
             if child not in met:
                 met.add(child)
                 waiting.append((child, made.get(child, path)))
+
+
+def is_normalizing(node: Any) -> bool:
+    """Whether a log-softmax is written as the logits less the logarithm of their sum, as a distribution does it."""
+    return name_of(node) == "Sub" and any(name_of(one) == "Logsumexp" for one in children(node))

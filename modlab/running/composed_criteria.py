@@ -41,7 +41,7 @@ def read(node: Any) -> Composed | None:
     return _likeness(node) if name == "Add" else _hinge(node)
 
 
-def _fixed(product: Any) -> Tensor | None:
+def fixed(product: Any) -> Tensor | None:
     """By which tensor of constants something is multiplied."""
     if name_of(product) != "Mul" or len(children(product)) != 1:
         return None
@@ -56,7 +56,7 @@ def _counts(node: Any) -> Composed | None:
         return None
     sign = -1 if name_of(sides[0]) == "Mul" and name_of(sides[1]) != "Mul" else 1
     rate, product = sides[::sign]
-    target = _fixed(product)
+    target = fixed(product)
     if target is None or target.numel() != math.prod(shape_of(node)) or target.dim() == 0 or bool((target < 0).any()):
         return None
     taken = children(product)[0]
@@ -75,7 +75,7 @@ def _quantile(node: Any) -> Composed | None:
     sides = children(node)
     if len(sides) != 2 or children(sides[0]) != children(sides[1]):
         return None
-    first, second = (_fixed(side) for side in sides)
+    first, second = (fixed(side) for side in sides)
     if first is None or second is None:
         return None
     error, apart = children(sides[0])[0], second - first
@@ -88,7 +88,7 @@ def _quantile(node: Any) -> Composed | None:
 def error_of(node: Any) -> Tensor | None:
     """The difference of which a criterion of quantiles takes a part on each side."""
     one, other = saved(node, "self"), saved(node, "other")
-    first, second = (_fixed(side) for side in children(node))
+    first, second = (fixed(side) for side in children(node))
     if not isinstance(one, Tensor) or not isinstance(other, Tensor) or not is_here(one) or first is None or second is None:
         return None
     error: Tensor = (other - one).detach() / (second - first)
@@ -105,7 +105,7 @@ def _hinge(node: Any) -> Composed | None:
     if name_of(below[0]) == "Sub" and below[0].next_functions[0][0] is not None:
         return None
     product = children(below[0])[0]
-    target = _fixed(product)
+    target = fixed(product)
     if target is None or target.numel() != math.prod(shape_of(node)) or target.numel() < 2 or bool((target == target.flatten()[0]).all()):
         return None
     signs = bool(((target == 1) | (target == 0) | (target == -1)).all())

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modlab.running.autograd_nodes import children, is_here, name_of, saved, shape_of
+from modlab.running import composed_criteria
+from modlab.running.autograd_nodes import children, is_normalizing, name_of, shape_of
 
 OVERLAP, LIKENESS, CLIPPED, REWARDED = "overlap", "likeness", "clipped gain", "rewarded"
 """Of an output with its mask (Dice, Jaccard); with a fixed direction (cosine); the lower one of a gain and of the same with its ratio
@@ -35,15 +36,13 @@ def of(node: Any, passed: Sequence[Any]) -> str:
         return LIKENESS
     if name == "Minimum" and _is_clipped(node):
         return CLIPPED
-    return REWARDED if _is_logarithm(node) and _are_rewards(node, passed) else ""
+    return REWARDED if (name == "LogSoftmax" or is_normalizing(node)) and _are_rewards(passed) else ""
 
 
 def _constant(product: Any) -> Tensor | None:
-    """What a product multiplies by, if that has no graph and lies here."""
-    if name_of(product) != "Mul" or len(children(product)) != 1:
-        return None
-    some = (saved(product, "self"), saved(product, "other"))
-    return next((one.detach() for one in some if isinstance(one, Tensor) and one.dim() and not one.requires_grad and is_here(one)), None)
+    """What a product multiplies each number by, if that has no graph and lies here."""
+    found = composed_criteria.fixed(product)
+    return found if found is not None and found.dim() else None
 
 
 def _sums(node: Any) -> Iterator[Any]:
@@ -96,12 +95,7 @@ def _is_clipped(lower: Any) -> bool:
     return any(name_of(one) in ("Clamp", "ClampMin", "ClampMax") and children(one)[0] is other for one, other in (below, below[::-1]))
 
 
-def _is_logarithm(node: Any) -> bool:
-    """Whether it gives logarithms of the chances of all classes."""
-    return name_of(node) == "LogSoftmax" or (name_of(node) == "Sub" and any(name_of(one) == "Logsumexp" for one in children(node)))
-
-
-def _are_rewards(node: Any, passed: Sequence[Any]) -> bool:
+def _are_rewards(passed: Sequence[Any]) -> bool:
     """Whether one logarithm of each sample is picked and weighed, by weights that differ, none below 0."""
     weights = [one for one in map(_constant, passed) if one is not None and one.is_floating_point()]
     is_picked = any(name_of(one) in ("Gather", "Index") for one in passed)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from modlab.records.clues import MOVES, Function, Term
 from modlab.running import bounds, composed_criteria, gains, pair_losses, written_criteria
-from modlab.running.autograd_nodes import children, is_here, name_of, number_of, saved, shape_of
+from modlab.running.autograd_nodes import children, is_here, is_normalizing, name_of, number_of, saved, shape_of
 from modlab.running.written_criteria import Compared
 from modlab.statistics.memory import is_there
 
@@ -289,7 +289,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
     node, at, path, passed = read.node, read.at, read.path, summand.passed
     name, ends = name_of(node), _ending(at) if at is not None else []
     picks = ("Sub", *PICKS) if name_of(summand.node) == "Log" else ("Sub",)
-    own = [node] if name in ("LogSoftmax", "Log") or _is_normalizing(node) else []
+    own = [node] if name in ("LogSoftmax", "Log") or is_normalizing(node) else []
     way = [*own, *(one for one in path if name_of(one) not in picks)]
     against_outputs = name_of(read.start) in ("Sub", "Rsub", *CRITERIA) and len(children(read.start)) == 2
     target = read.target if read.target is None or not read.target.requires_grad else None  # that is a second output
@@ -349,11 +349,6 @@ def _written(summand: _Summand, path: list[Any], *, is_output: bool) -> tuple[st
         return "divergence", 1, Compared()
     picked = is_output and {name_of(one) for one in summand.passed} <= PICKS and bool(summand.passed)  # not weighted, as by a reward
     return ("likelihood", -1, Compared()) if picked and summand.factor < 0 else ("", 1, Compared())
-
-
-def _is_normalizing(node: Any) -> bool:
-    """Whether a log-softmax is written as the logits less the logarithm of their sum, as a distribution does it."""
-    return name_of(node) == "Sub" and any(name_of(one) == "Logsumexp" for one in children(node))
 
 
 def _across(node: Any, path: list[Any], passed: tuple[Any, ...]) -> int:
@@ -503,7 +498,7 @@ def _is_of_directions(product: Any) -> bool:
 
 
 def _function(node: Any) -> Function:
-    name = "LogSoftmax" if _is_normalizing(node) else name_of(node)
+    name = "LogSoftmax" if is_normalizing(node) else name_of(node)
     dim = saved(node, "dim") if name in ("Softmax", "LogSoftmax") else None
     if dim is None and name == "LogSoftmax":
         dims = next((saved(one, "dim") for one in children(node) if name_of(one) == "Logsumexp"), None)

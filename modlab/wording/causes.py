@@ -140,8 +140,7 @@ def _no_step(facts: Facts) -> str:
     if "optimizer" in facts:
         steps = format.plural(facts["steps"], "step")
         return f"the {facts['optimizer']} that holds {all_named(facts['places'])} made none, in {steps} of another one"
-    least = "at least " if "at least" in facts else ""
-    return f"{least}{format.plural(facts['backwards'], 'backward pass', 'backward passes')}, and no step"
+    return f"{format.plural(facts['backwards'], 'backward pass', 'backward passes')}, and no step"
 
 
 def _not_zeroed(facts: Facts) -> str:
