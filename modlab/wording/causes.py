@@ -145,7 +145,7 @@ def _no_step(facts: Facts) -> str:
 
 def _not_zeroed(facts: Facts) -> str:
     if "places" in facts:
-        return f"each time that a backward pass began, in {format.plural(facts['looks'], 'look')}, they had those of the step before"
+        return f"in each of {format.plural(facts['looks'], 'look')}, those of the step before were still there when backward passes began"
     before = (
         "gradients that were there already, the first one of a step too" if facts.get("several") else "the gradients of the step before"
     )
