@@ -273,6 +273,9 @@ class ClueCollector:
                     pool.beside(thing.detach(), met)
                     pool.state |= bool(met) and self._is_state(thing)
                     met[name] = thing.detach()
+                    whole = thing._base
+                    if whole is not None and whole.shape != thing.shape and _is_view(thing, whole):
+                        self._look_at_view("", whole, thing)
 
     @_aside
     def gave(self, member: Member, module: Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> None:
@@ -346,9 +349,7 @@ class ClueCollector:
             self._note(path, "own function", function=name_of(node))
         for one in self.batch if taken.grad_fn is None and self.reads else ():
             if one.shape != taken.shape and _is_view(taken, one):
-                what = view_graph.tears(tuple(one.shape), tuple(taken.shape), *self._sizes())
-                if what:
-                    self._note(path, "torn", taken=tuple(one.shape), given=tuple(taken.shape), what=what)
+                self._look_at_view(path, one, taken)
         if not holds:
             return
         if enabled and self._pass and taken.requires_grad:  # the graph keeps it, so no other one stands there meanwhile
@@ -377,6 +378,12 @@ class ClueCollector:
             self._fed.add(path)
             if (path, "zero input") in self._modules:
                 self._note(path, "zero input", other=True)
+
+    def _look_at_view(self, path: str, whole: Tensor, view: Tensor) -> None:
+        """Whether data were viewed as another shape where axes should have been moved."""
+        taken, given = tuple(whole.shape), tuple(view.shape)
+        if what := view_graph.tears_data(taken, given, *self._sizes()):
+            self._note(path, "torn", taken=taken, given=given, what=what)
 
     def _note(self, path: str, kind: str, **facts: Any) -> None:
         known = {"looks": 0, **self._modules.get((path, kind), {})}

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import modlab
-from modlab.running.view_graph import tears
+from modlab.running.view_graph import tears, tears_data
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,57 @@ from modlab.running.view_graph import tears
         ((1, 32, 24), (32, 24), 32, 12, ""),
         ((64, 32, 3), (32, 192), 32, 0, ""),  # 32 features of each
         ((32, 2, 24), (32, 48), 32, 12, ""),
+        ((16, 32, 24), (32, 16, 24), 32, 16, "samples"),  # each edge divides the next one
+        ((8, 12, 12, 3), (8, 3, 12, 12), 8, 0, "axes"),
+        ((8, 16, 32), (8, 4, 16, 8), 8, 16, "axes"),  # heads in front of places
+        ((8, 4, 16, 8), (8, 16, 32), 8, 16, "axes"),
+        ((8, 64, 8, 8), (8, 8, 8, 64), 8, 0, ""),  # heads of a map
+        ((8, 16, 32), (8, 16, 4, 8), 8, 16, ""),
+        ((8, 4, 16, 17), (8, 4, 17, 16), 8, 16, ""),  # relative positions
     ],
 )
 def test_what_a_view_mixes_up(taken, given, samples, length, what):
     assert tears(taken, given, samples, length) == what
+
+
+@pytest.mark.parametrize(
+    ("taken", "given", "what"),
+    [
+        ((15, 30, 2), (30, 15, 2), "samples"),
+        ((16, 32), (32, 16), "samples"),
+        ((8, 64, 16), (8, 16, 64), "axes"),
+        ((8, 1, 28), (8, 28, 1), ""),
+        ((8, 784), (8, 1, 28, 28), ""),
+        ((8, 28, 28), (8, 784), ""),
+    ],
+)
+def test_data_are_not_viewed_with_their_sizes_in_another_order(taken, given, what):
+    assert tears_data(taken, given, given[0], 0) == what
+
+
+@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize("inside", [True, False])
+def test_images_whose_channels_come_last_are_not_viewed_but_permuted(inside, right):
+    def moved(x):
+        return x.permute(0, 3, 1, 2) if right else x.reshape(len(x), 3, 8, 8)
+
+    class Net(nn.Sequential):
+        def forward(self, x):
+            return super().forward(moved(x) if inside else x)
+
+    torch.manual_seed(0)
+    net = Net(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 2))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(30):
+            x = torch.randn(16, 8, 8, 3)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x if inside else moved(x)), (x.sum((1, 2, 3)) > 0).long()).backward()
+            optimizer.step()
+    found = [one for one in w.verdict.findings if one.kind == "wrong axes"]
+    assert bool(found) is not right
+    if found:
+        assert "(16, 8, 8, 3) was viewed as (16, 3, 8, 8)" in str(w)
 
 
 class Series(nn.Module):
