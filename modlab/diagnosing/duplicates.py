@@ -18,9 +18,13 @@ from modlab.inspection import stores
 from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.running.guarded import steady_line
+from modlab.running.randomness import states
 from modlab.running.restoration import Change, Restoration
 from modlab.statistics.memory import NoValuesError, deepcopied, is_there
 from modlab.statistics.memory import copied as copy_of
+
+Outputs = Callable[..., list[Tensor]]
+"""The tensors of one pass of the model, or of the one given."""
 
 
 def copied(bench: Bench) -> Module:
@@ -92,12 +96,13 @@ def round_trip(bench: Bench) -> ExperimentRecord:
     """A trained copy with all its weights overwritten gives the same output once it has loaded the state_dict."""
     bench.evaluate(bench.model)
     other, suspects = _reloaded(bench)
-    one, now = bench.outputs(), bench.outputs(other)
+    outputs = _steadily(bench)
+    one, now = outputs(), outputs(other)
     gap = gaps.gap(one, now)
     if _alike(one, now):
         return record("round trip", "passed", "loads" if gap is None else "loads but for rounding")
     numbers: dict[str, Any] = {} if gap is None else {"max_abs": gap}
-    guilty = _guilty(bench, other, suspects)
+    guilty = _guilty(outputs, other, suspects)
     moved = all(one.moved for one in guilty)
     names = tuple(one.name for one in guilty if one.moved is moved)
     if not names:
@@ -163,16 +168,27 @@ def _moved(site: ModuleSite, change: Change) -> Suspect:
     return Suspect(_joined(site, change.name), partial(held.__setitem__, change.name, change.before), True)
 
 
-def _guilty(bench: Bench, other: Module, suspects: list[Suspect]) -> list[Suspect]:
+def _steadily(bench: Bench) -> Outputs:
+    """Passes that all draw the same random numbers, so that no difference is due to chance."""
+    put_back = states()
+
+    def outputs(model: Module | None = None) -> list[Tensor]:
+        put_back()
+        return bench.outputs(model)
+
+    return outputs
+
+
+def _guilty(outputs: Outputs, other: Module, suspects: list[Suspect]) -> list[Suspect]:
     """The suspects that change the output, found by restoring one at a time; empty if the output still differs after all."""
-    found, last = [], bench.outputs(other)
+    found, last = [], outputs(other)
     for suspect in suspects[:_TRIED]:
         suspect.put_back()
-        now = bench.outputs(other)
+        now = outputs(other)
         if not _alike(last, now):
             found.append(suspect)
             last = now
-    return found if _alike(bench.outputs(), last) else []
+    return found if _alike(outputs(), last) else []
 
 
 def _alike(one: list[Tensor], other: list[Tensor]) -> bool:

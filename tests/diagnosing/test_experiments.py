@@ -637,6 +637,12 @@ def test_coins_that_fall_alike_are_random_numbers_too(monkeypatch):
     assert (found.kind, found.facts["source"]) == ("drawn", "Python's random")
 
 
+def test_a_coin_is_no_state_that_a_copy_lacks():
+    """Passes of the model and of its copy draw the same numbers, of Python's as well."""
+    model = making(lambda self, x: self.head(self.fc(x)) * (1 if random.random() < 0.5 else -1))
+    assert [the(diagnosed(model), "round trip").outcome for _ in range(8)] == ["passed"] * 8
+
+
 # ---- copies --------------------------------------------------------------------------------------------------------------------
 
 
