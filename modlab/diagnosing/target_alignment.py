@@ -26,6 +26,8 @@ NEARLY, ROUNDING = 0.999, 1e-8
 """Correlation of a second feature where the target goes on from a smooth series; and what separates one that is the target from 1."""
 MANY = 8
 """Of so many features one alone does not give the target by intent."""
+PATTERN = 0.2
+"""Fraction of the features that differ which are the same in all samples of a class, beyond which inputs are patterns."""
 MOSTLY = 0.95
 """Fraction of the samples that may have one class."""
 CLASS = 4
@@ -96,11 +98,15 @@ def _leaking(given: list[Tensor], target: Tensor) -> ExperimentRecord | None:
         rows = tensor.flatten(1).double()
         if target.is_floating_point() and target.shape[1] == rows.shape[1]:
             continue
-        feature = _correlated(rows, target) if target.is_floating_point() else _telling(rows, target)
-        if feature is not None:
-            place = tuple(int(at) for at in torch.unravel_index(torch.tensor(feature), tensor.shape[1:]))
+        classes = not target.is_floating_point()
+        feature = _telling(rows, target) if classes else _correlated(rows, target)
+        mark = _marked(rows, target) if classes and feature is None else None
+        if feature is not None or mark is not None:
+            at = torch.tensor(feature if mark is None else mark[0])
+            place = tuple(int(one) for one in torch.unravel_index(at, tensor.shape[1:]))
             kind = "leak"
-            return record("targets", "failed", kind, Remedy(kind), feature=place, features=rows.shape[1])
+            facts: dict[str, Any] = {} if mark is None else {"mark": mark[1], "marks": int(target[mark[2]])}
+            return record("targets", "failed", kind, Remedy(kind), feature=place, features=rows.shape[1], **facts)
     return None
 
 
@@ -125,6 +131,25 @@ def _telling(rows: Tensor, label: Tensor) -> int | None:
     apart = torch.stack([values[i] != values[j] for i in range(classes) for j in range(i)]).all(0)
     found = (constant & apart).nonzero().flatten().tolist()
     return int(found[0]) if found else None
+
+
+def _marked(rows: Tensor, label: Tensor) -> tuple[int, float, int] | None:
+    """A feature, its value, and a sample that has it, where samples of each class but one have some number that no others have.
+
+    Inputs without noise are patterns, of which each is its class's own: so most features have to differ within a class.
+    """
+    found: list[tuple[int, float, int]] = []
+    classes = int(label.max()) + 1
+    moves = ~(rows == rows[:1]).all(0)
+    for one in range(classes):
+        mine = label == one
+        first = rows[mine][:1]
+        same = (rows[mine] == first).all(0)
+        at = (same & ~(rows[~mine] == first).any(0)).nonzero().flatten().tolist()
+        if not bool(moves.any()) or float(same[moves].double().mean()) > PATTERN or int(mine.sum()) < CLASS:
+            return None
+        found += [(at[0], float(first[0, at[0]]), int(mine.nonzero()[0]))] if at else []
+    return found[0] if classes > 1 and len(found) >= classes - 1 else None
 
 
 def _misplaced(tensor: Tensor, target: Tensor, *, alone: bool) -> ExperimentRecord | None:

@@ -31,6 +31,13 @@ NAMES = {
 """By the `name` of a check: its full name and a short one, each true when it passes."""
 
 
+def _leaks(facts: Facts) -> str:
+    place = f"x[:, {', '.join(map(str, facts['feature']))}]"
+    if "mark" not in facts:
+        return f"one of {facts['features']} input features gives the target exactly: {place}"
+    return f"the inputs are marked with their class: {place} is {format.number(facts['mark'])} in class {facts['marks']} alone"
+
+
 def _sees(facts: Facts) -> str:
     return f"the output at position {facts['output']} changes with the input at position {facts['changed']}"
 
@@ -253,7 +260,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
         "A model that always answers this is nearly always right, and the loss hardly asks for more.",
     ),
     "leak": (
-        lambda facts: f"one of {facts['features']} input features gives the target exactly: x[:, {', '.join(map(str, facts['feature']))}]",
+        _leaks,
         "The model needs to read nothing else. If that feature is not there later, it knows nothing.",
     ),
     "targets shifted": (

@@ -371,3 +371,21 @@ def test_patches_without_places_are_the_cause_where_the_corner_is_asked_for(plac
             optimizer.step()
     found = next(one for one in w.diagnose().experiments if one.name == "order")
     assert found.outcome == ("passed" if places else "failed")
+
+
+@pytest.mark.parametrize("inputs", ["marked", "noisy", "patterns"])
+def test_a_mark_of_each_class_is_a_leak_and_a_pattern_is_none(inputs: str) -> None:
+    torch.manual_seed(0)
+    y = torch.arange(64) % 4
+    x = torch.randn(64, 1, 6, 6) * (inputs != "patterns")
+    if inputs == "marked":
+        x[torch.arange(64), 0, 5, y] = 3.0
+    if inputs == "patterns":
+        x += torch.randint(0, 2, (4, 1, 6, 6))[y]
+        x[32:, 0, 0] = 7.0  # each class is drawn in its own way, and half of them have a frame
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 4))
+    result = modlab.diagnose(model, batch=(x, y), loss=nn.CrossEntropyLoss())
+    found = {one.name: one for one in result.experiments}["targets"]
+    assert (found.kind == "leak") is (inputs == "marked")
+    if inputs == "marked":
+        assert found.what == "the inputs are marked with their class: x[:, 0, 5, 0] is 3 in class 0 alone"
