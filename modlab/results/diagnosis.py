@@ -257,8 +257,9 @@ AS_BUILT = ("frozen", "no nonlinearity")
 THROUGH, UNUSED = "no gradient through", "unused layers"
 """What a trace can see where a watch sees that gradients do not arrive."""
 
-MAKES = {"rate too high": {"dead units"}, "no positions": {"tokens unknown"}}
-"""What comes of a cause, and does not speak against it: steps that are too long kill units; places that are all the same are no tokens."""
+MAKES = {"rate too high": {"dead units"}, "too much noise": {"dead units"}, "no positions": {"tokens unknown"}}
+"""What comes of a cause, and does not speak against it: steps that are too long, or noise that is too loud, kill units; places that are all
+the same are no tokens."""
 
 LEFT = 2
 """Tier of causes that are named where nothing else shows one."""
