@@ -42,6 +42,9 @@ WELL = 0.8
 HELD_BY_32_BITS, HELD_BY_16_BITS = 1e-5, 0.1
 """Parts of a weight's norm that are far more than the least change of it that there is."""
 
+USUAL_BOUND = 0.1
+"""Of a gradient's norm, as people clip it: what it leaves nothing of is too large."""
+
 EPSILON = 1e-4
 """Part of a weight's norm that a step adds: below that it hardly moves."""
 
@@ -342,6 +345,19 @@ def _turned_early(s: Symptoms) -> Facts | None:
     return None if falls or s.loop.modes.evaluated <= s.loop.modes.trained else _turned(s)
 
 
+def _clipped_hard(s: Symptoms) -> Facts | None:
+    return None if _has_usual_bound(s) else _clipped(s)
+
+
+def _clipped_as_usual(s: Symptoms) -> Facts | None:
+    """Where a usual bound leaves nothing, gradients are far too large: what makes them so stands before it."""
+    return _clipped(s) if _has_usual_bound(s) else None
+
+
+def _has_usual_bound(s: Symptoms) -> bool:
+    return s.norm is not None and USUAL_BOUND <= s.norm.bound < math.inf
+
+
 def _clipped(s: Symptoms) -> Facts | None:
     norm = s.norm
     if s.learns or s.loop.scaled_steps:
@@ -401,10 +417,13 @@ ROWS = (
     CauseRow("eval while training", _turned_early),
     CauseRow("eval while training", _in_evaluation),
     CauseRow("eval while training", _turned, severity="careful", tier=2),
-    CauseRow("clipped to nothing", _clipped, tier=1),
+    CauseRow("clipped to nothing", _clipped_hard, tier=1),
     CauseRow("no step", _moves_nothing, tier=1),
     CauseRow("accumulated too loud", _too_loud, "rate too high", "divide", tier=1),
 )
+
+OF_LARGE_GRADIENTS = (CauseRow("clipped to nothing", _clipped_as_usual, tier=1),)
+"""Behind the data."""
 
 LATE = (CauseRow("gradients overwritten", _hooks_stand, "wrong sign", "hooks", severity="careful", tier=2, left=True),)
 """Behind all others."""

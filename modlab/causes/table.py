@@ -20,6 +20,7 @@ ROWS: tuple[CauseRow, ...] = tuple(
             *loss.ROWS,
             *sequence.ROWS,
             *data.ROWS,
+            *loop.OF_LARGE_GRADIENTS,
             *model.ROWS,
             *numbers.ROWS,
             *generative.ROWS,

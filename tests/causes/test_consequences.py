@@ -362,3 +362,20 @@ def test_a_product_of_two_towers_needs_no_bias():
             F.binary_cross_entropy_with_logits(scores, ((user @ matrix) * item).sum(1).gt(0).float()).backward()
             optimizer.step()
     assert "no bias where needed" not in kinds(w) and w.verdict.exit_code == 0
+
+
+@pytest.mark.parametrize(("bound", "first"), [(1.0, "one huge feature"), (1e-3, "clipped to nothing")])
+def test_a_usual_bound_is_not_blamed_for_the_gradients_that_a_huge_feature_makes(bound, first):
+    torch.manual_seed(0)
+    x = torch.randn(256, 6)
+    y = x[:, :1] + 0.5 * x[:, 1:2]
+    x[:, 5] = 50_000 + 20_000 * x[:, 5]
+    net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+    with modlab.watch(net, optimizer) as w:
+        for some in torch.randperm(256).repeat(10).split(32):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(net(x[some]), y[some]).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), bound)
+            optimizer.step()
+    assert next(one.kind for one in w.verdict.findings if "tier" in one.facts) == first
