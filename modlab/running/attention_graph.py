@@ -182,9 +182,11 @@ def _attention(node: Any, path: str) -> Attention:
 
 
 def _scale(node: Any) -> float:
-    """By which numbers the scores are multiplied on their way from the product to the softmax."""
+    """By which numbers the scores are multiplied on their way from the product to the softmax; 1 where they are not multiplied alone."""
     scale, below = 1.0, children(node)
     while below and name_of(below[0]) not in PRODUCTS:
+        if name_of(below[0]) == "Pow":
+            return 1.0
         number = number_of(saved(below[0], "other"))
         if not math.isnan(number) and number > 0:
             scale *= number if name_of(below[0]) == "Mul" else 1 / number if name_of(below[0]) == "Div" else 1.0
