@@ -264,9 +264,10 @@ the same are no tokens."""
 LEFT = 2
 """Tier of causes that are named where nothing else shows one."""
 
-SPARED = ("unused layers", "state moves", "loss too small")
+SPARED = ("unused layers", "state moves", "loss too small", "wrong axes", "targets shifted", "exploding recurrence")
 """What gets no gradient, or is kept from one pass to the next, is no fault of a model that was seen to learn: so it was meant. And no loss
-is too small that was seen to fall well."""
+is too small that was seen to fall well, no target belongs to other inputs that is learned from its own, and no state explodes by weights
+that were learned."""
 
 REVERSED = ("hooks", "gradcheck")
 """Experiments that find gradients turned around, as they may be on purpose; but not where a training is stuck."""
