@@ -445,7 +445,7 @@ def _constant(s: Symptoms) -> Facts | None:
         and s.loss.term.criterion == "cross-entropy"
     ):
         return {"value": s.last, "level": True}  # of chances that add up to 1, whatever they are
-    if "half" in s.loss.risks or s.loop.replaced or began_equal(s):
+    if s.is_half or s.loop.replaced or began_equal(s):
         return None  # it has no gradient for want of digits or of a difference, or had one that something else has taken the place of
     slopes = [some[some == some] for some in s.output_gradients.values()]
     slopes_of_outputs = any((some > 0).any() for some in slopes)

@@ -153,9 +153,9 @@ def _no_epsilon(s: Symptoms) -> Facts | None:
 def _underflow(s: Symptoms) -> Facts | None:
     if s.loop.replaced >= SEVERAL and s.loop.brought < LEAST_HALF and not s.learns:
         return {"path": "", "places": (), "brought": s.loop.brought}
-    half = "half" in s.loss.risks or any(one.dtype == "float16" for one in s.watched.parameters)
-    is_small = s.pace < 1e-6 and s.group.rate > SMALL and not any(one.kind == "scale" for one in s.record.scalars)
-    if not half or s.learns or _is_infinite(s) or not (s.flat or is_small):
+    seen = s.pace < 1e-6 and not any(one.is_copy for one in s.watched.parameters)  # what is stepped is there
+    is_small = seen and s.group.rate > SMALL and not any(one.kind == "scale" for one in s.record.scalars)
+    if not s.is_half or s.learns or _is_infinite(s) or not (s.flat or is_small):
         return None
     return {"path": s.flat[0] if s.flat else "", "places": tuple(s.flat)}
 

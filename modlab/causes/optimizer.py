@@ -78,6 +78,8 @@ def _another_models(s: Symptoms) -> Facts | None:
     holds = [one for one in s.groups if one.paths]
     if s.watched.passes and s.watched.feeds_others and not any(one.felt for one in s.watched.parameters):
         return None  # the model runs with other parameters in its place, which may be those that the optimizer holds
+    if s.flat and all(one.dtype == "float16" for one in s.matrices):
+        return None  # where gradients are zero, a copy with more digits that is stepped and put back stays what it was
     if not s.groups or holds or not any(one.trainable for one in s.watched.parameters) or any(s.changes(one.path) for one in s.matrices):
         return None
     return {"optimizer": s.groups[0].optimizer}

@@ -396,6 +396,11 @@ class Symptoms:
         """Parameters with several dimensions that should be trained."""
         return [one for one in self.watched.parameters if one.dimensions > 1 and one.trainable]
 
+    @property
+    def is_half(self) -> bool:
+        """Whether float16 computes some of the gradients, of which small ones are zero."""
+        return "half" in self.loss.risks or any(one.dtype == "float16" for one in self.watched.parameters)
+
     @cached_property
     def paces(self) -> dict[str, float]:
         """By parameter, what a step adds as a share of its norm, in the middle of the looks."""

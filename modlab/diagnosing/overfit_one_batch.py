@@ -153,6 +153,8 @@ def _learnt(bench: Bench, rate: float) -> Learning:
     parameters = [p for p in other.parameters() if p.requires_grad]
     if not parameters:
         raise NotRunError("nothing to train")
+    if any(p.dtype is torch.float16 for p in parameters):
+        raise NotRunError("half precision")  # in it Adam divides by 0; who trains such a model steps copies
     if not all(p.is_leaf for p in parameters):
         raise NotRunError("scripted copy")
     optimizer = torch.optim.Adam(parameters, lr=rate)

@@ -433,6 +433,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "reentrant checkpoint": "checkpoint(..., use_reentrant=True) gives gradients only in backward(): pass use_reentrant=False",
     "no copy": lambda facts: f"the model cannot be copied: {'of a tensor in it ' if facts['tensor'] else ''}{facts['error']}",
     "nothing to train": "no parameter requires a gradient",
+    "half precision": "float16 has too few digits for the steps of Adam that it makes",
     "no eval mode": "the model has no eval mode: {error}",
     "no dimension for samples": "no input is a plain tensor with a dimension for samples",
     "one sample": "it needs a batch of at least two samples",
