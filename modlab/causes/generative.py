@@ -45,12 +45,16 @@ ALIKE = 0.999
 """Entropy of shares of classes, as a part of that of even ones, from which on they ask for nothing."""
 
 
+NEAR = 0.02
+"""How far outputs are apart, as a part of their size, that have become the same."""
+
+
 def _collapse(s: Symptoms) -> Facts | None:
     loss = s.loss
     if loss.term.criterion in ("cross-entropy", "likelihood") or s.target.std >= 0 or loss.looks < 3:
         return None
-    if s.modules("derived") or not math.isnan(loss.away):
-        return None  # an equation, which compares slopes and not samples; or a divergence from a prior, which is met by all
+    if s.modules("derived") or not math.isnan(loss.away) or _are_few(s):
+        return None  # an equation, which compares slopes and not samples; or a divergence from a prior, which is met by all; or no samples
     shrunk = loss.outputs.std < 0.15 * loss.first_outputs.std or (loss.term.paired and loss.varied[1] < 0.15 * loss.varied[0])
     if loss.term.criterion == "divergence" and not shrunk:
         return None  # from what a teacher says: a student's answers lie as near to each other as those
@@ -58,9 +62,17 @@ def _collapse(s: Symptoms) -> Facts | None:
     even = len(loss.ranks) == 3 and abs(loss.ranks[0]) < BY_CHANCE and EVEN[0] < loss.ranks[1] < EVEN[1] and loss.ranks[2] > SPENT
     if even and not loss.varied[1] > GROWN * loss.varied[0]:
         return {"spread": loss.varied[1] / loss.varied[0] if loss.varied[0] > 0 else loss.spread, "nearly": False}
-    if not compares or not (loss.spread < 0.1 or shrunk) or s.target.std == 0 or not s.fallen > 0.9:
+    near = NEAR if s.start > 0 > s.last else 0.1  # of a density, as it were, which has no end
+    if not compares or not (loss.spread < near or shrunk) or s.target.std == 0 or not s.fallen > 0.9:
         return None
     return {"spread": min(loss.outputs.std / loss.first_outputs.std, loss.varied[1] / loss.varied[0]) if shrunk else loss.spread}
+
+
+def _are_few(s: Symptoms) -> bool:
+    """Whether the rows that are compared are a few for many samples, as outputs and targets are whose correlation is the loss."""
+    term = s.loss.term
+    given = [*(one.shape for one in s.clues.inputs), term.output]
+    return bool(term.compared) and any(4 * term.compared[0] <= shape[0] for shape in given if shape)
 
 
 def _ignored(s: Symptoms) -> Facts | None:

@@ -1234,12 +1234,12 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "of the margin nearly all is left, and the pair that belongs together is no nearer than the other"
             if "nearly" in f
-            else f"outputs of different samples are {_share(f['spread'])} apart, and the loss is nearly 0"
+            else f"outputs of different samples are {_share(f['spread'])} apart, and yet the loss falls"
         ),
         lambda f: (
             "All outputs have become the same, or the negatives belong together as well."
             if "nearly" in f
-            else "The loss is small because nothing is told apart."
+            else "The loss asks for nothing that tells samples apart."
         ),
         "negatives, a stop-gradient, or a term for the variance",
     ),

@@ -269,3 +269,16 @@ def test_a_length_is_no_likeness_of_two():
     made = {z.grad_fn: ""}
     assert loss_graph.read(pulled(z, z), made)[0].term.paired
     assert not loss_graph.read((z[0] * z[0]).sum(1).mean(), made)[0].term.paired
+
+
+def test_outputs_and_targets_whose_correlation_is_the_loss_are_no_samples_that_become_the_same():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(120):
+            x = torch.randn(128, 8)
+            optimizer.zero_grad()
+            (1 - torch.corrcoef(torch.stack([net(x)[:, 0], x.sum(1)]))[0, 1]).backward()
+            optimizer.step()
+    assert not [one for one in w.findings if one.severity == "broken"]
