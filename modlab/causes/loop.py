@@ -269,10 +269,15 @@ def _put_back(s: Symptoms) -> Facts | None:
     if s.loop.rounded >= SEVERAL or s.loop.shared:
         return None  # what is rounded goes back by itself, and one of two optimizers may undo what the other does
     if s.loop.returned >= (FOLDS if s.learns else 2):
-        return None if _stays_low(s) else {"times": s.loop.returned}
+        return None if _stays_low(s) or _looks_ahead(s) else {"times": s.loop.returned}
     if s.loop.put_back >= 2 and s.loop.put_back > s.loop.kept:
         return {"looks": s.loop.put_back}
     return _moved_back(s) or _begun_anew(s)
+
+
+def _looks_ahead(s: Symptoms) -> bool:
+    """Whether about each second step stays, as where one is tried for the gradient that it leads to (Korpelevich's extragradient)."""
+    return s.loop.written.renewed >= SEVERAL and 2 * s.loop.kept >= s.loop.put_back > 0
 
 
 def _moved_back(s: Symptoms) -> Facts | None:

@@ -262,7 +262,7 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     elsewhere = s.loop.edited[0]
     if elsewhere >= SEVERAL and s.loop.against < elsewhere / 2:
         return None  # what was stepped on is no slope of the loss, nor what is opposite to it
-    pulled = any(one.decay > DECAYS for one in s.groups)  # then it is that which goes up
+    pulled = climbing or any(one.decay > DECAYS for one in s.groups)  # then it is that which goes up
     return {"how": "climbs", "up": up, "looks": up + down} if up >= 5 and up > 4 * down and not s.learns and not pulled else None
 
 

@@ -391,3 +391,49 @@ def test_weights_made_of_others_once_are_old_where_the_loop_moves_them(*, once: 
             for one in model.parameters():
                 move(one, 0.1 * one.grad)
     assert [one.kind for one in w.findings if one.severity == "broken"] == (["stale weights"] if once else [])
+
+
+def test_a_step_that_is_tried_and_undone_for_the_gradient_it_leads_to_is_not_put_back():
+    """Extragradient: each second step stays."""
+    torch.manual_seed(0)
+    net = nn.ParameterDict({"a": nn.Parameter(torch.tensor([1.0, 0.0, -1.0])), "b": nn.Parameter(torch.tensor([-1.0, 0.5, 0.3]))})
+    pays = torch.tensor([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]])
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+
+    def flow() -> None:
+        optimizer.zero_grad()
+        (net["a"].softmax(0) @ pays @ net["b"].softmax(0)).backward()
+        net["a"].grad.neg_()
+
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(300):
+            saved = [one.detach().clone() for one in net.parameters()]
+            flow()
+            optimizer.step()
+            flow()
+            with torch.no_grad():
+                for one, before in zip(net.parameters(), saved, strict=True):
+                    one.copy_(before)
+            optimizer.step()
+    assert "weights put back" not in [one.kind for one in w.findings]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_multiplier_that_climbs_turns_no_loss_around_whichever_optimizer_is_given_first(first):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 4))
+    net.price = nn.Parameter(torch.tensor(0.0))
+    down = torch.optim.Adam([one for name, one in net.named_parameters() if name != "price"], 3e-3)
+    up = torch.optim.SGD([net.price], 0.05, maximize=True)
+    x, y = 2 * torch.randn(4, 10).repeat(64, 1) + torch.randn(256, 10), torch.arange(4).repeat(64)
+    with modlab.watch(net, [up, down] if first else [down, up]) as w:
+        for _ in range(250):
+            some = torch.randint(0, 256, (64,))
+            scores = net(x[some])
+            loss = nn.functional.cross_entropy(scores, y[some]) + nn.functional.softplus(net.price) * (scores.square().mean() - 4)
+            down.zero_grad()
+            up.zero_grad()
+            loss.backward()
+            down.step()
+            up.step()
+    assert "wrong sign" not in [one.kind for one in w.findings]
