@@ -191,8 +191,11 @@ class Symptoms:
 
     @property
     def chance(self) -> float:
-        """The loss of a guess among all classes alike, of a cross-entropy and nothing beside it; NaN of another loss."""
-        alone = bool(self.loss.terms) and len(self.clues.losses) == 1 and self.loss.classes > 1
+        """The loss of a guess among all classes alike, of a cross-entropy and nothing beside it, or of two, as in BPR's; NaN of another."""
+        alone, term = bool(self.loss.terms) and len(self.clues.losses) == 1, self.loss.term
+        if alone and len(self.loss.terms) == 1 and (term.node, term.reduction) == ("LogSigmoid", "mean") and term.factor < 0:
+            return self.passes * -term.factor * math.log(2)
+        alone &= self.loss.classes > 1
         known = "cross-entropy", *(["likelihood"] if self.loss.unnormalized < OF_LOGARITHMS else [])
         if not alone or any(one.criterion not in known or one.reduction != "mean" or one.factor <= 0 for one in self.loss.terms):
             return math.nan

@@ -57,7 +57,7 @@ NO_BETTER = 0.99
 """Part of the loss of a guess among all classes alike that is no better than it."""
 
 NO_WORSE = 1.05
-"""The same at which a loss begins that has been there all the time: one from far above is on its way."""
+"""The same at which a loss begins, or stays for a third of the time, that is there: one from far above is on its way."""
 
 FAR, OFTEN = 10, 2
 """Times what a guess gives, and how often, beyond which a cross-entropy leaps, even if the last values are low."""
@@ -453,8 +453,9 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     ask = Remedy("ask the batch" if watched.batch_kept else "ask a batch")
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and (last < first - FALLS * noise or _lateness(mean) < -LATE))):
-        if loss.count >= EARLY and last > NO_BETTER * symptoms.chance and min(first, float(mean[0])) < NO_WORSE * symptoms.chance:
-            chance: dict[str, Fact] = {"chance": symptoms.chance, "classes": symptoms.loss.classes}
+        near = min(first, float(mean[0]), float(mean[-max(1, len(mean) // 3) :].mean())) < NO_WORSE * symptoms.chance
+        if loss.count >= EARLY and last > NO_BETTER * symptoms.chance and near:
+            chance: dict[str, Fact] = {"chance": symptoms.chance, "classes": max(symptoms.loss.classes, 2)}
             return _check(name, "careful", "falls to chance", facts | chance, ask)
         return _check(name, "passed", "falls", facts)
     if loss.count < EARLY:

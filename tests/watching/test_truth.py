@@ -996,3 +996,20 @@ def test_what_comes_from_a_file_does_not_say_that_its_model_is_gone() -> None:
     for error, ask in asked:
         with pytest.raises(error, match="comes from a file, or was copied"):
             ask()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_loss_that_comes_from_above_and_stays_at_what_a_guess_between_two_gives(told: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(16, 8)
+    optimizer = torch.optim.Adam(model.parameters(), 3e-2)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(120):
+            asked, better, worse = torch.randn(3, 64, 16)
+            optimizer.zero_grad()
+            near = (model(asked) * (model(better) - model(worse))).sum(1) if not told else (model(asked) * model(asked - 2 * worse)).sum(1)
+            (-F.logsigmoid(3 * near).mean()).backward()
+            optimizer.step()
+    falls = w.verdict.checks[-1]
+    assert (falls.state, falls.kind) == (("passed", "falls") if told else ("careful", "falls to chance"))
+    assert told or "which a guess among 2 gives" in str(w.verdict)
