@@ -430,10 +430,11 @@ def _shifted_along(s: Symptoms) -> Facts | None:
 
 def _shifted(s: Symptoms) -> Facts | None:
     told = s.clues.relations
-    moved = max(told.before, told.after)
+    moved = max(told.before, told.after, told.late)
     if not _drowned(s) or moved < SOME or told.together > moved / 2:
         return None
-    return {"by": -1 if told.before > told.after else 1, "told": moved, "together": told.together}
+    late = {"late": True} if told.late == moved else {}
+    return {"by": -1 if told.before > told.after else 1, "told": moved, "together": told.together, **late}
 
 
 def _viewed(s: Symptoms) -> bool:

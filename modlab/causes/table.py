@@ -79,6 +79,7 @@ FOLLOWS = {
         )
     ),
     "clipped to nothing": frozenset(("scaler misused",)),
+    "too much noise": frozenset(("targets shifted",)),
     "discriminator wins": CUT | {"generator detached"},
     "not a number in data": frozenset(("wrong sign", "log of zero", "root of zero", "division by zero", "overflow")),
     "not finite by the rate": frozenset(("underflow", "wrong sign", "gradients overwritten", "not a number in data")),
@@ -108,7 +109,8 @@ makes or a batch holds, is not finite at any rate, nor has a batch to hold what 
 Gradients that are still scaled are large where they are clipped. A generator that gets no gradient is no match for anybody. What is cut off
 is used, tells nothing for that reason, and has no gradient that could vanish; weights of next to nothing, a feature that leaves nothing of
 the others, dead units, zeros or hooks take it away. What never moves stays as equal, and as small, as it began. What is thrown away was
-used. Levels that are the same are no tokens; and what a mask hides, or a frozen layer of zeros gives, is not overwritten.
+used. Inputs that tell the targets of others are no noise. Levels that are the same are no tokens; and what a mask hides, or a frozen layer
+of zeros gives, is not overwritten.
 Where nothing is moved, what is frozen explains nothing.
 """
 

@@ -319,7 +319,7 @@ class Relations:
     Attributes:
         rows: how many pairs; 0 if it was not asked.
         together: as they came; `counted`: by how often each token comes, wherever; `padding`: by how often that of the padding comes.
-        before, after: each target that of the sample before, or after, it.
+        before, after: each target that of the sample before, or after, it; `late`: that of the same place in the batch before.
         by, moved: of series in which each place has its target, by how many places further the input tells most of it, and how much;
             `placed`: how much the input in the same place does.
         axes, swapped: the inputs laid out as they were, if they were reshaped where axes should have been moved.
@@ -330,6 +330,7 @@ class Relations:
     counted: float = 0.0
     before: float = 0.0
     after: float = 0.0
+    late: float = 0.0
     axes: float = 0.0
     swapped: float = 0.0
     padding: float = 0.0

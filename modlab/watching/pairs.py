@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -25,6 +26,9 @@ FARTHEST, SERIES, BATCH, POINTS = 3, 4, 64, 2048
 """Places by which targets are looked for along their series, and of how many batches, samples and places of all these."""
 
 NEIGHBOURS = 5
+
+TAILS = 4.5
+"""Times as far from the middle as half of the targets are at most, up to which they count as they are: 3 deviations of a bell curve."""
 
 SURE = 0.95
 """Share of the targets that are tokens of an input, from which on that is no chance."""
@@ -94,6 +98,8 @@ class Pairs:
         found: dict[str, Any] = {}
         for name, change in _ways(first):
             found[name] = max(found.get(name, 0.0), self._skill(change))
+        if len(self._batches) > 2:
+            found["late"] = self._skill(lambda x, y: (x, y), batches=_one_later(self._batches))
         if not first.is_floating_point() and first.dim() == 2:
             found["counted"] = self._skill(lambda x, y: (x, y), _counts)
             if padding is not None:
@@ -101,11 +107,19 @@ class Pairs:
         return Relations(self._rows, **found, **self._along())
 
     def _skill(
-        self, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], features: Callable[[Tensor], Tensor] | None = None
+        self,
+        change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+        features: Callable[[Tensor], Tensor] | None = None,
+        batches: list[tuple[Tensor, Tensor]] | None = None,
     ) -> float:
-        pairs = [change(*one) for one in self._batches]
+        pairs = [change(*one) for one in batches or self._batches]
         x = (features or _features)(torch.cat([one for one, _ in pairs]))
         return _explained(x, _answers(torch.cat([two for _, two in pairs])))
+
+
+def _one_later(batches: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """Inputs beside the targets of the batch that came after them."""
+    return [(x, y) for (x, _), (_, y) in pairwise(batches) if len(x) == len(y)]
 
 
 def _explained(x: Tensor, y: Tensor | None) -> float:
@@ -173,7 +187,14 @@ def _answers(y: Tensor) -> Tensor | None:
     if not y.is_floating_point():
         different = kinds(flat)
         return (flat == different).double() if flat.shape[1] == 1 and 1 < len(different) <= CLASSES else None
-    return flat.double()
+    return _without_tails(flat.double())
+
+
+def _without_tails(y: Tensor) -> Tensor:
+    """A few numbers that are far off would be all that a line is drawn by."""
+    middle = y.median(0).values
+    far = TAILS * (y - middle).abs().median(0).values
+    return torch.where(far > 0, y.clamp(middle - far, middle + far), y)
 
 
 def _ridge(x: Tensor, y: Tensor, other: Tensor) -> Tensor:

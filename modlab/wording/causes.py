@@ -70,6 +70,8 @@ def _beside(facts: Facts) -> str:
     if "along" in facts:
         places = f"{format.plural(abs(facts['by']), 'place')} {'further on' if facts['by'] > 0 else 'before'}"
         return f"the inputs tell {_share(facts['told'])} of the targets {places}, and {_share(facts['together'])} in the same place"
+    if "late" in facts:
+        return f"the inputs tell {_share(facts['told'])} of the targets of the next batch, and {_share(facts['together'])} of their own"
     side = "before" if facts["by"] > 0 else "after"  # to move the targets on is to give each input that of the one before
     return (
         f"the inputs tell {_share(facts['told'])} of the targets one sample {side} their own, and {_share(facts['together'])} of their own"
@@ -886,6 +888,8 @@ CAUSES: dict[str, CauseWords] = {
             if "skipped" in f
             else "each target belongs to another place of its series"
             if "along" in f
+            else "each batch has the targets of the one before"
+            if "late" in f
             else "each target belongs to a neighbouring sample"
         ),
         lambda f: (

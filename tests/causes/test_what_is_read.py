@@ -14,6 +14,7 @@ import modlab
 from modlab.running import place_graph
 from modlab.running.autograd_nodes import walk
 from modlab.watching.module_clues import filling
+from modlab.watching.pairs import Pairs
 
 Batch = Callable[[], tuple[Any, Tensor]]
 
@@ -434,3 +435,33 @@ def test_other_places_that_should_be_found(how):
         return F.cross_entropy(output.flatten(0, 1), target.flatten()) if how == "the next word" else F.mse_loss(output, target)
 
     assert "targets shifted" not in told(net, batch, error, 60)
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("error", [F.cross_entropy, F.mse_loss])
+def test_targets_of_the_batch_before(error, late):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer, centres, before = torch.optim.Adam(net.parameters(), 3e-3), 2 * torch.randn(4, 10), None
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(150):
+            y = torch.randint(0, 4, (32,))
+            given, before = (before if late and before is not None else y), y
+            x = centres[y] + torch.randn(32, 10)
+            optimizer.zero_grad()
+            error(net(x), given if error is F.cross_entropy else F.one_hot(given, 4).float()).backward()
+            optimizer.step()
+    found = [one for one in w.findings if one.severity == "broken"]
+    assert [one.kind for one in found] == ["targets shifted"] * late
+    assert not late or "each batch has the targets of the one before" in found[0].text
+
+
+@pytest.mark.parametrize("tails", [True, False])
+def test_a_few_targets_that_are_far_off_do_not_hide_what_a_line_tells(tails):
+    torch.manual_seed(0)
+    x = torch.randn(400, 6)
+    y = x[:, :1] - x[:, 1:2] + torch.distributions.StudentT(1.5 if tails else 8.0).sample((400, 1))
+    pairs = Pairs()
+    for some in torch.arange(400).split(40):
+        pairs.add(x[some], y[some])
+    assert pairs.relations().together > (0.2 if tails else 0.5)
