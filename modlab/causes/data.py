@@ -17,6 +17,9 @@ FEW = 16
 AGAIN = 2
 """Times that each was seen of those that are all there are: of many others some would be seen once, still."""
 
+GROWING = 0.94
+"""Share of the samples that the first half of the looks should have had, drawn at random, below which more come all the time."""
+
 SEVERAL = 4
 """Numbers of a sample with which some dozens of them are no curve, and are learned by heart."""
 
@@ -280,13 +283,18 @@ def _few(s: Symptoms) -> Facts | None:
         return None
     if math.prod(one.shape[1:]) < 2 or _is_all_there_is(s, one) or one.one_hot:  # points of a curve, say; rooms, or letters
         return None
-    if _takes_all_at_once(s) and one.distinct <= one.shape[0]:
+    if _grows(one) or (_takes_all_at_once(s) and one.distinct <= one.shape[0]):
         return None
     if one.numbers.whole and 0 <= one.numbers.low < one.numbers.high <= 1 and s.loss.looks and not s.loss.term.criterion:
         return None  # patterns of yes and no, of which nothing is asked but how often they come
     many = one.dtype.startswith("float") and not one.numbers.distinct  # of whole numbers, or of levels, others are the same by chance
     few = 3 * FEW if many else FEW if one.shape[-1] >= 8 else 12  # of short rows of tokens there may be no more
     return {"samples": one.distinct, "seen": one.rows} if one.distinct <= few else None
+
+
+def _grows(one: InputClues) -> bool:
+    """Whether new samples come in each look, as from a player whose games are kept."""
+    return one.early < GROWING * (1 - math.exp(-one.rows / (2 * one.distinct)))
 
 
 def _constant_inputs(s: Symptoms) -> Facts | None:

@@ -215,7 +215,7 @@ class InputClues:
         same: in which share of the looks all samples of the batch were the same.
         repeated: in which share of the looks the whole batch was the one of the look before.
         rows, distinct: how many samples were seen, and how many different ones: in the first looks, and in later ones as long as these
-            are few.
+            are few; `early`: which share of these the first half of the looks had.
         common: of whole numbers the share of the most frequent one, and `token` which that is.
         typical: the size of the number in the middle, of those that are not 0, at the last look.
         twin: the name of an earlier input that was the same in each look.
@@ -243,6 +243,7 @@ class InputClues:
     repeated: float = 0.0
     rows: int = 0
     distinct: int = 0
+    early: float = UNKNOWN
     common: float = 0.0
     token: int = -1
     typical: float = UNKNOWN

@@ -149,6 +149,7 @@ class InputPool:
         self.features = self.scales = math.inf, 0.0
         self.looks = self.same = self.repeated = self.compared = 0
         self.rows: set[float] = set()
+        self.known: list[int] = []  # how many of these there were after each look
         self.seen = 0
         self.tokens: Counter[int] = Counter()
         self.filling: Counter[int] = Counter()  # those that fill up the ends of rows
@@ -192,6 +193,7 @@ class InputPool:
         sums = _told_apart(some)
         if self.looks <= DENSE or len(self.rows) <= ROWS:  # while they are few, later looks may bring more: a curriculum begins with some
             self.rows.update(sums.tolist())
+            self.known.append(len(self.rows))
             self.seen += len(sums)
         if not some.is_floating_point():
             self.tokens.update(some.flatten()[:TOKENS].tolist())
@@ -244,6 +246,7 @@ class InputPool:
             self.repeated / max(self.compared, 1),
             self.seen,
             len(self.rows),
+            self.known[(len(self.known) - 1) // 2] / len(self.rows) if self.rows else math.nan,
             count / max(self.tokens.total(), 1),
             int(token),
             self.typical,

@@ -258,6 +258,19 @@ def test_a_curriculum_that_begins_with_a_few_samples_has_more_of_them(grows: boo
     assert ("few samples" in kinds(watched(model, loss, 80, budget=1.0))) is not grows
 
 
+def test_what_a_player_has_kept_grows() -> None:
+    model, kept = mlp(), [torch.randn(8, 16)]
+
+    def loss() -> Tensor:
+        kept.append(torch.randn(2, 16))
+        rows = torch.cat(kept)
+        x = rows[torch.randint(len(rows), (32,))]
+        return F.cross_entropy(model(x), x[:, :5].argmax(1))
+
+    w = watched(model, loss, 10, budget=1.0)
+    assert w.record.clues.inputs[0].distinct < 48 and "few samples" not in kinds(w)
+
+
 @pytest.mark.parametrize("copied", [True, False])
 def test_copies_of_what_is_stepped_are_moved_and_lose_no_digits(copied: bool) -> None:
     model = mlp().to(torch.bfloat16)
