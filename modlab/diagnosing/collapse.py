@@ -17,6 +17,8 @@ from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord, Outcome, Remedy
 from modlab.running.listener import Listener
 from modlab.running.values import mapped
+from modlab.watching import axes
+from modlab.watching.units import is_silenced
 
 GONE = 1e-6
 """Samples are the same if they lie apart by less than this fraction of their size."""
@@ -60,7 +62,7 @@ def collapse(bench: Bench) -> ExperimentRecord:
     if any(one.share > GONE for one in sizes):
         return record("collapse", "passed", "outputs differ")
     above = {id(site.parent) for site in (one.site for one in passages)}
-    return _told(passages, [one for one in passages if id(one.site) not in above])
+    return _told(bench, passages, [one for one in passages if id(one.site) not in above])
 
 
 def _passages(bench: Bench, samples: int) -> tuple[list[Passage], Any]:
@@ -88,9 +90,9 @@ def _size(tensor: Tensor, samples: int) -> Size | None:
     return Size(float(largest.max()), share, float(rows.max()))
 
 
-def _told(passages: list[Passage], inner: list[Passage]) -> ExperimentRecord:
+def _told(bench: Bench, passages: list[Passage], inner: list[Passage]) -> ExperimentRecord:
     """The first step at which samples stop to differ, or the many on which the difference fades."""
-    at, kind, within = _lost(passages, inner)
+    at, kind, within = _lost(bench, passages, inner)
     if kind == "a layer of zeros":
         return record("collapse", "unclear", kind, site=None if at is None else at.site)
     facts: dict[str, Any] = {"module": "" if at is None else at.site.label or "(root)", "within": within, "why": kind}
@@ -100,14 +102,14 @@ def _told(passages: list[Passage], inner: list[Passage]) -> ExperimentRecord:
     return record("collapse", outcome, kind, Remedy(kind), site=None if at is None else at.site, **facts)
 
 
-def _lost(passages: list[Passage], inner: list[Passage]) -> tuple[Passage | None, str, bool]:
+def _lost(bench: Bench, passages: list[Passage], inner: list[Passage]) -> tuple[Passage | None, str, bool]:
     """Where, why, and whether within a layer: else in what is done between two layers, or bit by bit."""
     before: Passage | None = None
     for one in inner:
         if one.took.share <= GONE and before is not None and before.gave.share > THERE:
-            return before, _between(before, one), False
+            return before, _between(bench, before, one), False
         if (one.took.share > THERE and one.gave.share <= GONE) or (one.took.size > THERE and one.gave.size < GONE * one.took.size):
-            return one, _of_layer(one.site.module, one.gave), True
+            return one, _of_layer(bench, one), True
         before = one
     if sum(issubclass(type(one.site.module), _SATURATING) for one in inner) >= DEEP:
         return None, "vanishing gradient", False
@@ -117,15 +119,29 @@ def _lost(passages: list[Passage], inner: list[Passage]) -> tuple[Passage | None
     return outer, "collapse", True
 
 
-def _between(before: Passage, after: Passage) -> str:
-    """What is done between two layers: a ReLU by function leaves nothing of what is nowhere above zero."""
+def _between(bench: Bench, before: Passage, after: Passage) -> str:
+    """What is done between two layers: a ReLU by function leaves nothing of what is nowhere above zero, or above a threshold."""
     if after.took.size:
         return "collapse"
-    return "dead units" if before.gave.high <= 0 else "overwritten activation"
+    return "dead units" if before.gave.high <= 0 or _is_silenced(bench, after.site.module, given=False) else "overwritten activation"
 
 
-def _of_layer(module: Module, gave: Size) -> str:
-    if issubclass(type(module), _RECTIFIERS) and gave.size == 0:
+def _is_silenced(bench: Bench, module: Module, *, given: bool) -> bool:
+    """Whether what a module gives, or takes, is what a ReLU or its like left of what a layer gave, which was shifted at most."""
+    functions: list[Any] = []
+
+    def note(called: Module, args: Any, kwargs: Any, output: Any) -> None:
+        if called is module:
+            functions.extend(one.grad_fn for one in batches.tensors(output if given else (args, kwargs)))
+
+    with torch.enable_grad():
+        Listener(leave=note).during(bench.output)
+    return any(one is not None and is_silenced(one) and any(map(axes.is_layer, axes.before(one))) for one in functions)
+
+
+def _of_layer(bench: Bench, passage: Passage) -> str:
+    module = passage.site.module
+    if passage.gave.size == 0 and (issubclass(type(module), _RECTIFIERS) or _is_silenced(bench, module, given=True)):
         return "dead units"
     if issubclass(type(module), nn.RNNBase):
         return "vanishing gradient"

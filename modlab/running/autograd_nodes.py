@@ -19,6 +19,9 @@ from modlab.statistics.memory import is_there
 DEEP = 1500
 """Functions of a graph that are looked at, at most."""
 
+RECTIFYING = frozenset(("Relu", "Threshold", "Hardtanh"))
+"""Functions that give zero for all that is below a bound."""
+
 
 def is_here(tensor: Tensor) -> bool:
     """Whether its numbers can be read without waiting for an accelerator."""
@@ -42,6 +45,15 @@ def saved(node: Any, name: str) -> Any:
     if isinstance(found, Tensor) and not is_there(found):
         return None
     return tuple(_signed(one) for one in found) if isinstance(found, (tuple, list)) else _signed(found)
+
+
+def rectifies(node: Any) -> bool:
+    """Whether a function gives zero for all beyond a bound: a clamp does where that is zero, and a maximum of numbers and a constant."""
+    name = name_of(node)
+    if name == "Maximum":
+        return any(before is None for before, _ in node.next_functions)
+    bounds = [saved(node, bound) for bound in ("min", "max")] if name.startswith("Clamp") else []
+    return name in RECTIFYING or any(isinstance(one, (int, float)) and one == 0 for one in bounds)
 
 
 def _signed(thing: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from operator import mul
 from typing import Any
@@ -41,6 +41,7 @@ _LAID_OUT = frozenset(
     }
 )
 _MIXING = frozenset({"BmmBackward0", "IndexBackward0", "GatherBackward0", "AsStridedBackward0", "CatBackward0", "StackBackward0"})
+_SHIFTING = frozenset({"AddBackward0", "SubBackward0", "RsubBackward1"})
 _LEAF = "AccumulateGrad"
 
 PASSING = (
@@ -74,6 +75,29 @@ def of_module(module: Any, dims: int) -> int | str | None:
 def keeps_numbers(node: Any) -> bool:
     """Whether a function of the graph only lays out anew what it gets."""
     return type(node).__name__ in _KEEPING
+
+
+def is_layer(node: Any) -> bool:
+    """Whether a function of the graph makes units, as a layer does."""
+    return type(node).__name__ in _MADE_CHANNELS | _MADE_LAST
+
+
+def computed(node: Any) -> Any:
+    """What a function of the graph takes, where nothing else of that was computed: the rest are constants and parameters."""
+    before = [one for one, _ in node.next_functions if one is not None and type(one).__name__ != _LEAF]
+    return before[0] if len(before) == 1 else None
+
+
+def before(node: Any) -> Iterator[Any]:
+    """The functions from what this one takes back to a layer, which may lay out anew, or shift by a threshold, and do nothing else."""
+    node = computed(node)
+    for _ in range(DEEP):
+        if node is None:
+            return
+        yield node
+        if is_layer(node) or not (keeps_numbers(node) or type(node).__name__ in _SHIFTING):
+            return
+        node = computed(node)
 
 
 def at(node: Any, owner: Owner, left: int = DEEP) -> int | str:

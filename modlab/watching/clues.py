@@ -46,7 +46,7 @@ from modlab.running import (
     view_graph,
     written_criteria,
 )
-from modlab.running.autograd_nodes import children, name_of, saved, walk
+from modlab.running.autograd_nodes import children, name_of, rectifies, saved, walk
 from modlab.running.criterion import OwnLoss
 from modlab.running.guarded import line_of, note
 from modlab.running.tensor_hooks import OF_MODULES, is_hooked
@@ -86,9 +86,6 @@ STEPLIKE = frozenset(("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside", "N
 
 SCALES, FEW_STEPS = MOVES | {"Mul", "Div", "Add", "Sub", "Rsub", "Neg"}, 4
 """Functions that only scale, shift or lay out anew, and so many of them that are passed by."""
-
-RECTIFIED = frozenset(("Relu", "Threshold", "Hardtanh", "Clamp", "ClampMin"))
-"""Functions that give zero for all that is below it: of dead units, or of what is too far off."""
 
 PLAINLY = 0.99
 """How far, squared, a series goes with what was made of it by scaling and shifting alone."""
@@ -1017,7 +1014,7 @@ def _is_rectified(tensor: Tensor) -> bool:
     node = tensor.grad_fn
     while node is not None and (name_of(node) in MOVES or "Pool" in name_of(node)) and children(node):
         node = children(node)[0]
-    return node is not None and name_of(node) in RECTIFIED
+    return node is not None and rectifies(node)
 
 
 def _is_of(tensor: Tensor, batch: list[Tensor]) -> bool:

@@ -375,7 +375,7 @@ class Sample:
             self._saturates(member.path, tensor, ends)
             self._told.add(tensor.grad_fn)
         if is_silencing(module):
-            maker = None if taken is None else self._maker(taken) or self._made_by(taken.grad_fn)
+            maker = None if taken is None else self._maker(taken) or self._made_before(tensor.grad_fn)
             if maker is not None:
                 self._see(maker, module, tensor, member.path or "the model", output=True)
             return
@@ -392,8 +392,7 @@ class Sample:
         ends = None if function is None else SATURATING.get(type(function).__name__)
         if function is None or is_silencing(module) or not (ends or is_silenced(function)):
             return
-        before = function.next_functions[0][0] if function.next_functions else None
-        maker = None if before is None else self._made_by(before)
+        maker = self._made_by(axes.computed(function)) if ends else self._made_before(function)
         if maker is not None and ends:
             if function not in self._told:
                 self._saturates(maker.path, taken, ends)
@@ -424,6 +423,12 @@ class Sample:
                 return maker
             node = node.next_functions[0][0]
         return None
+
+    def _made_before(self, function: Any) -> Member | None:
+        """Whose units a function silences, perhaps after a threshold was subtracted: the layer's, or of one by hand, the module's."""
+        way = [*axes.before(function)] if function is not None else []
+        maker = next((self._functions[node] for node in way if node in self._functions), None)
+        return maker or (self._functions.get(function) if way and axes.is_layer(way[-1]) else None)
 
     def _owner(self, node: Any) -> Module | None:
         maker = self._functions.get(node)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from modlab.compat import is_transformed
 from modlab.records.watch import UnitsRecord
+from modlab.running.autograd_nodes import name_of, rectifies
 from modlab.statistics.memory import is_there
 from modlab.watching import readback
 from modlab.watching.batched_statistics import has_numbers
@@ -34,8 +35,8 @@ SUSPECT = 100
 
 DENSE = 32
 
-SILENCING = frozenset({"ReluBackward0", "HardtanhBackward0", "HardswishBackward0", "ThresholdBackward0", "GluBackward0"})
-"""Functions of the graph that give exact zeros; ``F.relu`` is one of them and no module."""
+SILENCING = frozenset(("Hardswish", "Glu"))
+"""Functions of the graph that give exact zeros, besides those that rectify; ``F.relu`` is one of these and no module."""
 
 _SILENT_MODULES = (nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Threshold, nn.Hardswish)
 
@@ -47,7 +48,7 @@ def is_silencing(module: Any) -> bool:
 
 def is_silenced(function: Any) -> bool:
     """Whether a node of the graph is a function that does."""
-    return type(function).__name__ in SILENCING
+    return name_of(function) in SILENCING or rectifies(function)
 
 
 class Units:

@@ -97,6 +97,38 @@ def test_dead_units_behind_a_hook_are_dead_units() -> None:
     assert "gradients overwritten" not in kinds(watched(net, lambda: _fit(net), steps=150))
 
 
+class Gate(nn.Module):
+    """Units that fire above a threshold: of a layer, or of one written by hand."""
+
+    def __init__(self, inputs: int, way: str, threshold: float) -> None:
+        super().__init__()
+        self.layer, self.way, self.threshold, self.relu = nn.Linear(inputs, 48), way, threshold, nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        layer, above = self.layer, self.threshold
+        if self.way == "by hand":
+            return F.relu(x @ layer.weight.T - above + layer.bias)
+        if self.way == "times zero":
+            return (layer(x) * float(not above)).clamp(min=0)
+        h = layer(x) - above
+        if self.way == "turned":
+            return (above - layer(x)).clamp(max=0)
+        if self.way == "maximum":
+            return torch.maximum(torch.zeros(()), h)
+        return F.relu(h) if self.way == "relu" else self.relu(h) if self.way == "module" else h.clamp(min=0)
+
+
+@pytest.mark.parametrize("threshold", [50.0, 0.0])
+@pytest.mark.parametrize("way", ["clamp", "relu", "module", "maximum", "turned", "by hand", "times zero"])
+def test_units_that_never_get_above_a_threshold(way: str, threshold: float) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(Gate(16, way, threshold), Gate(48, way, threshold), nn.Linear(48, 5))
+    w = watched(net, lambda: _fit(net), steps=150)
+    cause = "overwritten activation" if way == "times zero" else "dead units"
+    assert kinds(w)[:1] == [cause] * bool(threshold)
+    assert [one.kind for one in w.diagnose().experiments if one.name == "collapse"] == [cause if threshold else "outputs differ"]
+
+
 @pytest.mark.parametrize("guided", [True, False])
 def test_backward_hooks_that_leave_no_gradient_below_zero(guided: bool) -> None:
     net = nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 5))
