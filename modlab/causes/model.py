@@ -306,7 +306,14 @@ def _statistics(s: Symptoms) -> Facts | None:
             return {"path": one.path, "momentum": facts["momentum"], "away": facts["away"]}
         if 0 < facts.get("tracked", 0) <= 2 and facts["step"] >= 5:
             return {"path": one.path, "tracked": facts["tracked"], "step": facts["step"], "away": facts["away"]}
-    return None
+    return _begun_anew(s)
+
+
+def _begun_anew(s: Symptoms) -> Facts | None:
+    """Statistics that batches have been taken into, and that are as at the beginning in the end."""
+    some = [one for one in s.modules("norm") if one.path in s.loop.restarted and one.facts["looks"] >= 3 and one.facts["momentum"]]
+    places = tuple(one.path for one in some)
+    return {"path": places[0], "places": places, "looks": some[0].facts["looks"]} if some else None
 
 
 def _no_bias(s: Symptoms) -> Facts | None:

@@ -431,6 +431,7 @@ class LoopClues:
         modes: of all steps, not of the looks alone.
         passes: the most backward passes that were looked at in one step, of all losses.
         written: of all weights that somebody wrote, where that were not the same ones.
+        restarted: batch norms that have taken in batches, and are trained, and whose statistics are as at the beginning in the end.
     """
 
     backwards: int = 0
@@ -464,6 +465,7 @@ class LoopClues:
     modes: ModeClues = ModeClues()
     passes: int = 0
     written: WrittenClues = WrittenClues()
+    restarted: tuple[str, ...] = ()
 
 
 @frozen

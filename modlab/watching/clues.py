@@ -132,6 +132,7 @@ class HeldParameters(NamedTuple):
     uncounted: tuple[str, ...] = ()
     numbers: tuple[int, ...] = (0, 0, 0, 0)
     sharing: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()
 
 
 def _aside(method: Callable[..., None]) -> Callable[..., None]:
@@ -784,6 +785,7 @@ class ClueCollector:
             modes,
             self._passes,
             written,
+            held.restarted,
         )
         return Clues(
             losses,
@@ -816,17 +818,25 @@ class ClueCollector:
             without_autograd(self._uncounted) if closed else (),
             (sum(tensor.numel() for _, tensor in weights), *(sum(one.numel() for one in some) for some in (frozen, fresh, drawn))),
             tuple(kind.__name__ for some, kind in held if some & shared.keys()),
+            without_autograd(self._restarted) if closed else (),
         )
+
+    def _norms(self) -> Iterator[tuple[str, _BatchNorm]]:
+        """Batch norms that count their batches, where their numbers can be read."""
+        root = self._index.root
+        for path, module in root.named_modules() if root is not None else ():
+            tracked = module.num_batches_tracked if isinstance(module, _BatchNorm) else None
+            if isinstance(module, _BatchNorm) and isinstance(tracked, Tensor) and not is_far(tracked) and is_there(tracked):
+                yield path, module
 
     def _uncounted(self) -> tuple[str, ...]:
         """Batch norms that have not taken in a single batch, though they should."""
-        root = self._index.root
-        found = []
-        for path, module in root.named_modules() if root is not None else ():
-            tracked = module.num_batches_tracked if isinstance(module, _BatchNorm) else None
-            if isinstance(tracked, Tensor) and not is_far(tracked) and is_there(tracked) and not int(tracked):
-                found.append(path)
-        return tuple(found)
+        return tuple(path for path, module in self._norms() if not int(module.num_batches_tracked or 0))
+
+    def _restarted(self) -> tuple[str, ...]:
+        """Batch norms that have taken in batches, and whose statistics are as at the beginning, though their weights are not."""
+        known = {path for path, kind in self._modules if kind == "norm"}
+        return tuple(path for path, module in self._norms() if path in known and _is_restarted(module))
 
     def _twice(self) -> tuple[str, ...]:
         """The places of a module with parameters, or of a parameter in one list, that stands in several of them."""
@@ -941,6 +951,19 @@ def _scaled(node: Any) -> Any:
             break
         node = children(node)[0]
     return node
+
+
+def _is_restarted(norm: _BatchNorm) -> bool:
+    """Whether a batch norm has begun anew, and not with its weights, as all that is drawn anew does.
+
+    Each batch that it takes in is written into its count: of one that lends copies to each pass, that is not written.
+    """
+    mean, var, count, weight = norm.running_mean, norm.running_var, norm.num_batches_tracked, norm.weight
+    if mean is None or var is None or count is None or weight is None or not (is_there(mean) and is_there(weight)):
+        return False
+    if count.is_inference() or count._version <= SEVERAL or bool((weight == weight.flatten()[:1]).all()):
+        return False
+    return not bool(mean.any()) and bool((var == 1).all())
 
 
 def _is_fresh(tensor: Tensor) -> bool:

@@ -356,6 +356,9 @@ def _warms(facts: Facts) -> str:
 
 
 def _statistics(facts: Facts) -> str:
+    if "looks" in facts:
+        where, looks = all_named(facts["places"]), format.plural(facts["looks"], "look")
+        return f"in the end, those of {where} are 0 and 1, as of a new one, though {looks} saw batches go in"
     off = f"its running mean is {rough(facts['away'])} standard deviations off"
     if "momentum" in facts:
         return f"{{place}} has momentum={facts['momentum']:g}, and {off}"
@@ -974,7 +977,13 @@ CAUSES: dict[str, CauseWords] = {
         "the running statistics of a batch normalization do not follow",
         _statistics,
         "In evaluation mode it normalizes with statistics of data that it has never seen.",
-        lambda f: "" if "momentum" in f else "leave its statistics alone between the steps",
+        lambda f: (
+            ""
+            if "momentum" in f
+            else "do not reset its statistics before evaluating, or let it see batches in training mode after that"
+            if "looks" in f
+            else "leave its statistics alone between the steps"
+        ),
         lambda f: "model.get_submodule({path!r}).momentum = 0.1" if "momentum" in f else "",
     ),
     "too much dropout": CauseWords(

@@ -277,6 +277,81 @@ def test_statistics_that_cannot_follow_in_a_run_are_named(momentum: float, named
     assert ("batch norm statistics" in kinds(w)) == named
 
 
+def validated(model: nn.Sequential, before: Callable[[nn.Module], None]) -> Watch:
+    x, y = blobs()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(4):
+            trained_for_an_epoch(model, optimizer, x, y)
+            before(model)
+            with torch.no_grad():
+                model.eval()(x)
+    return w
+
+
+def trained_for_an_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> None:
+    model.train()
+    for rows, labels in zip(x.split(50), y.split(50), strict=True):
+        optimizer.zero_grad()
+        F.cross_entropy(model(rows), labels).backward()
+        optimizer.step()
+
+
+def with_norm() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(10, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+
+
+def reset(model: nn.Module) -> None:
+    for one in model.modules():
+        if isinstance(one, nn.BatchNorm1d):
+            one.reset_running_stats()
+
+
+def zeroed(model: nn.Module) -> None:
+    for name, one in model.named_buffers():
+        if "running" in name:
+            one.fill_("var" in name)
+
+
+def filled_again(model: nn.Module) -> None:
+    reset(model)
+    model.train()(blobs()[0])
+
+
+def drawn_anew(model: nn.Module) -> None:
+    for one in model.modules():
+        if isinstance(one, (nn.Linear, nn.BatchNorm1d)):
+            one.reset_parameters()
+
+
+RESETS: dict[Callable[[nn.Module], None], bool] = {
+    reset: True,
+    zeroed: True,
+    lambda model: model.load_state_dict(dict(with_norm().named_buffers()), strict=False): True,
+    filled_again: False,
+    drawn_anew: False,
+    lambda _: None: False,
+}
+
+
+@pytest.mark.parametrize("before", RESETS, ids=map(str, range(len(RESETS))))
+def test_statistics_that_are_reset_before_a_validation(before: Callable[[nn.Module], None]):
+    assert ("batch norm statistics" in kinds(validated(with_norm(), before))) is RESETS[before]
+
+
+def test_statistics_that_are_lent_to_each_pass():
+    model, (x, y) = with_norm(), blobs()
+    lent = {name: one.clone() for name, one in model.named_buffers()}
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    with modlab.watch(model, optimizer) as w:
+        for rows, labels in zip(x.split(50), y.split(50), strict=True):
+            optimizer.zero_grad()
+            F.cross_entropy(torch.func.functional_call(model, lent, rows), labels).backward()
+            optimizer.step()
+    assert int(lent["1.num_batches_tracked"]) == 12 and "batch norm statistics" not in kinds(w)
+
+
 def test_what_is_its_own_negative_is_a_second_candidate_of_a_constant_loss():
     model = net()
     optimizer, triplet = torch.optim.Adam(model.parameters(), lr=1e-2), nn.TripletMarginLoss(margin=0.5)
