@@ -88,10 +88,14 @@ def _does_not_copy(s: Symptoms) -> bool:
 
 def _skips(s: Symptoms) -> Facts | None:
     """The one thing that is asked of each position is the token after the next."""
-    single = len(s.clues.losses) == 1 and sum(bool(one.criterion) for one in s.loss.terms) == 1
-    if not single or s.pairs.beside or s.pairs.further < ASKED or s.pairs.moved > OFTEN:
+    if not _is_single(s) or s.pairs.beside or s.pairs.further < ASKED or s.pairs.moved > OFTEN:
         return None
     return {"by": 1, "skipped": s.pairs.further, "share": s.pairs.moved}
+
+
+def _is_single(s: Symptoms) -> bool:
+    """Whether one thing alone is compared."""
+    return len(s.clues.losses) == 1 and sum(bool(one.criterion) for one in s.loss.terms) == 1
 
 
 def _is_read_in_turn(s: Symptoms) -> bool:
@@ -130,6 +134,8 @@ def _future(s: Symptoms) -> Facts | None:
 def _turned(s: Symptoms) -> Facts | None:
     if s.pairs.open and s.loss.ignored > 0:
         return {"path": "", "how": "open"}
+    if s.pairs.filled and s.loss.ignored > 0 and _is_single(s):
+        return {"path": "", "how": "filled"}
     if "answers hidden" in s.loss.risks:
         return {"path": "", "how": "answers"}
     backwards = s.pairs.back > ASKED  # the token before is asked for

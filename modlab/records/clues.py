@@ -289,6 +289,7 @@ class PairClues:
         fed: whether the model looks up, of tokens from the second one on, what is asked for in the same place.
         uneven: of inputs and targets of one shape, the deviation of how far they are apart in a sample, or of how far that is of the
             target, as a part of its mean and less what chance does: about 0 where all samples have the same noise.
+        filled: whether those places alone are asked for that fill sequences up, and have one answer.
     """
 
     equal: float = 0.0
@@ -311,6 +312,7 @@ class PairClues:
     further: float = 0.0
     fed: bool = False
     uneven: float = UNKNOWN
+    filled: bool = False
 
 
 @frozen

@@ -272,7 +272,7 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
         down = _alike(there[:-1], tokens[1:], read[1:]) if len(tokens) > 1 else 0.0
         further = _alike(there[:, :-2], tokens[:, 2:], read[:, 2:]) if tokens.shape[1] > 2 else 0.0
         found = PairClues(_alike(tokens, there, read), moved, padded=_padded(tokens, there), back=back, down=down, further=further)
-        return replace(found, unhidden=_is_unhidden(tokens, there))
+        return replace(found, unhidden=_is_unhidden(tokens, there), filled=_is_filling(tokens, there))
     if target.numel() == tokens[:, 1:].numel():  # of one position less: those from the second on
         there = target.reshape(tokens[:, 1:].shape)
         same = _alike(there, tokens[:, 1:], _read(tokens)[:, 1:])
@@ -321,6 +321,16 @@ def _is_unhidden(tokens: Tensor, target: Tensor) -> bool:
     asked = ~left
     begin, end = (left[:, :-1] & asked[:, 1:]).any(1), (asked[:, :-1] & left[:, 1:]).any(1)
     return bool(asked.any()) and float((begin & end).double().mean()) > BETWEEN and bool((tokens == target)[asked].all())
+
+
+def _is_filling(tokens: Tensor, target: Tensor) -> bool:
+    """Whether just the places are asked for that fill sequences up, and all have one answer, but for those right behind a sequence.
+
+    Where blanks wait for answers, these are not all the same.
+    """
+    ends, asked = ~_read(tokens), target >= 0
+    answers = target[:, 1:][ends[:, 1:] & ends[:, :-1]]
+    return len(answers) > EACH and bool((ends == asked).all()) and bool((answers == answers[0]).all())
 
 
 def _upright(tokens: Tensor) -> bool:

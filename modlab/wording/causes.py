@@ -395,7 +395,7 @@ def _future(facts: Facts) -> str:
     return f"each target is the next token, and {{place}} {how}"
 
 
-MASKS = {"open": "mask of the targets", "answers": "mask of the scores"}
+MASKS = {"open": "mask of the targets", "filled": "mask of the loss", "answers": "mask of the scores"}
 """By how a mask shows that it is turned around; else it is that of attention."""
 
 
@@ -405,6 +405,8 @@ def _mask(facts: Facts) -> str:
         if facts["how"] == "past"
         else "what is behind it is left out of the loss, and all that is seen is asked for"
         if facts["how"] == "open"
+        else "only the places that fill sequences up count, which all have the same target"
+        if facts["how"] == "filled"
         else "it hides most of the classes that are asked for, so that they have no chance"
         if facts["how"] == "answers"
         else f"{{place}} looks at all positions alike, and no gradient comes to {named(facts['places'][0])}"

@@ -465,3 +465,44 @@ def test_a_few_targets_that_are_far_off_do_not_hide_what_a_line_tells(tails):
     for some in torch.arange(400).split(40):
         pairs.add(x[some], y[some])
     assert pairs.relations().together > (0.2 if tails else 0.5)
+
+
+class WordTagger(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(61, 8), nn.GRU(8, 16, batch_first=True), nn.Linear(16, 4)
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.head(self.rnn(self.words(words))[0])
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("counts", ["words", "filling", "blanks", "both"])
+def test_a_loss_that_counts_where_sequences_are_filled_up(counts: str, flat: bool) -> None:
+    """Blanks that wait for answers fill sequences up as well; what ends them may be asked for beside the rest."""
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        words, lengths = torch.randint(60, (32, 14)), torch.randint(3, 14, (32, 1))
+        words = torch.where(torch.arange(14) < lengths, words, 60)
+        return words, (words + words.roll(1, 1) + (words[:, :1] if counts == "blanks" else 0) * (words == 60)) % 4
+
+    net, words = WordTagger(), torch.zeros(0)
+    real = {"words": 1.0, "both": 1.0}.get(counts, 0.0)
+
+    def criterion(scores: Tensor, tags: Tensor) -> Tensor:
+        if flat:
+            lost = F.cross_entropy(scores.flatten(0, 1), tags.flatten(), reduction="none").view(tags.shape)
+        else:
+            lost = F.cross_entropy(scores.transpose(1, 2), tags, reduction="none")
+        here, filling = (words != 60).float(), (words == 60).float()
+        mask = here if real else filling
+        loss = (lost * mask).sum() / mask.sum()
+        return loss + 0.1 * (lost * filling).sum() / filling.sum() if counts == "both" else loss
+
+    def remembered() -> tuple[Tensor, Tensor]:
+        nonlocal words
+        words, tags = batch()
+        return words, tags
+
+    assert ("mask turned around" in told(net, remembered, criterion)) is (counts == "filling")
