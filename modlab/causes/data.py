@@ -488,7 +488,9 @@ def _are_names(s: Symptoms) -> bool:
 def _shuffled(s: Symptoms) -> Facts | None:
     told = s.clues.relations
     loss = s.loss
-    if told.rows < PAIRS or max(told.together, told.counted) > SOME or loss.goes > (A_LITTLE if _are_names(s) else GOES):
+    places = told.places if len(s.clues.inputs) == 1 else 0  # what comes in beside them may tell it
+    pairs, most = told.rows or places, max(told.together, told.counted, told.around)
+    if pairs < PAIRS or most > SOME or loss.goes > (A_LITTLE if _are_names(s) else GOES):
         return None
     if len(loss.term.compared) == 2 and loss.term.compared[0] == loss.term.compared[1] == loss.classes and len(s.clues.inputs) == 2:
         chance = math.log(loss.classes) * sum(abs(one.factor) for one in loss.terms if one.criterion == "cross-entropy")
@@ -500,7 +502,7 @@ def _shuffled(s: Symptoms) -> Facts | None:
         return None
     if s.loss.classes and s.loss.spread > 0.15:  # it has learnt to tell samples apart
         return None
-    return {"loss": s.last, "baseline": s.baseline, "pairs": told.rows}
+    return {"loss": s.last, "baseline": s.baseline, "pairs": pairs}
 
 
 ROWS = (

@@ -326,6 +326,7 @@ class Relations:
         by, moved: of series in which each place has its target, by how many places further the input tells most of it, and how much;
             `placed`: how much the input in the same place does.
         axes, swapped: the inputs laid out as they were, if they were reshaped where axes should have been moved.
+        places: of how many places of tokens it was asked how much these tell of their targets, with those beside them: `around`.
     """
 
     rows: int = 0
@@ -340,6 +341,8 @@ class Relations:
     by: int = 0
     moved: float = 0.0
     placed: float = 0.0
+    places: int = 0
+    around: float = 0.0
 
 
 @frozen

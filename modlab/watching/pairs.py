@@ -22,8 +22,11 @@ NUMBERS, ROWS = 1 << 17, 512
 FEATURES, TOKENS, CLASSES = 512, 32, 64
 """Features that are used, different tokens, and different targets."""
 
-FARTHEST, SERIES, BATCH, POINTS = 3, 4, 64, 2048
-"""Places by which targets are looked for along their series, and of how many batches, samples and places of all these."""
+FARTHEST, SERIES, BATCH, POINTS, FAR = 3, 4, 64, 2048, 32
+"""Places by which targets are looked for along their series, and of how many batches, samples and places of all these; and how
+far away a single token may be that tells them."""
+
+Guess = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 NEIGHBOURS = 5
 
@@ -88,7 +91,7 @@ class Pairs:
         x, y = (torch.cat(some) for some in zip(*self._series, strict=True))
         told = {by: _told_from(x, y, by) for by in range(-FARTHEST, FARTHEST + 1)}
         by = max(told, key=lambda one: told[one])
-        return {"by": by, "moved": told[by], "placed": told[0]}
+        return {"by": by, "moved": told[by], "placed": told[0], **_around(x, y)}
 
     def relations(self, padding: int | None = None) -> Relations:
         """How much of the targets is told by the inputs in each of the ways; and by how often a token comes that is taken for padding."""
@@ -122,7 +125,7 @@ def _one_later(batches: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tenso
     return [(x, y) for (x, _), (_, y) in pairwise(batches) if len(x) == len(y)]
 
 
-def _explained(x: Tensor, y: Tensor | None) -> float:
+def _explained(x: Tensor, y: Tensor | None, ways: Sequence[Guess] | None = None) -> float:
     """How much of the second half of some answers is told by features, as the first half shows it."""
     if y is None or x.shape[1] == 0 or not bool(x.isfinite().all()) or not bool(y.isfinite().all()):
         return 0.0
@@ -133,7 +136,7 @@ def _explained(x: Tensor, y: Tensor | None) -> float:
     total = y[half:].square().sum()
     if not total > 0:
         return 0.0
-    guesses = (_ridge(x[:half], y[:half], x[half:]), _near(x[:half], y[:half], x[half:]))
+    guesses = [guess(x[:half], y[:half], x[half:]) for guess in ways or (_ridge, _near)]
     return max(0.0, *(float(1 - (y[half:] - guess).square().sum() / total) for guess in guesses))
 
 
@@ -148,6 +151,30 @@ def _told_from(series: Tensor, target: Tensor, by: int) -> float:
     if int(kept.sum()) < ROWS // 2:
         return 0.0
     return _explained(_features(columns[kept][:POINTS]), _answers(y[kept][:POINTS]))
+
+
+def _around(tokens: Tensor, target: Tensor) -> dict[str, Any]:
+    """How much of the targets tokens tell, of few kinds, that are none of these: two of them in a row, three, seven, or one far away."""
+    if tokens.is_floating_point() or target.is_floating_point() or len(kinds(tokens)) > TOKENS or bool((target < 0).any()):
+        return {}
+    windows, y = tokens.unfold(1, 2 * FARTHEST + 1, 1).flatten(0, 1)[:POINTS], target[:, FARTHEST:-FARTHEST].flatten()[:POINTS]
+    if bool(((windows == y[:, None]).double().mean(0) > KEPT).any()):
+        return {}
+    some = (windows[:, FARTHEST - before : FARTHEST + 1 + after] for before, after in ((1, 0), (0, 1), (1, 1), (FARTHEST, FARTHEST)))
+    near = max(_explained(_features(one), _answers(y)) for one in some)
+    return {"places": len(y), "around": max(near, *(_told_by_one(tokens, target, by) for by in _distances(tokens.shape[1])))}
+
+
+def _distances(length: int) -> Iterator[int]:
+    """By how many places a token may be away: so many at most, or all, as the first one is from the last target."""
+    return (by for by in range(1 - length, length) if abs(by) <= FAR or abs(by) == length - 1)
+
+
+def _told_by_one(tokens: Tensor, target: Tensor, by: int) -> float:
+    """How much of the targets the token so many places further tells."""
+    x = tokens[:, max(by, 0) : tokens.shape[1] + min(by, 0)].flatten()[:POINTS]
+    y = target[:, max(-by, 0) : target.shape[1] - max(by, 0)].flatten()[:POINTS]
+    return _explained(_features(x[:, None]), _answers(y[:, None]), (_ridge,))
 
 
 def _ways(example: Tensor) -> Iterator[tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]]:

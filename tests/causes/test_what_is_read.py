@@ -506,3 +506,27 @@ def test_a_loss_that_counts_where_sequences_are_filled_up(counts: str, flat: boo
         return words, tags
 
     assert ("mask turned around" in told(net, remembered, criterion)) is (counts == "filling")
+
+
+def tagged(rule: str) -> Batch:
+    """Words of 16 kinds, each with a tag: by what it was before some were replaced, by itself and the one before, by one far away."""
+
+    def batch() -> tuple[Tensor, Tensor]:
+        words = torch.randint(16, (40, 14))
+        if rule == "pair":
+            return words, (words + words.roll(1, 1)) % 4
+        tags = words.roll(9, 1) % 4 if rule == "far" else words[:, :1].expand(-1, 14) % 4 if rule == "first" else words % 4
+        return words if rule in ("far", "first") else torch.where(
+            torch.rand(40, 14) < float(rule), torch.randint(16, (40, 14)), words
+        ), tags
+
+    return batch
+
+
+@pytest.mark.parametrize("learns", [True, False])
+@pytest.mark.parametrize("rule", ["0.98", "0.05", "pair", "far", "first"])
+def test_tokens_of_which_nothing_tells_their_targets(rule: str, learns: bool) -> None:
+    torch.manual_seed(0)
+    rate = 1.0 if learns else 0.05  # of the outputs: what they are multiplied by
+    named = told(WordTagger(), tagged(rule), lambda scores, tags: F.cross_entropy(rate * scores.flatten(0, 1), tags.flatten()), 150)
+    assert ("targets shuffled" in named) is (rule == "0.98")
