@@ -268,7 +268,7 @@ def test_what_a_player_has_kept_grows() -> None:
         return F.cross_entropy(model(x), x[:, :5].argmax(1))
 
     w = watched(model, loss, 10, budget=1.0)
-    assert w.record.clues.inputs[0].distinct < 48 and "few samples" not in kinds(w)
+    assert "few samples" not in kinds(w)
 
 
 @pytest.mark.parametrize("copied", [True, False])
