@@ -46,6 +46,9 @@ SEEN = 0.05
 APART, PILED = 0.3, 3
 """How far scores between 0 and 1 are apart that a sigmoid may have given, and looks in which many of them stand at an end."""
 
+SAME = 0.95
+"""Share of the targets that are the next token, from which on that is what is asked for."""
+
 SPENT = 0.9
 """Part of a margin above which it is as if nothing had been learned of triples."""
 
@@ -389,8 +392,11 @@ def _cannot_reach_counts(s: Symptoms, last: str) -> Facts | None:
 
 def _class_numbers(s: Symptoms) -> Facts | None:
     target, term = s.target, s.loss.term
-    few = 3 <= target.distinct <= 20
-    if term.criterion not in ERRORS or not target.whole or not few or target.low or s.progress > 0.95:
+    if term.criterion not in ERRORS or not target.whole or s.progress > 0.95:
+        return None
+    if s.pairs.moved > SAME and s.tokens and not s.inputs and target.distinct > 2:
+        return {"classes": target.distinct, "tokens": True}
+    if not 3 <= target.distinct <= 20 or target.low:
         return None  # classes are counted from 0 on; grades from 1 to 5 are quantities
     single = not term.compared or len(term.compared) == 1 or term.compared[-1] == 1
     each = target.high - target.low == target.distinct - 1 or target.distinct <= 10

@@ -48,6 +48,9 @@ KEPT = 0.3
 EACH = 8
 """Samples of yes, and of no, without which a feature that tells them apart may do so by chance."""
 
+LEVELS = 0.5
+"""How far neighbours in a row of whole numbers are apart at most, as a part of how far any two are, squared, where they are quantities."""
+
 SMOOTH, EXACTLY = 0.8, 1 - 1e-6
 """Part of a target that the last place but one of a series tells where that goes on in it; and what its own place would tell."""
 
@@ -288,8 +291,12 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
 
 def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
     """Tokens of sequences against targets: the same ones, or the next ones, whichever positions of the output were taken."""
-    if target.is_floating_point() or tokens.shape[1] < 2:
+    if tokens.shape[1] < 2:
         return None
+    if target.is_floating_point():
+        whole = bool((target == target.round()).all()) and not _are_levels(tokens)
+        told = _of_tokens(tokens, target.long(), start) if whole else None
+        return told if told is not None and told.moved > SURE else None
     if target.numel() == tokens.numel():
         there = target.reshape(tokens.shape)
         if _open(tokens, there):
@@ -305,6 +312,12 @@ def _of_tokens(tokens: Tensor, target: Tensor, start: int) -> PairClues | None:
         same = _alike(there, tokens[:, 1:], _read(tokens)[:, 1:])
         return PairClues(same if start else 0.0, 0.0 if start else same, padded=_padded(tokens[:, 1:], there))
     return None
+
+
+def _are_levels(tokens: Tensor) -> bool:
+    """Whether neighbours are near each other, as numbers: then these are quantities, in steps, and not the names of signs."""
+    values, read = tokens.double(), _read(tokens)
+    return float(values.diff(dim=1).square()[read[:, 1:]].mean()) < LEVELS * 2 * float(values[read].var())
 
 
 def _is_changed_inside(tokens: Tensor, looked_up: Sequence[Tensor]) -> bool:

@@ -775,7 +775,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "regression of classes": CauseWords(
         "class numbers are learned as quantities",
-        lambda f: f"the targets are the {f['classes']} whole numbers from 0 on, under a regression loss",
+        lambda f: (
+            f"the targets are the next tokens, of {f['classes']}, under a regression loss"
+            if f.get("tokens")
+            else f"the targets are the {f['classes']} whole numbers from 0 on, under a regression loss"
+        ),
         "Class 2 is not twice class 1: the best answer lies between classes.",
         "one output per class and nn.CrossEntropyLoss()",
     ),

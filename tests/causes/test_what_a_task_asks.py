@@ -68,3 +68,34 @@ def test_one_label_for_a_whole_sequence_may_not_need_its_order(pooled):
         return torch.randint(9, (32, 10)), torch.randint(3, (32,) if pooled else (32, 10))
 
     assert ("no positions" in kinds(Attends(pooled), batch, F.cross_entropy)) is not pooled
+
+
+@pytest.mark.parametrize("criterion", [F.huber_loss, F.smooth_l1_loss, F.l1_loss, F.mse_loss, lambda y, target: (y - target).abs().mean()])
+@pytest.mark.parametrize("ordered", [False, True], ids=["tokens", "levels"])
+def test_the_number_of_the_next_token_is_no_quantity_unless_tokens_are_levels(criterion, ordered):
+    torch.manual_seed(0)
+    table, rows = nn.Embedding(16, 12), nn.GRU(12, 24, batch_first=True)
+
+    class Next(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.rows, self.head = table, rows, nn.Linear(24, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.rows(self.table(x))[0])[..., 0]
+
+    follows = torch.randperm(16)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        x = [torch.randint(16, (32,))]
+        for _ in range(12):
+            moved = (
+                x[-1] + torch.randint(-2, 3, (32,))
+                if ordered
+                else torch.where(torch.rand(32) < 0.7, follows[x[-1]], torch.randint(16, (32,)))
+            )
+            x.append(moved.clamp(0, 15))
+        tokens = torch.stack(x, 1)
+        return tokens[:, :-1], tokens[:, 1:].float()
+
+    assert ("regression of classes" in kinds(Next(), batch, criterion)) is not ordered
