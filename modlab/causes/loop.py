@@ -389,6 +389,8 @@ def _hand_scale(s: Symptoms) -> float:
 def _scaler(s: Symptoms) -> Facts | None:
     if not s.record.steps and s.loop.looks >= SEVERAL and _hand_scale(s):  # what looks at the gradients first never finds them right
         return {"scale": _hand_scale(s), "backwards": s.loop.backwards}
+    if s.loop.new_scalers >= SEVERAL and s.loop.skipped >= max(SEVERAL, MOSTLY * s.record.steps):
+        return {"skipped": s.loop.skipped}  # each begins with its largest scale, and is gone before it has found a lower one
     if s.loop.scaled_clips >= 3 or s.loop.scaled_steps >= 3:
         return {"clips": s.loop.scaled_clips, "steps": s.loop.scaled_steps}
     left = s.loop.left

@@ -416,6 +416,7 @@ class LoopClues:
         edited: looks in which the gradients at the step pointed elsewhere than what backward() brought, or there, or were gone.
         left: how large they were at the step, as a share of what backward() brought, less what a scaler had multiplied.
         scaled_steps: steps made on gradients that a scaler has multiplied; `scaled_clips`: the same of clipping.
+        new_scalers: how often the scaler of a loss was gone, and a new one in its place; `skipped`: steps that no optimizer made.
         shared: parameters that several optimizers hold; `optimizers`: the classes of all.
         in_eval: looks at a loss at which the model was in evaluation mode.
         twice: the paths of a module, or of a parameter of a list, that stands in several places.
@@ -449,6 +450,8 @@ class LoopClues:
     left: float = UNKNOWN
     scaled_steps: int = 0
     scaled_clips: int = 0
+    new_scalers: int = 0
+    skipped: int = 0
     shared: tuple[str, ...] = ()
     optimizers: tuple[str, ...] = ()
     in_eval: int = 0

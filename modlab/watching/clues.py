@@ -731,7 +731,7 @@ class ClueCollector:
     def record(
         self,
         accepted: dict[str, int],
-        scaled: tuple[int, int],
+        scaled: tuple[int, int, int],
         returned: int,
         rootless: int,
         modes: ModeClues,
@@ -744,7 +744,7 @@ class ClueCollector:
         Args:
             closed: whether the watch has ended.
             accepted: the names of losses of this model, and how often ``backward()`` was called on each.
-            scaled: how many steps, and clippings, met gradients that a scaler had multiplied.
+            scaled: how many steps, and clippings, met gradients that a scaler had multiplied; and how many scalers came in another's place.
             returned: how often the same weights were written between two steps.
             rootless: how often ``backward()`` began with a tensor whose graph ends in no parameter of the model.
             modes: in which mode the model was in the steps.
@@ -764,6 +764,7 @@ class ClueCollector:
             (gradients.turned, gradients.true, gradients.gone),
             float(np.median(gradients.ratios)) if gradients.ratios else math.nan,
             *scaled,
+            self.steps.skipped,
             held.shared,
             tuple(type(one).__name__ for one in self.steps.optimizers),
             self._in_eval,

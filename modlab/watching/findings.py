@@ -25,8 +25,8 @@ TINY = 1e-3
 BIRTHPLACES = ("forward", "backward", "the loss", "the batch")
 """Where a NaN may be born; weights that hold one were spoilt by an earlier step."""
 
-SKIPPED = 0.1
-"""Share of the steps that a gradient scaler may skip: it does so while it looks for its scale."""
+SKIPPED, NEARLY_ALL = 0.1, 0.9
+"""Share of the steps that a gradient scaler may skip: it does so while it looks for its scale; and beyond which next to no step is made."""
 
 GROWN, FEW = 1.2, 5
 """Times its least value that a loss on other data ends above it when the model learns by heart; and of how many values that is said."""
@@ -90,7 +90,16 @@ def _skipped(record: WatchRecord) -> Iterator[Finding]:
     for scalar in record.scalars:
         if scalar.kind == "scale" and scalar.falls > max(LOOKS, SKIPPED * scalar.count):
             facts: dict[str, Fact] = {"skipped": scalar.falls, "first": float(scalar.high[0]), "last": scalar.final}
-            yield Finding("steps skipped", "", facts, "careful", None, (Evidence("scalar", scalar.name),), (Remedy("no half"),))
+            endless = scalar.final < 1 and scalar.falls > NEARLY_ALL * scalar.count  # no scale is to blame for what overflows
+            yield Finding(
+                "steps skipped",
+                "",
+                facts,
+                "broken" if endless else "careful",
+                None,
+                (Evidence("scalar", scalar.name),),
+                (Remedy("no half"),),
+            )
 
 
 def _by_heart(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]:

@@ -59,6 +59,9 @@ TRIES = 3
 MOST = 32
 """Places that are kept apart; what comes from others counts with the last one."""
 
+SCALERS = 5
+"""Times that a scaler is searched for which has come in the place of one that is gone."""
+
 LEAST_SCALE = 1e-30
 """Of a scaler, below which what it has multiplied cannot be told any more: after it was halved in each of a hundred steps."""
 
@@ -218,6 +221,7 @@ class Losses:
         self.told: set[str] = set()
         self._bad_looks = 0  # at losses that are no numbers
         self.scaled_steps = self.scaled_clips = 0  # with gradients that a scaler has multiplied
+        self.new_scalers = 0  # times that another one had come in the place of one
         self.rootless = 0  # backward passes from a tensor whose graph, if it has one, ends in no parameter of the model
         self._every, self._each, self._taken = 1, EACH, 0
         self._opener = get_ident()
@@ -289,7 +293,7 @@ class Losses:
             if value is None:
                 continue
             site = self._site(tensor, frame, place)
-            scale = None if site.scaler is None else _scale_of(site.scaler())
+            scale = self._scale_at(site, tensor)
             if scale is not None:
                 self._scale.add(steps.made, _value(scale, None))
                 if not is_far(scale) and float(scale) < LEAST_SCALE:
@@ -307,6 +311,16 @@ class Losses:
             if states is not None:
                 ends = self._ends(site, tensor)
                 self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watch.tap.arrived, steps.call, anew, *ends))
+
+    def _scale_at(self, site: LossSite, tensor: Tensor) -> Tensor | None:
+        """By what a scaler has multiplied a loss: the one of its place, or another one that has come in its stead."""
+        if site.scaler is None:
+            return None
+        if site.scaler() is None:
+            self.new_scalers += 1
+            site.scaler = (_scaler(tensor) if self.new_scalers <= SCALERS else None) or site.scaler
+        scaler = site.scaler()
+        return _factor_of(tensor) if scaler is None else _scale_of(scaler)
 
     def _ends(self, site: LossSite, tensor: Tensor) -> tuple[Weight | None, bool]:
         """A parameter that its graph ends in; and whether it is another model's loss, while that of the watched one goes backward, too.
@@ -704,11 +718,8 @@ def _is_torchs(frame: FrameType) -> bool:
 
 def _scaler(tensor: Tensor) -> ReferenceType[Any] | None:
     """The scaler that multiplied a loss: among those that there are, the one with that factor. Asked once for each place."""
-    function: Any = tensor.grad_fn
-    if type(function).__name__ != "MulBackward0" or function.next_functions[-1][0] is not None:
-        return None
-    factor = getattr(function, "_saved_other", None)
-    if not isinstance(factor, Tensor) or factor.numel() != 1:
+    factor = _factor_of(tensor)
+    if factor is None:
         return None
     alike = None
     for thing in gc.get_objects():
@@ -718,6 +729,15 @@ def _scaler(tensor: Tensor) -> ReferenceType[Any] | None:
         if scale is not None and scale.item() == factor.item():
             alike = thing  # what was copied to another device
     return None if alike is None else ref(alike)
+
+
+def _factor_of(loss: Tensor) -> Tensor | None:
+    """The single number without a graph by which it is multiplied in the end."""
+    function: Any = loss.grad_fn
+    if type(function).__name__ != "MulBackward0" or function.next_functions[-1][0] is not None:
+        return None
+    factor = getattr(function, "_saved_other", None)
+    return factor if isinstance(factor, Tensor) and factor.numel() == 1 else None
 
 
 def _scale_of(scaler: Any) -> Tensor | None:

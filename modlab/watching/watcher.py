@@ -720,7 +720,7 @@ class Watcher:
             batch_kept=self.clues.kept is not None,
             clues=self.clues.record(
                 self.losses.accepted(),
-                (self.losses.scaled_steps, self.losses.scaled_clips),
+                (self.losses.scaled_steps, self.losses.scaled_clips, self.losses.new_scalers),
                 self.step_hooks.rewritten.returned,
                 self.losses.rootless,
                 self.step_hooks.modes.clues(),

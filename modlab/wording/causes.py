@@ -369,6 +369,8 @@ def _scaler(facts: Facts) -> str:
     if "scale" in facts:
         backwards = format.plural(facts["backwards"], "backward pass", "backward passes")
         return f"the loss is multiplied by {rough(facts['scale'])}, a power of two, and none of {backwards} was followed by a step"
+    if "skipped" in facts:
+        return f"none lives long enough to find its scale, and nearly all steps seen were skipped: {facts['skipped']}"
     if "left" in facts:
         return f"at the step, gradients are {rough(facts['left'])} of what backward() brought, a power of two, as scalers divide by"
     if facts["steps"]:
@@ -534,10 +536,18 @@ CAUSES: dict[str, CauseWords] = {
         "divide the loss by the number of accumulated batches",
     ),
     "scaler misused": CauseWords(
-        "the gradient scaler is used out of order",
+        lambda f: "each step gets a new gradient scaler" if "skipped" in f else "the gradient scaler is used out of order",
         _scaler,
-        "Scaled gradients are tens of thousands of times too large until the scaler has divided them.",
-        "scaler.unscale_(optimizer) before clipping, then scaler.step(optimizer) and scaler.update()",
+        lambda f: (
+            "A scaler begins with a large scale, skips the step when gradients overflow, and lowers the scale for the next one."
+            if "skipped" in f
+            else "Scaled gradients are tens of thousands of times too large until the scaler has divided them."
+        ),
+        lambda f: (
+            "one GradScaler for the whole training, made before the loop"
+            if "skipped" in f
+            else "scaler.unscale_(optimizer) before clipping, then scaler.step(optimizer) and scaler.update()"
+        ),
     ),
     # ---- the optimizer
     "rate too high": CauseWords(

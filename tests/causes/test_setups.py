@@ -511,6 +511,40 @@ def test_what_follows_from_a_scaler_and_from_a_small_loss_is_no_cause_beside_it(
     assert kinds(w)[0] == "scaler misused" and "clipped to nothing" not in kinds(w)
 
 
+@pytest.mark.parametrize(
+    ("power", "lasts", "named"), [(24, 1, True), (24, 60, False), (8, 1, False), (16, 12, False)], ids=["new", "kept", "fits", "folds"]
+)
+def test_a_scaler_that_begins_anew_in_each_step_finds_no_scale(power: int, lasts: int, named: bool) -> None:
+    x, y = blobs()
+    net = mlp()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with modlab.watch(net, optimizer) as w:
+        for number in range(60):
+            if number % lasts == 0:
+                scaler = torch.amp.GradScaler("cpu", init_scale=2.0**power)
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.float16):
+                output = net(x)
+            scaler.scale(F.cross_entropy(output.float(), y)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert ("scaler misused" in kinds(w)) is named and (w.verdict.exit_code == 1) is named
+    assert max(one.high.max() for one in w.record.scalars if one.kind == "loss") < 10  # whichever scaler it was
+
+
+def test_a_scaler_that_skips_each_step_down_to_nothing_lets_nobody_learn() -> None:
+    x, y = blobs()
+    net = mlp()
+    scaler, optimizer = torch.amp.GradScaler("cpu"), torch.optim.SGD(net.parameters(), 0.1)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(40):
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(net(x), y) + (0 * net(x)).sqrt().sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert w.verdict.exit_code == 1 and [one.severity for one in w.verdict.findings if one.kind == "steps skipped"] == ["broken"]
+
+
 def test_a_copy_that_goes_on_by_old_averages_climbs_no_slope() -> None:
     """Steps of an optimizer that was trained on other batches go up on this one: its sign is right."""
     net, (x, y) = mlp(), blobs()
