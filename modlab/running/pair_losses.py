@@ -19,6 +19,9 @@ HINGES = ("Relu", "Clamp", "ClampMin", "Softplus")
 """Functions that make a difference of distances a loss."""
 
 LENGTHS = ("Norm", "LinalgVectorNorm", "Cdist", "EuclideanDist")
+RISING = (*LENGTHS, "Sum", "Mean", "Pow", "Abs", "Sqrt", "Add", "Clamp", "ClampMin")
+"""Functions that give the more the farther apart what they take is."""
+
 LIKENESS = ("Mm", "Bmm")
 PICKS = ("Index", "IndexSelect", "Gather")
 MANY = 16
@@ -54,6 +57,7 @@ def pushes(node: Any, factor: float, made: Mapping[Any, str]) -> tuple[float, ..
     name, shape = name_of(node), shape_of(node)
     if name in ("LogSoftmax", "NllLoss"):
         sign, matrix = _down(node, made)
+        sign = math.copysign(sign, sign * factor)
         return (-sign, sign) if sign and matrix is None else ()
     if name not in ("LogSigmoid", "Softplus") or len(shape) != 2 or not shape[0] == shape[1] >= FEW:
         return ()
@@ -66,7 +70,10 @@ def pushes(node: Any, factor: float, made: Mapping[Any, str]) -> tuple[float, ..
 
 
 def _down(node: Any, made: Mapping[Any, str]) -> tuple[float, Tensor | None]:
-    """The sign with which a likeness comes into a function, and a square matrix of signs that it is multiplied by; 0 if there is none."""
+    """The sign with which a likeness comes into a function, and a square matrix of signs that it is multiplied by; 0 if there is none.
+
+    A distance is a likeness with a minus.
+    """
     sign, matrix = 1.0, None
     below = children(node)
     node = below[0] if below else None
@@ -76,6 +83,8 @@ def _down(node: Any, made: Mapping[Any, str]) -> tuple[float, Tensor | None]:
             return 0.0, None
         if name in LIKENESS:
             return sign, matrix
+        if _gives_all_distances(node):
+            return -sign, matrix
         if name in ("Mul", "Div"):
             node, times, found = _factor(node)
             matrix = matrix if found is None else found
@@ -89,6 +98,38 @@ def _down(node: Any, made: Mapping[Any, str]) -> tuple[float, Tensor | None]:
                 return 0.0, None
             sign, node = -sign if turned else sign, below[0]
     return 0.0, None
+
+
+def _gives_all_distances(node: Any) -> bool:
+    """Whether a function gives how far each of some is from each of others, perhaps squared: the more alike two are, the less it is."""
+    measured = False
+    for _ in range(DEEP):
+        name, below = name_of(node), children(node)
+        if name in ("Cdist", "EuclideanDist") or _is_multiplied_out(node):
+            return True
+        if name in ("Sub", "Rsub"):  # of which none has yet been laid beside each of the others
+            return measured and all(shape_of(one) != shape_of(node) for one in below)
+        measured |= name in ("Pow", "Abs", "Mul", *LENGTHS)
+        grows = name in (*RISING, *MOVES) or (name == "Mul" and len({*below}) == 1 < len(below))
+        if not grows or not below or (name == "Pow" and not number_of(saved(node, "exponent")) > 0):
+            return False
+        node = below[0]
+    return False
+
+
+def _is_multiplied_out(node: Any) -> bool:
+    """Whether products of each with each are taken from squares, as in a² + b² - 2ab."""
+    below = children(node)
+    if name_of(node) != "Sub" or len(below) != 2 or not _are_squares(below[0]):
+        return False
+    return _below(children(below[1])[0] if name_of(below[1]) == "Mul" and children(below[1]) else below[1], LIKENESS) is not None
+
+
+def _are_squares(node: Any) -> bool:
+    below = children(node)
+    if name_of(node) == "Pow" or (name_of(node) == "Mul" and len({*below}) == 1 < len(below)):
+        return True
+    return name_of(node) in ("Sum", "Add", *MOVES) and bool(below) and all(map(_are_squares, below))
 
 
 def _factor(node: Any) -> tuple[Any, float, Tensor | None]:

@@ -44,9 +44,49 @@ def test_what_is_pulled_and_what_is_pushed(loss, together, others):
     assert term(loss(*ends())).pushes == pytest.approx((together, others))
 
 
-def test_a_distance_and_a_layer_are_no_likeness():
-    one, other = ends()
-    assert term(F.cross_entropy(-torch.cdist(one, other), torch.arange(8))).pushes == ()
+DISTANCES = {
+    "cdist": torch.cdist,
+    "squares": lambda one, other: (one[:, None] - other).pow(2).sum(-1),
+    "multiplied": lambda one, other: (apart := one[:, None] - other[None]).mul(apart).mean(-1),
+    "root": lambda one, other: ((one[:, None] - other[None]).square().sum(-1) + 1e-8).sqrt(),
+    "norm": lambda one, other: (one[:, None] - other[None]).norm(dim=-1),
+    "absolute": lambda one, other: (one[:, None] - other[None]).abs().sum(-1),
+    "pairwise": lambda one, other: F.pairwise_distance(one[:, None], other[None]),
+    "to what is fixed": lambda one, other: torch.cdist(one, other.detach()),
+    "multiplied out": lambda one, other: one.square().sum(1, keepdim=True) + other.square().sum(1) - 2 * one @ other.T,
+    "and its root": lambda one, other: ((one * one).sum(1)[:, None] + (other**2).sum(1) - 2 * (one @ other.T)).clamp_min(1e-9).sqrt(),
+}
+
+
+@pytest.mark.parametrize("distance", DISTANCES.values(), ids=DISTANCES)
+def test_the_right_one_of_distances_is_the_least(distance):
+    def pushes(change: Callable[[Tensor], Tensor]) -> tuple[float, ...]:
+        return term(F.cross_entropy(change(distance(*ends())), torch.arange(8))).pushes
+
+    learned = nn.Parameter(torch.tensor(3.0))
+    assert pushes(lambda apart: apart) == pushes(lambda apart: apart / 0.2) == pushes(lambda apart: apart * learned) == (1, -1)
+    assert pushes(lambda apart: -apart) == pushes(lambda apart: 3 - apart / 0.2) == pushes(lambda apart: -apart * learned) == (-1, 1)
+    assert term(distance(*ends()).log_softmax(1).gather(1, torch.arange(8)[:, None]).mean()).pushes == (
+        -1,
+        1,
+    )  # the chance of the right one becomes less
+    assert pushes(lambda apart: (-apart).exp()) == pushes(lambda apart: 1 / (1 + apart)) == ()
+
+
+LENGTHS = {
+    "of a capsule": lambda one: one.view(8, 2, 2).norm(dim=-1),
+    "of what is centred": lambda one: (one.view(8, 2, 2) - one.view(8, 2, 2).mean(-1, keepdim=True)).norm(dim=-1),
+    "none": lambda one: (one[:, None] - one[None]).sum(-1),
+}
+
+
+@pytest.mark.parametrize("score", LENGTHS.values(), ids=LENGTHS)
+def test_a_length_is_no_distance(score):
+    assert term(F.cross_entropy(score(ends()[0]), torch.arange(8) % 2)).pushes == ()
+
+
+def test_a_layer_is_no_likeness():
+    one, _ = ends()
     layer = nn.Linear(4, 8)
     out = layer(one)
     found = loss_graph.read(F.cross_entropy(-out, torch.arange(8)), {out.grad_fn: "layer"})
