@@ -61,6 +61,9 @@ CLEARLY = math.log(2)
 REWARDED = "rewarded"
 """The gain of which only the user knows whether it is one: rewards weigh what was picked, or costs do."""
 
+RESTORED = "restored"
+"""The gain that is one beside a divergence from a prior: how like its input a model makes what it gives."""
+
 DECAYS = 0.1
 """Weight decay beyond which a step may go where the loss does not ask it to."""
 
@@ -273,7 +276,8 @@ def _lowered(s: Symptoms) -> list[str]:
     """What should become large, and stands without a minus in a loss that is to become small."""
     if any(one.maximize for one in s.groups) or len(s.clues.losses) > 1:
         return []
-    return [one.gain for one in s.loss.terms if one.gain and one.factor > 0]
+    known = [one.gain for one in s.loss.terms if one.gain and one.factor > 0]
+    return [gain for gain in known if gain != RESTORED or not math.isnan(s.loss.away)]
 
 
 def _unrewarded(s: Symptoms) -> Facts | None:

@@ -86,7 +86,7 @@ class Term:
         pushes: of a loss of likenesses, what it does to those that belong together, and to the others: above 0 it makes them less.
         positives: whether one score alone, as large as it may be, makes it small.
         asked: the least and the largest target of an error.
-        gain: what it measures that should become large: "overlap", "likeness", "clipped gain" or "rewarded"; "" for any other.
+        gain: what it measures that should become large: "overlap", "likeness", "clipped gain", "rewarded" or "restored"; "" else.
     """
 
     criterion: str = ""

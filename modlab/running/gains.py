@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from modlab.running import composed_criteria
-from modlab.running.autograd_nodes import children, is_normalizing, name_of, shape_of
+from modlab.records.clues import MOVES
+from modlab.running import composed_criteria, written_criteria
+from modlab.running.autograd_nodes import children, is_here, is_normalizing, name_of, number_of, saved, shape_of
 
-OVERLAP, LIKENESS, CLIPPED, REWARDED = "overlap", "likeness", "clipped gain", "rewarded"
+OVERLAP, LIKENESS, CLIPPED, REWARDED, RESTORED = "overlap", "likeness", "clipped gain", "rewarded", "restored"
 """Of an output with its mask (Dice, Jaccard); with a fixed direction (cosine); the lower one of a gain and of the same with its ratio
-clipped (PPO); and logarithms of chances that rewards weigh, none of which is below 0."""
+clipped (PPO); logarithms of chances that rewards weigh, none of which is below 0; and of what a sample is worth, errors with a minus."""
+
+ERRORS = frozenset(
+    ("MseLoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy", "BinaryCrossEntropyWithLogits", "NllLoss", "NllLoss2D")
+)
+"""Criteria of which more is worse."""
 
 NEAR = 10
 """Functions that are followed down, at most."""
@@ -37,6 +44,50 @@ def of(node: Any, passed: Sequence[Any]) -> str:
     if name == "Minimum" and _is_clipped(node):
         return CLIPPED
     return REWARDED if (name == "LogSoftmax" or is_normalizing(node)) and _are_rewards(passed) else ""
+
+
+def of_sum(node: Any) -> str:
+    """The same of what is added up for each sample by itself, as an evidence lower bound is: in it errors have a minus, and none a plus."""
+    signs, waiting = set[float](), [(node, 1.0)]
+    for _ in range(4 * NEAR):
+        if not waiting:
+            break
+        node, sign = waiting.pop(0)
+        name, below = name_of(node), children(node)
+        if error := _error(node):
+            signs.add(sign * error)
+        elif name == "Div" or (name == "Mul" and len(below) == 1):
+            factor, above = _sign_of(node), below[0] if name == "Mul" else node.next_functions[0][0]
+            if not factor:
+                return ""
+            waiting += [(above, sign * factor)] if above is not None else []
+        elif name == "Sub":
+            waiting += [(child, part) for (child, _), part in zip(node.next_functions, (sign, -sign), strict=False) if child is not None]
+        elif name in ("Add", "Sum", "Mean", "Neg", "Rsub", *MOVES):
+            waiting += [(child, -sign if name in ("Neg", "Rsub") else sign) for child in below]
+    return RESTORED if signs == {-1.0} else ""
+
+
+def _error(node: Any) -> int:
+    """1 of a function that gives errors against constants, -1 of one that gives them with a minus, 0 of any other."""
+    name, below = name_of(node), children(node)
+    if name in ERRORS:
+        return 1
+    if name == "Add" and len(below) == 2:
+        return written_criteria.binary(*below)[1]
+    squared = name in ("Pow", "Abs") or (name == "Mul" and len({*below}) == 1 < len(below))
+    return int(squared and bool(below) and name_of(below[0]) in ("Sub", "Rsub") and len(children(below[0])) == 1)
+
+
+def _sign_of(product: Any) -> float:
+    """Of what something is multiplied by, or divided by: one number, a mask, or what is above 0 and divides; 0 of any other."""
+    other = saved(product, "other")
+    if (number := number_of(other)) == number:
+        return math.copysign(1.0, number) if number else 0.0
+    some = other if name_of(product) == "Div" else _constant(product)
+    if not isinstance(some, Tensor) or not is_here(some):
+        return 0.0
+    return float(bool((some > 0).all() if name_of(product) == "Div" else ((some == 0) | (some == 1)).all()))
 
 
 def _constant(product: Any) -> Tensor | None:

@@ -311,7 +311,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         pair_losses.pushes(node, read.factor, made),
         pair_losses.is_of_positives(node, read.factor),
         _ends_of(target) if read.criterion.endswith("error") and target is not None else (math.nan, math.nan),
-        gains.of(node, passed),
+        gains.of(node, passed) or ("" if read.criterion else gains.of_sum(node)),
     )
     return Found(term, node, read.output, target, way, read.ignored, passed)
 

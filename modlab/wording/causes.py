@@ -238,6 +238,7 @@ TURNED_BACK = {
     "likeness": "1 - cosine as the loss",
     "clipped gain": "a minus in front of the mean of the lower ones",
     "rewarded": "a minus in front of it, if the weights are rewards",
+    "restored": "a minus in front of the whole lower bound",
     "falls": "give the loss a least value: remove its minus sign, or add the term that should hold it back",
 }
 """What to do about a loss that is turned around, by how that shows; elsewhere a sign is removed."""
@@ -247,6 +248,7 @@ GAINS = {
     "overlap": "the overlap of outputs and masks enters the loss without a minus, so that steps make it smaller",
     "likeness": "the cosine of outputs and targets enters the loss without a minus, so that steps make it smaller",
     "clipped gain": "the lower one of the plain and the clipped gain enters the loss without a minus, so that steps make it smaller",
+    "restored": "errors have a minus in the lower bound (ELBO), and the bound has none in the loss, so that steps make it smaller",
     "rewarded": "the greater its weight, the less likely steps make what was picked: right for costs, and turned around for rewards",
 }
 """What a loss measures that should become large."""

@@ -105,3 +105,87 @@ def test_what_rewards_weigh(sign, centred):
     w = trained(4, loss)
     assert turned(w) == (["rewarded"] if sign == 1 and not centred else [])  # of centred ones nobody knows the sign
     assert w.verdict.ok
+
+
+def by_criterion(given: Tensor, x: Tensor) -> Tensor:
+    return -20 * F.mse_loss(given, x, reduction="none").sum(1)
+
+
+def by_entropy(given: Tensor, x: Tensor) -> Tensor:
+    return -F.binary_cross_entropy_with_logits(given, x, reduction="none").sum(1)
+
+
+def by_distribution(given: Tensor, x: Tensor) -> Tensor:
+    return torch.distributions.Normal(given, 0.5).log_prob(x).sum(1)
+
+
+def by_learned_width(given: Tensor, x: Tensor) -> Tensor:
+    return torch.distributions.Normal(given, given.std().exp()).log_prob(x).sum(1)
+
+
+def by_bernoulli(given: Tensor, x: Tensor) -> Tensor:
+    return torch.distributions.Bernoulli(logits=given).log_prob(x).sum(1)
+
+
+def by_squares(given: Tensor, x: Tensor) -> Tensor:
+    return -((given - x) ** 2).sum(1) / (2 * 0.3)
+
+
+def by_logarithms(given: Tensor, x: Tensor) -> Tensor:
+    chances = given.sigmoid()
+    return (x * (chances + 1e-6).log() + (1 - x) * (1 - chances + 1e-6).log()).sum(1)
+
+
+class Restores(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(10, 8), nn.Linear(4, 10)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, logarithm = self.down(x).chunk(2, 1)
+        return self.up(mean + torch.randn_like(mean) * (logarithm / 2).exp()), mean, logarithm
+
+
+@SIGNS
+@pytest.mark.parametrize("apart", [False, True], ids=["for each sample", "as means"])
+@pytest.mark.parametrize(
+    "likelihood", [by_criterion, by_entropy, by_distribution, by_learned_width, by_bernoulli, by_squares, by_logarithms]
+)
+def test_a_lower_bound(likelihood, apart, sign):
+    torch.manual_seed(0)
+    model = Restores()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(40):
+            x = (torch.randn(32, 10) > 0).float()
+            given, mean, logarithm = model(x)
+            restored, away = likelihood(given, x), 0.5 * (mean**2 + logarithm.exp() - 1 - logarithm).sum(1)
+            optimizer.zero_grad()
+            (sign * (restored.mean() - away.mean() if apart else (restored - away).mean())).backward()
+            optimizer.step()
+    assert bool(turned(w)) is (sign == 1)
+
+
+class Acts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean, self.width = nn.Linear(10, 3), nn.Parameter(torch.zeros(1, 3).expand(64, 3).clone())
+
+    def forward(self, x: Tensor) -> torch.distributions.Normal:
+        return torch.distributions.Normal(self.mean(x), self.width.exp())
+
+
+@pytest.mark.parametrize("drawn", [False, True], ids=["costs of what was done", "entropy of what is drawn"])
+def test_a_policy_is_no_lower_bound(drawn):
+    torch.manual_seed(0)
+    model = Acts()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(40):
+            policy = model(torch.randn(64, 10))
+            done = policy.rsample() if drawn else policy.sample()
+            chance, cost = policy.log_prob(done).sum(1), (done - 1).square().sum(1)
+            optimizer.zero_grad()
+            (0.2 * chance + cost if drawn else chance * cost + 0.01 * chance).mean().backward()
+            optimizer.step()
+    assert not turned(w)
