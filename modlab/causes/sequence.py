@@ -377,15 +377,21 @@ def _orderless(s: Symptoms) -> Facts | None:
     if at_one_place is not None:
         return at_one_place
     free = [one for one in some if one.facts["ordered"] is False and one.facts.get("later", 0.0) > SOME]
-    told = s.clues.relations
-    needed = bool(s.tokens) and told.together > TOLD and told.counted < told.together / 2
+    told, series = s.clues.relations, _is_of_series(s, free)
+    needed = (bool(s.tokens) or series) and told.together > TOLD and told.counted < told.together / 2
     if not free or any(one.facts["ordered"] for one in some) or not s.progress < 0.6 or not (needed or (s.tokens and s.has_baseline)):
         return None
-    if not needed and (s.learns or s.progress > FALLS):  # so the order may not matter
+    if (series or not needed) and (s.learns or s.progress > FALLS):  # numbers may tell of their place in another way
         return None
     if not needed and (told.counted > TOLD or _one_for_all(s)):  # which tokens there are may tell it as well
         return None
     return {"path": free[0].path}
+
+
+def _is_of_series(s: Symptoms, attended: list[ModuleClues]) -> bool:
+    """Whether what is attended to are the places of the only input, a series of numbers, and all of them are taken together then."""
+    shape = s.inputs[0].shape if len(s.inputs) == 1 and not s.tokens else ()
+    return len(shape) == 3 and all(one.facts.get("positions") == shape[1] and one.facts["pooled"] for one in attended)
 
 
 def _at_one_place(s: Symptoms) -> Facts | None:

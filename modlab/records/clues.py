@@ -321,7 +321,8 @@ class Relations:
 
     Attributes:
         rows: how many pairs; 0 if it was not asked.
-        together: as they came; `counted`: by how often each token comes, wherever; `padding`: by how often that of the padding comes.
+        together: as they came; `counted`: by how often each token comes, wherever, or by the numbers of a series
+            in whatever order; `padding`: by how often that of the padding comes.
         before, after: each target that of the sample before, or after, it; `late`: that of the same place in the batch before.
         by, moved: of series in which each place has its target, by how many places further the input tells most of it, and how much;
             `placed`: how much the input in the same place does.

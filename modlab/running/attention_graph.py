@@ -36,6 +36,7 @@ class Attention(NamedTuple):
         along: the dimension along which they add up to 1, counted from the end.
         ordered: whether the order of the positions can count; None where other attention comes before it.
         scale: by which numbers the scores are multiplied; 1 where that is not known.
+        positions: how many there are.
     """
 
     path: str
@@ -45,6 +46,7 @@ class Attention(NamedTuple):
     ordered: bool | None
     along: int = -1
     scale: float = 1.0
+    positions: int = 0
 
 
 class Shares(NamedTuple):
@@ -171,9 +173,8 @@ def _product(node: Any) -> Any:
 def _attention(node: Any, path: str) -> Attention:
     if name_of(node).startswith("ScaledDotProduct"):
         mask = saved(node, "attn_mask")
-        return Attention(
-            path, None, bool(saved(node, "is_causal")), mask if isinstance(mask, Tensor) and is_here(mask) else None, _ordered(node, node)
-        )
+        mask = mask if isinstance(mask, Tensor) and is_here(mask) else None
+        return Attention(path, None, bool(saved(node, "is_causal")), mask, _ordered(node, node), positions=shape_of(node)[-2])
     result = saved(node, "result")
     there = isinstance(result, Tensor) and is_here(result)
     dim, many = saved(node, "dim"), len(shape_of(node))
@@ -232,4 +233,10 @@ def _tells(node: Any) -> bool:
         other = saved(node, "other")
         many = isinstance(other, Tensor) and other.numel() > 1 and math.isnan(number_of(other))
         return many and (not is_here(other) or not other.is_contiguous() or len(other.detach().flatten()[:4096].unique()) > 2)
-    return name.startswith(ORDERED)
+    return name.startswith(ORDERED) or (name == "Convolution" and _overlaps(node))
+
+
+def _overlaps(convolution: Any) -> bool:
+    """Whether each place is made of its neighbours as well."""
+    weight, stride = saved(convolution, "weight"), saved(convolution, "stride")
+    return isinstance(weight, Tensor) and isinstance(stride, tuple) and any(map(int.__lt__, stride, weight.shape[2:]))

@@ -12,6 +12,10 @@ PASSES = MOVES | {"Slice", "Add"}
 """Functions behind which a place is still that place."""
 
 
+POOLS = ("Mean", "Sum", "Max")
+"""Functions that make one row of those of all places."""
+
+
 class Takers:
     """What takes the results of functions of a graph.
 
@@ -40,6 +44,16 @@ class Takers:
         """Whether all that takes it is a mean over so many places."""
         some = self.of(node)
         return bool(some) and all(name_of(one) == "Mean" and length in _reduced(one) for one in some)
+
+
+def is_pooled(nodes: Iterable[tuple[Any, str]], length: int) -> bool:
+    """Whether a graph goes over so many places by a mean, a sum or a maximum, and takes none of so many by itself."""
+    pooled = False
+    for node, _ in nodes:
+        if name_of(node) == "Select" and length in _reduced(node):
+            return False
+        pooled |= name_of(node) in POOLS and length in _reduced(node)
+    return pooled
 
 
 def _is_last(node: Any, length: int) -> bool:

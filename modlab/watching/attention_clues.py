@@ -32,7 +32,7 @@ def facts(attention: Attention, batch: list[Tensor]) -> dict[str, Any]:
         return {**known, "positions": told.shape[-1]}
     weights = attention.weights if attention.weights is not None else _open(attention)
     if weights is None:
-        return {**known, "later": 0.0 if attention.causal else 1.0, "earlier": 1.0}
+        return {**known, "positions": attention.positions, "later": 0.0 if attention.causal else 1.0, "earlier": 1.0}
     known["positions"] = weights.shape[-1]
     few = max(1, MOST // max(weights[0].numel(), 1)) if weights.dim() > 2 else 1
     some = weights[:few] if weights.dim() > 2 else weights

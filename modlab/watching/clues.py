@@ -500,7 +500,7 @@ class ClueCollector:
         for one in attention_graph.attentions(met):
             facts = attention_clues.facts(one, self.batch)
             begin = self._modules.get((one.path, "weights"), {}).get("begin", facts.get("sharp", 0.0))
-            self._note(one.path, "weights", **facts, begin=begin)
+            self._note(one.path, "weights", **facts, begin=begin, pooled=place_graph.is_pooled(met, facts.get("positions", 0)))
         for other in attention_graph.shares(met):
             self._note(other.path, "shares", **attention_clues.shared(other, self.batch))
         for node, taker, p in dropout_graph.dropped(met):

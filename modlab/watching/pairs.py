@@ -22,6 +22,9 @@ NUMBERS, ROWS = 1 << 17, 512
 FEATURES, TOKENS, CLASSES = 512, 32, 64
 """Features that are used, different tokens, and different targets."""
 
+COLUMNS = 16
+"""Numbers of a place whose products with each other are looked at."""
+
 FARTHEST, SERIES, BATCH, POINTS, FAR = 3, 4, 64, 2048, 32
 """Places by which targets are looked for along their series, and of how many batches, samples and places of all these; and how
 far away a single token may be that tells them."""
@@ -110,6 +113,8 @@ class Pairs:
             found["counted"] = self._skill(lambda x, y: (x, y), _counts)
             if padding is not None:
                 found["padding"] = self._skill(lambda x, y: (x, y), lambda x: (x == padding).double().sum(1, keepdim=True))
+        if first.is_floating_point() and first.dim() == 3:
+            found["counted"] = max(self._skill(lambda x, y: (x, y), one) for one in (_unordered, _mixed))
         return Relations(self._rows, **found, **self._along())
 
     def _skill(
@@ -210,6 +215,29 @@ def _counts(x: Tensor) -> Tensor:
     """How often each token comes in a row."""
     different = kinds(x)
     return (x[:, :, None] == different[:FEATURES]).double().sum(1)
+
+
+def _unordered(series: Tensor) -> Tensor:
+    """What rows of numbers are whatever their order; all that they are, if one number of a row tells where it stands."""
+    if bool(_tell_places(series).any()):
+        return _features(series)
+    some = series.double()
+    few = some[:, :, :COLUMNS]
+    products = (few.mT @ few / few.shape[1]).flatten(1)
+    return torch.cat([some.mean(1), products, _features(some.sort(1).values)], 1)
+
+
+def _mixed(series: Tensor) -> Tensor:
+    """The same with the places of each series in an order of its own: of sets, which have none, it tells as much."""
+    drawn = torch.rand(series.shape[:2], generator=torch.Generator().manual_seed(0)).argsort(1)
+    return _features(series.gather(1, drawn[:, :, None].expand_as(series)))
+
+
+def _tell_places(series: Tensor) -> Tensor:
+    """Which numbers of a row are a time: they go up in each series, or down, or are the same in all series and not at all places."""
+    steps = series.diff(dim=1)
+    onward = ((steps >= 0).all(1) | (steps <= 0).all(1)).all(0)
+    return (onward | (series == series[:1]).all(0).all(0)) & (steps != 0).any(1).any(0)
 
 
 def _answers(y: Tensor) -> Tensor | None:

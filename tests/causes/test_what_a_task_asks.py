@@ -99,3 +99,67 @@ def test_the_number_of_the_next_token_is_no_quantity_unless_tokens_are_levels(cr
         return tokens[:, :-1], tokens[:, 1:].float()
 
     assert ("regression of classes" in kinds(Next(), batch, criterion)) is not ordered
+
+
+class Series(nn.Module):
+    def __init__(self, told: str, head: str, layer: bool) -> None:
+        super().__init__()
+        width = 3 if told == "time" else 2
+        self.inside = nn.Conv1d(width, 12, 3, padding=1) if told == "neighbours" else nn.Linear(width, 12)
+        self.places = nn.Parameter(torch.randn(8, 12)) if told == "places" else None
+        self.layer = nn.TransformerEncoderLayer(12, 2, 24, dropout=0.0, batch_first=True) if layer else None
+        self.qkv = None if layer else nn.Linear(12, 36)
+        self.end, self.head = head, nn.Linear(96 if head == "each" else 12, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.inside(x.transpose(1, 2)).transpose(1, 2) if isinstance(self.inside, nn.Conv1d) else self.inside(x)
+        h = h if self.places is None else h + self.places
+        if self.qkv is not None:
+            q, k, v = self.qkv(h).chunk(3, -1)
+            h = h + (q @ k.mT / 3).softmax(-1) @ v
+        h = h if self.layer is None else self.layer(h)
+        pooled = {"mean": lambda: h.mean(1), "last": lambda: h[:, -1], "each": lambda: h.flatten(1)}
+        return self.head(pooled[self.end]())[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "head", "layer", "named"),
+    [
+        ("trend", "", "mean", False, True),
+        ("trend", "", "mean", True, True),
+        ("trend", "places", "mean", False, False),
+        ("trend", "time", "mean", False, False),
+        ("trend", "neighbours", "mean", False, False),
+        ("trend", "", "each", False, False),
+        ("last", "", "last", False, False),
+        ("mean", "", "mean", False, False),
+        ("spread", "", "mean", False, False),
+        ("greatest", "", "mean", True, False),
+        ("product", "", "mean", True, False),
+        ("noise", "", "mean", False, False),
+    ],
+)
+@pytest.mark.parametrize("rate", [1e-2, 1e-5])
+def test_series_of_numbers_have_an_order_that_targets_may_ask_for(asked, told, head, layer, named, rate):
+    torch.manual_seed(0)
+    net = Series(told, head, layer)
+    time = torch.linspace(-1, 1, 8)
+    answers: dict[str, Callable[[Tensor], Tensor]] = {
+        "trend": lambda x: (x[:, :, 0] * time).sum(1),
+        "last": lambda x: x[:, -1, 1],
+        "mean": lambda x: x.mean((1, 2)) * 3,
+        "spread": lambda x: x[:, :, 0].std(1) * 3,
+        "greatest": lambda x: x[:, :, 1].amax(1),
+        "product": lambda x: x.prod(2).sum(1),
+        "noise": lambda x: torch.randn(len(x)),
+    }
+    optimizer = torch.optim.Adam(net.parameters(), lr=rate)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(80):
+            x = torch.randn(64, 8, 2)
+            y = answers[asked](x)
+            x = torch.cat([x, time.expand(64, 8).unsqueeze(2)], 2) if told == "time" else x
+            optimizer.zero_grad()
+            F.mse_loss(net(x), y).backward()
+            optimizer.step()
+    assert ("no positions" in [one.kind for one in w.findings]) is named
