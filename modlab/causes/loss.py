@@ -49,6 +49,9 @@ APART, PILED = 0.3, 3
 SAME = 0.95
 """Share of the targets that are the next token, from which on that is what is asked for."""
 
+FULL = 0.9
+"""How far a state goes at least that would go further if it could."""
+
 SPENT = 0.9
 """Part of a margin above which it is as if nothing had been learned of triples."""
 
@@ -342,7 +345,7 @@ def _cannot_reach_first(s: Symptoms) -> Facts | None:
         return _cannot_reach_chances(s)
     if term.criterion not in ERRORS or not s.target.std >= 0:
         return None
-    return _cannot_reach_errors(term, s.target.low, s.target.high, 0.3 * s.target.std) or _has_bounds(s)
+    return _cannot_reach_errors(term, s.target.low, s.target.high, 0.3 * s.target.std) or _is_a_state(s) or _has_bounds(s)
 
 
 def _last_with_ends(term: Term) -> str:
@@ -359,6 +362,16 @@ def _cannot_reach_errors(term: Term, least: float, largest: float, slack: float 
     if not (least < low - slack or largest > high + slack):
         return None
     return {"path": term.source or "", "function": last, "low": least, "high": largest}
+
+
+def _is_a_state(s: Symptoms) -> Facts | None:
+    """The output is the state of a recurrent layer and stands at its ends, and targets lie beyond."""
+    term, target, (low, high) = s.loss.term, s.target, s.loss.reach
+    states = {one.path for one in (*s.modules("recurrent"), *s.modules("cell")) if one.facts["within"]}
+    bare = term.layer in states and not term.ending and all(one.name in LAYOUT for one in term.functions)
+    if not bare or not FULL < max(-low, high) <= 1 or not max(-target.low, target.high) > 1 + 0.3 * target.std:
+        return None
+    return {"path": term.layer or "", "function": "Tanh", "state": True, "low": target.low, "high": target.high}
 
 
 def _has_bounds(s: Symptoms) -> Facts | None:

@@ -271,6 +271,9 @@ def _bottleneck(s: Symptoms) -> Facts | None:
         if narrow and taken >= 8 * given and following.facts.get("taken", 0) == given and following is not one:
             return {"path": one.path, "in": taken, "out": given}
     for one in s.modules("recurrent"):
+        weighted = (*s.modules("linear"), *s.modules("recurrent"), *s.modules("cell"))
+        if one.path == s.loss.term.layer or not any(_comes_after(s, two.path, one.path) for two in weighted):
+            continue  # it gives what is asked for
         single = one.facts["out"] == 1 and any(
             two.facts["taken"] == 1 < two.facts["given"] or (two.facts["in"] == 1 and _comes_after(s, two.path, one.path))
             for two in s.modules("linear")

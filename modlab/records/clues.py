@@ -87,6 +87,7 @@ class Term:
         positives: whether one score alone, as large as it may be, makes it small.
         asked: the least and the largest target of an error.
         gain: what it measures that should become large: "overlap", "likeness", "clipped gain", "rewarded" or "restored"; "" else.
+        layer: the path of the innermost module whose output is that of the model, but for an activation and how it is laid out.
     """
 
     criterion: str = ""
@@ -105,6 +106,7 @@ class Term:
     positives: bool = False
     asked: tuple[float, float] = (UNKNOWN, UNKNOWN)
     gain: str = ""
+    layer: str | None = None
 
 
 @frozen

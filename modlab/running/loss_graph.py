@@ -287,7 +287,7 @@ def _by_hand(summand: _Summand, made: Mapping[Any, str]) -> _Reading:
 def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
     read = (_of_pytorch if name_of(summand.node) in CRITERIA else _by_hand)(summand, made)
     node, at, path, passed = read.node, read.at, read.path, summand.passed
-    name, ends = name_of(node), _ending(at) if at is not None else []
+    name, (ends, layer) = name_of(node), _ending(at, made) if at is not None else ([], None)
     picks = ("Sub", *PICKS) if name_of(summand.node) == "Log" else ("Sub",)
     own = [node] if name in ("LogSoftmax", "Log") or is_normalizing(node) else []
     way = [*own, *(one for one in path if name_of(one) not in picks)]
@@ -312,6 +312,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         pair_losses.is_of_positives(node, read.factor),
         _ends_of(target) if read.criterion.endswith("error") and target is not None else (math.nan, math.nan),
         gains.of(node, passed) or ("" if read.criterion else gains.of_sum(node)),
+        layer,
     )
     return Found(term, node, read.output, target, way, read.ignored, passed)
 
@@ -473,11 +474,11 @@ def _way(node: Any, made: Mapping[Any, str]) -> tuple[list[Any], Any]:
     return [], None
 
 
-def _ending(node: Any) -> list[Any]:
-    """The model's last functions: as long as they only lay out anew, and the activation, if there is one."""
-    found = []
+def _ending(node: Any, made: Mapping[Any, str]) -> tuple[list[Any], str | None]:
+    """The model's last functions: as long as they only lay out anew, and the activation, if there is one; and the layer before them."""
+    found, layer = [], made.get(node)
     for _ in range(ENDING):
-        name = name_of(node)
+        name, layer = name_of(node), made.get(node, layer)
         if name in ACTIVATIONS:
             found.append(node)
         elif name not in LAYOUT:
@@ -486,7 +487,7 @@ def _ending(node: Any) -> list[Any]:
         if not below:
             break
         node = below[0]
-    return found
+    return found, layer
 
 
 def _is_of_directions(product: Any) -> bool:

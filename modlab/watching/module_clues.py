@@ -221,6 +221,7 @@ def _recurrent(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: di
                 "stateless": state is None,
                 "filled": _is_filled(state),
                 "mode": str(module.mode),
+                "within": module.mode != "RNN_RELU" and not module.proj_size,
                 "in": int(module.input_size),
                 "out": int(module.hidden_size),
                 "tail": _tail(taken, time) if there else 0.0,
@@ -230,10 +231,11 @@ def _recurrent(look: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: di
         yield "dropout", {"p": float(module.dropout)}
 
 
-def _cell(_: CurrentPass, __: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *___: Any) -> Told:
+def _cell(_: CurrentPass, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *___: Any) -> Told:
     given = args[1] if len(args) > 1 else kwargs.get("hx")
     state = given[0] if isinstance(given, tuple) else given
     facts = {"stateless": not isinstance(state, Tensor), "cut": isinstance(state, Tensor) and state.grad_fn is None}
+    facts["within"] = getattr(module, "nonlinearity", "tanh") == "tanh"  # of its state, between -1 and 1
     yield (
         "cell",
         {**facts, "filled": _is_filled(state), "state": state.data_ptr() if isinstance(state, Tensor) and is_readable(state) else 0},

@@ -217,7 +217,7 @@ def _unreached(facts: Facts) -> str:
     if "bound" in facts:
         asked = f"{rough(facts['low'])} to {rough(facts['high'])}"
         return f"no output that was seen lies beyond {rough(facts['bound'])}, and targets go from {asked}"
-    gives = f"{facts['function'].lower()} gives {_range(facts)}"
+    gives = f"{'a recurrent layer' if 'state' in facts else facts['function'].lower()} gives {_range(facts)}"
     if "mean" in facts:
         return f"{gives}, and the loss takes that for the logarithm of a rate; the mean of the counts is {rough(facts['mean'])}"
     return f"{gives}, and targets go from {rough(facts['low'])} to {rough(facts['high'])}"
@@ -759,7 +759,7 @@ CAUSES: dict[str, CauseWords] = {
         "the last activation cannot reach the targets",
         _unreached,
         "What lies outside of its range is never predicted.",
-        "no activation after the last layer, or scale the targets",
+        lambda f: f"{'a linear layer behind it' if 'state' in f else 'no activation after the last layer'}, or scale the targets",
     ),
     "wrong sign": CauseWords(
         "the loss is turned around",

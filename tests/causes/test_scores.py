@@ -77,6 +77,47 @@ def test_a_clamp_in_the_loss_and_one_that_is_scaled(times, wrong):
     assert ("output cannot reach" in kinds(trained(Behind(lambda x: x), values(2.0), criterion, steps=8))) is wrong
 
 
+class Recurrent(nn.Module):
+    """A layer that reads a series, and one that says what comes of it."""
+
+    def __init__(self, last: nn.Module, part: int = 0, scale: float = 1.0) -> None:
+        super().__init__()
+        self.read, self.last, self.part, self.scale = nn.GRU(1, 16, batch_first=True), last, part, scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        given = self.last(self.read(x)[0])
+        given = given[self.part] if isinstance(given, tuple) else given
+        given = given[0] if isinstance(given, tuple) else given
+        place = given[:, -1, 0] if given.shape[:1] == x.shape[:1] else given[0, :, 0]
+        return place if self.scale == 1 else self.scale * place
+
+
+RECURRENT: dict[str, tuple[Callable[[], nn.Module], float, bool]] = {
+    "gru": (lambda: Recurrent(nn.GRU(16, 1, batch_first=True)), 4.0, True),
+    "lstm": (lambda: Recurrent(nn.LSTM(16, 1, batch_first=True)), 4.0, True),
+    "last state": (lambda: Recurrent(nn.LSTM(16, 1, batch_first=True), part=1), 4.0, True),
+    "scaled": (lambda: Recurrent(nn.GRU(16, 1, batch_first=True), scale=8.0), 4.0, False),
+    "within": (lambda: Recurrent(nn.GRU(16, 1, batch_first=True)), 0.8, False),
+    "projected": (lambda: Recurrent(nn.LSTM(16, 8, proj_size=1, batch_first=True)), 4.0, False),
+    "linear": (lambda: Recurrent(nn.Linear(16, 1)), 4.0, False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_state_that_is_the_forecast(name):
+    make, size, wrong = RECURRENT[name]
+
+    def batch() -> tuple[Tensor, Tensor]:
+        wave = torch.sin(torch.arange(9.0) * 0.7 + 6 * torch.rand(32, 1))
+        return wave[:, :-1, None], size * wave[:, -1]
+
+    torch.manual_seed(0)
+    w = trained(make(), batch, F.mse_loss, rate=0.02, steps=100)
+    assert ("output cannot reach" in kinds(w)) is wrong
+    assert "bottleneck" not in kinds(w)  # one number is asked for
+
+
 def test_what_a_bias_alone_gives_is_no_bound():
     torch.manual_seed(0)
     w = trained(Behind(lambda x: x, hidden=1), values(), F.mse_loss)
