@@ -10,7 +10,7 @@ from modlab.causes.data import SPREAD, beyond_chances
 from modlab.causes.loop import SEVERAL, turned_by_hooks
 from modlab.causes.model import began_equal, begins_too_small
 from modlab.causes.symptoms import FEW, Symptoms
-from modlab.records.clues import MOVES, Term
+from modlab.records.clues import MOVES, SHAPES, Term
 
 RANGES = {
     "Relu": (0.0, math.inf),
@@ -175,6 +175,8 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
         return {"along": 0, "path": loss.term.source or ""}
     if loss.term.across >= 0:
         return {"along": loss.term.across, "path": loss.term.source or ""}
+    if _is_over_places(s):
+        return {"along": 1, "path": loss.term.source or "", "turn": True}
     if not (loss.term.criterion in ("cross-entropy", "alignment") or _takes_logarithms(s)):
         return None
     if not loss.unnormalized > 1e-2 or loss.along < 0:
@@ -187,6 +189,18 @@ def _is_over_samples(term: Term, samples: int) -> bool:
     first = term.functions[0] if term.functions else None
     over = first is not None and first.name == "LogSoftmax" and first.dim == 0 and len(first.shape) == 2 and first.shape == term.output
     return over and first is not None and first.shape[0] == samples != first.shape[1] > 1
+
+
+def _is_over_places(s: Symptoms) -> bool:
+    """Whether a linear layer gives the classes of each place last, and those are normalized which lie before them and are as many."""
+    term = s.loss.term
+    names = [one.name for one in term.functions]
+    at = names.index("LogSoftmax") if "LogSoftmax" in names else -1
+    if term.criterion != "cross-entropy" or at < 0 or any(name not in SHAPES for name in names[at + 1 :]):
+        return False
+    shape, given = term.functions[at].shape, {one.path: one.facts["out"] for one in s.modules("linear")}
+    last = s.category(term.source) == "linear" and given.get(term.source or "") == shape[-1]
+    return last and term.functions[at].dim == 1 < len(shape) - 1 and shape[1] == shape[-1] > 1 and not s.progress > 0.9
 
 
 def _takes_logarithms(s: Symptoms) -> bool:

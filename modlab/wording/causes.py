@@ -724,7 +724,9 @@ CAUSES: dict[str, CauseWords] = {
         ),
         "Samples or positions compete with each other, and the classes do not.",
         lambda f: (
-            "softmax over the last dimension, or that of the classes"
+            "the classes before the places: movedim(-1, 1) of the scores"
+            if f.get("turn")
+            else "softmax over the last dimension, or that of the classes"
             if not f.get("samples")
             else f"softmax over dimension {f['right']}"
             if f["right"] > 0

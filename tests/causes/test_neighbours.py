@@ -196,6 +196,41 @@ def test_a_loss_that_normalizes_over_the_samples(dim: int, found: bool) -> None:
     assert ("softmax over the wrong dimension" in kinds(w)) is found
 
 
+class AtEachPlace(nn.Module):
+    """Says something of each place of a sentence: by a linear layer, whose classes come last, or by a convolution."""
+
+    def __init__(self, classes: int, convolves: bool = False) -> None:
+        super().__init__()
+        self.word, self.convolves = nn.Embedding(9, 16), convolves
+        self.out = nn.Conv1d(16, classes, 1) if convolves else nn.Linear(16, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.word(x)
+        return self.out(x.mT if self.convolves else x)
+
+
+PLACES = {
+    "last": (4, lambda out, y: F.cross_entropy(out, y), True),
+    "likelihood": (4, lambda out, y: F.nll_loss(out.log_softmax(1), y), True),
+    "turned": (4, lambda out, y: F.cross_entropy(out.mT, y), False),
+    "in rows": (4, lambda out, y: F.cross_entropy(out.flatten(0, 1), y.flatten()), False),
+    "where is each": (3, lambda out, y: F.cross_entropy(out, y[:, :3]), False),
+    "convolution": (4, lambda out, y: F.cross_entropy(out, y), False),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_as_many_places_as_classes_that_come_last(name: str) -> None:
+    classes, criterion, found = PLACES[name]
+    net = AtEachPlace(classes, name == "convolution")
+
+    def loss() -> Tensor:
+        words = torch.randint(9, (32, 4))
+        return criterion(net(words), words % 4)
+
+    assert ("softmax over the wrong dimension" in kinds(watched(net, loss))) is found
+
+
 def test_each_sample_against_each_may_be_normalized_both_ways() -> None:
     left, right = mlp(), mlp()
 
