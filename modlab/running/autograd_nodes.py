@@ -132,3 +132,16 @@ def walk(start: Any, made: Mapping[Any, str]) -> Iterator[tuple[Any, str]]:
 def is_normalizing(node: Any) -> bool:
     """Whether a log-softmax is written as the logits less the logarithm of their sum, as a distribution does it."""
     return name_of(node) == "Sub" and any(name_of(one) == "Logsumexp" for one in children(node))
+
+
+def is_logistic(node: Any) -> bool:
+    """Whether a sigmoid is written as ``1 / (1 + exp(-x))``, or as ``exp(x) / (1 + exp(x))``."""
+    name, below = name_of(node), children(node)
+    if (name, len(below)) not in (("Reciprocal", 1), ("Div", 2)) or name_of(below[-1]) != "Add":
+        return False
+    powers, result = children(below[-1]), saved(node, "result")
+    if [name_of(one) for one in powers] != ["Exp"]:
+        return False
+    if name == "Div":
+        return name_of(below[0]) == "Exp" and children(below[0]) == children(powers[0])
+    return not (isinstance(result, Tensor) and is_here(result)) or bool((result <= 1).all())

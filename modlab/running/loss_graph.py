@@ -16,7 +16,7 @@ from torch import Tensor
 
 from modlab.records.clues import MOVES, Function, Term
 from modlab.running import bounds, composed_criteria, gains, pair_losses, written_criteria
-from modlab.running.autograd_nodes import children, is_here, is_normalizing, name_of, number_of, saved, shape_of
+from modlab.running.autograd_nodes import children, is_here, is_logistic, is_normalizing, name_of, number_of, saved, shape_of
 from modlab.running.written_criteria import Compared
 from modlab.statistics.memory import is_there
 
@@ -478,10 +478,10 @@ def _ending(node: Any, made: Mapping[Any, str]) -> tuple[list[Any], str | None]:
     """The model's last functions: as long as they only lay out anew, and the activation, if there is one; and the layer before them."""
     found, layer = [], made.get(node)
     for _ in range(ENDING):
-        name, layer = name_of(node), made.get(node, layer)
+        name, layer = _name(node), made.get(node, layer)
         if name in ACTIVATIONS:
             found.append(node)
-        elif name not in LAYOUT:
+        elif name not in LAYOUT and not (name == "Mul" and number_of(saved(node, "other")) == 1):  # as 1 / x has it
             break
         below = children(node)
         if not below:
@@ -498,8 +498,13 @@ def _is_of_directions(product: Any) -> bool:
     )
 
 
+def _name(node: Any) -> str:
+    """The function's, also of one that is written out."""
+    return "LogSoftmax" if is_normalizing(node) else "Sigmoid" if is_logistic(node) else name_of(node)
+
+
 def _function(node: Any) -> Function:
-    name = "LogSoftmax" if is_normalizing(node) else name_of(node)
+    name = _name(node)
     dim = saved(node, "dim") if name in ("Softmax", "LogSoftmax") else None
     if dim is None and name == "LogSoftmax":
         dims = next((saved(one, "dim") for one in children(node) if name_of(one) == "Logsumexp"), None)

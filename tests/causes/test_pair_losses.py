@@ -179,9 +179,32 @@ def focal(output: Tensor, label: Tensor) -> Tensor:
     return ((1 - torch.exp(-each)) ** 2 * each).mean()
 
 
-@pytest.mark.parametrize("twice", [True, False])
-def test_a_focal_loss_of_chances(twice):
-    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1), *([nn.Sigmoid()] if twice else []))
+class Applied(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+SQUASHED: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
+    "nothing": (lambda z: z, False),
+    "sigmoid": (torch.sigmoid, True),
+    "one over": (lambda z: 1 / (1 + torch.exp(-z)), True),
+    "of exponentials": (lambda z: z.exp() / (1 + z.exp()), True),
+    "of one exponential": (lambda z: (power := z.exp()) / (1 + power), True),
+    "scaled": (lambda z: 8 / (1 + torch.exp(-z)) - 4, False),
+    "one over a square": (lambda z: 1 / (1 + z.square()), False),
+}
+
+
+@pytest.mark.parametrize("name", SQUASHED)
+def test_a_focal_loss_of_chances(name):
+    function, twice = SQUASHED[name]
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1), Applied(function))
     asked = causes(net, lambda: ((x := torch.randn(32, 4)), (x[:, :1] > 0).float()), focal)
     assert ("sigmoid twice" in asked) is twice
 
