@@ -322,6 +322,10 @@ def _in_evaluation(s: Symptoms) -> Facts | None:
     apart = tuple(one.path for one in s.watched.modules if one.called and one.path in s.loop.uncounted and one.path not in trained)
     if apart and s.watched.passes and not s.loop.in_eval and s.record.steps >= SEVERAL and not s.learns:
         return {"looks": s.loop.looks, "places": apart, "alone": True}
+    found = {one.path for one in s.modules("untaught norm") if one.facts["looks"] >= 3}.difference(s.loop.uncounted)
+    untaught = tuple(one.path for one in s.watched.modules if one.path in found)
+    if untaught and not s.loop.in_eval and s.record.steps >= SEVERAL and not s.learns:
+        return {"looks": s.loop.looks, "places": untaught, "function": True}
     shut = {one.module for one in s.watched.parameters if not one.trainable} - {one.module for one in s.watched.parameters if one.trainable}
     norms = [one.path for one in s.watched.modules if one.category == "norm" and one.path not in shut]
     minded = norms or ([one.path for one in s.watched.modules if one.category == "dropout"] if not s.fallen > 0.2 else [])

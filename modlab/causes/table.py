@@ -91,6 +91,7 @@ FOLLOWS = {
     | {
         "weights begin too small",
         "one huge feature",
+        "eval while training",
         "dead units",
         "overwritten activation",
         "gradients overwritten",
@@ -108,10 +109,9 @@ or are made of older weights, each batch is of one kind, or each output is compa
 makes or a batch holds, is not finite at any rate, nor has a batch to hold what is not, and what falls without end becomes infinite at any.
 Gradients that are still scaled are large where they are clipped. A generator that gets no gradient is no match for anybody. What is cut off
 is used, tells nothing for that reason, and has no gradient that could vanish; weights of next to nothing, a feature that leaves nothing of
-the others, dead units, zeros or hooks take it away. What never moves stays as equal, and as small, as it began. What is thrown away was
-used. Inputs that tell the targets of others are no noise. Levels that are the same are no tokens; and what a mask hides, or a frozen layer
-of zeros gives, is not overwritten.
-Where nothing is moved, what is frozen explains nothing.
+the others, norms in evaluation, dead units, zeros or hooks take it away. What never moves stays as equal, and as small, as it began. What
+is thrown away was used. Inputs that tell the targets of others are no noise. Levels that are the same are no tokens; and what a mask hides,
+or a frozen layer of zeros gives, is not overwritten. Where nothing is moved, what is frozen explains nothing.
 """
 
 MOST = 3

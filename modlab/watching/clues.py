@@ -46,7 +46,7 @@ from modlab.running import (
     view_graph,
     written_criteria,
 )
-from modlab.running.autograd_nodes import children, name_of, rectifies, saved, walk
+from modlab.running.autograd_nodes import children, is_untaught_norm, name_of, rectifies, saved, walk
 from modlab.running.criterion import OwnLoss
 from modlab.running.guarded import line_of, note
 from modlab.running.tensor_hooks import OF_MODULES, is_hooked
@@ -503,8 +503,11 @@ class ClueCollector:
             self._note(one.path, "weights", **facts, begin=begin, pooled=place_graph.is_pooled(met, facts.get("positions", 0)))
         for other in attention_graph.shares(met):
             self._note(other.path, "shares", **attention_clues.shared(other, self.batch))
+        for node, taker in met:
+            if is_untaught_norm(node):
+                self._note(self._place_of(node, taker), "untaught norm")
         for node, taker, p in dropout_graph.dropped(met):
-            path = self._made[node] if node in self._made else taker.rpartition(".")[0]  # of a function: around what takes it
+            path = self._place_of(node, taker)
             if p >= self._modules.get((path, "dropped"), {}).get("p", 0.0):
                 self._note(path, "dropped", p=p)
         for torn in view_graph.torn(met, *self._sizes()):
@@ -524,6 +527,10 @@ class ClueCollector:
             self._note(path, "loose", registered=registered)
         if loose and not found and self._is_within(loose):
             self._note("", "loose", registered=False)
+
+    def _place_of(self, node: Any, taker: str) -> str:
+        """The module that gave what a function did; else the one around what takes it."""
+        return self._made[node] if node in self._made else taker.rpartition(".")[0]
 
     def _look_at_places(self, met: list[tuple[Any, str]]) -> None:
         """Whether the last state alone is taken of a layer whose series end in what says nothing, or the mean of a table's rows."""

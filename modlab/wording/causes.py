@@ -275,6 +275,8 @@ def _sign(facts: Facts) -> str:
 def _evaluation(facts: Facts) -> str:
     if "alone" in facts:
         return f"while the model trained, {all_named(facts['places'])} stayed in evaluation mode, and took in no batch"
+    if "function" in facts:
+        return f"while the model trained, a batch normalization in {all_named(facts['places'])} went by running statistics of no batch"
     if "evaluated" in facts:
         often = f"in {facts['evaluated']:,} of {format.plural(facts['steps'], 'step')}"
         when = f"from step {facts['since']:,} on" if facts["throughout"] else f"first in step {facts['since']:,}"
@@ -517,7 +519,8 @@ CAUSES: dict[str, CauseWords] = {
         "the model trains in evaluation mode",
         _evaluation,
         "In evaluation mode dropout is off, and a batch normalization uses its running statistics, which then never change.",
-        code="model.train()",
+        lambda f: "training=self.training where the function is called" if "function" in f else "",
+        code=lambda f: "" if "function" in f else "model.train()",
     ),
     "clipped to nothing": CauseWords(
         "gradients are clipped to almost nothing",

@@ -37,6 +37,27 @@ def test_norms_that_stay_in_evaluation_mode(apart):
     assert ("1 stayed in evaluation mode" in w.headline) is apart
 
 
+class OwnNorm(nn.Module):
+    """A batch normalization that calls the function."""
+
+    def __init__(self, width: int, training: bool | None, mean: float = 0.0) -> None:
+        super().__init__()
+        self.scale, self.shift, self.mode = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width)), training
+        self.register_buffer("mean", torch.full((width,), mean))
+        self.register_buffer("var", torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.batch_norm(x, self.mean, self.var, self.scale, self.shift, self.training if self.mode is None else self.mode)
+
+
+@pytest.mark.parametrize(("training", "mean", "wrong"), [(False, 0.0, True), (False, 0.1, False), (True, 0.0, False), (None, 0.0, False)])
+def test_norms_by_a_function_that_go_by_no_batch(training, mean, wrong):
+    torch.manual_seed(0)
+    w = trained(nn.Sequential(nn.Linear(4, 16), OwnNorm(16, training, mean), nn.ReLU(), nn.Linear(16, 1)), values, F.mse_loss)
+    assert ("eval while training" in kinds(w)) is wrong
+    assert ("a batch normalization in layer 1 went by running statistics of no batch" in w.headline) is wrong
+
+
 @pytest.mark.parametrize(("bound", "wrong"), [(1000.0, True), (0.5, False)])
 def test_bounds_that_nothing_reaches(bound, wrong):
     torch.manual_seed(0)
