@@ -233,6 +233,8 @@ def _pull(s: Symptoms, path: str) -> float:
 def _too_low(s: Symptoms) -> Facts | None:
     if s.group.initial > 0 and s.group.rate < s.group.initial / 2 and not _is_level(s):  # a schedule has it, and may raise it
         return None
+    if s.has_burst or s.has_leapt or s.is_blown_up:
+        return None  # steps are a small part of weights that have grown without bound
     if s.begins_low or (_is_level(s) and s.first_pace > MOVES):
         return None  # at the same rate it is gradients that have become next to nothing: what goes backward is solved, say
     slow = STUCK_SLOW if _stays_at_chance(s) else SLOW

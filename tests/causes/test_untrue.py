@@ -137,6 +137,30 @@ def test_no_rate_is_too_low_for_gradients_that_are_zeroed() -> None:
     assert kinds(w)[0] == "zeroed before step" and "rate too low" not in kinds(w)
 
 
+@pytest.mark.parametrize("zeroes", [True, False])
+def test_no_rate_is_too_low_for_weights_that_have_grown_without_bound(zeroes: bool) -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.word, self.read, self.head = nn.Embedding(10, 16), nn.GRU(16, 32, batch_first=True), nn.Linear(32, 9)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.read(self.word(x))[0][:, -1])
+
+    torch.manual_seed(0)
+    model = Last()
+    optimizer = torch.optim.SGD(model.parameters(), 0.2, momentum=0.9)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(200):
+            words = torch.randint(9, (32, 6))
+            F.cross_entropy(model(words), words[:, 2]).backward()
+            optimizer.step()
+            if zeroes:
+                optimizer.zero_grad()
+    assert ("no zero grad" in kinds(w)[:1]) is not zeroes
+    assert "rate too low" not in kinds(w)
+
+
 def test_the_rate_that_is_named_is_that_of_the_step() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
