@@ -85,7 +85,9 @@ def _is_infinite(s: Symptoms) -> bool:
 def _rate(s: Symptoms) -> Facts | None:
     if s.is_finite or not len(s.values) or s.group.momentum >= MOST:
         return None
-    explained = _in_the_loss(s) or _was_calm(s) or _is_steady(s) or any(row(s) is not None for row in (_log, _root, _division))
+    calm = (_was_calm(s) or _is_steady(s)) and not _climbs(s)
+    rows = _log, _root, _division, _sure_chance, _root_of_squares
+    explained = _in_the_loss(s) or calm or any(row(s) is not None for row in rows)
     if explained and not (_rose(s, 5) or s.quickest > 0.5):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
@@ -111,10 +113,17 @@ def _rose(s: Symptoms, times: float) -> bool:
     return s.most - s.start >= (times - 1) * abs(s.start)
 
 
+def _climbs(s: Symptoms) -> bool:
+    """Whether the loss was on its way up where it was a number last: what steps did from there on was not seen."""
+    return len(s.values) > FEW and s.values[-1] >= s.most and _rose(s, 1.1)
+
+
 def _one_batch(s: Symptoms) -> Facts | None:
     if (
         s.is_finite
         or not (_was_calm(s) or _is_steady(s))
+        or _climbs(s)
+        or s.loop.shared  # by which one optimizer may undo without end what the other does
         or not math.isnan(s.curve.final if s.curve is not None else 0.0)
         or _in_the_loss(s)
     ):

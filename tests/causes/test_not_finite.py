@@ -48,6 +48,19 @@ def test_a_loss_that_falls_calmly_until_it_is_nan_is_not_the_rates_doing() -> No
     assert (found.kind, found.facts.get("rival")) == ("not a number in data", "division by zero")
 
 
+@pytest.mark.parametrize("climbs", [True, False])
+def test_no_step_is_known_to_be_small_while_a_loss_climbs(climbs: bool) -> None:
+    def batch(step: int) -> tuple[Tensor, Tensor]:
+        inputs, target = labelled(step)
+        if step == 31:
+            inputs[3, 2] = math.nan
+        return inputs, (target + 1) % 4 if climbs and step >= 20 else target
+
+    w = trained(batch, F.cross_entropy)
+    told = [one for one in w.verdict.findings if "calm" in one.facts]
+    assert bool(told) is not climbs
+
+
 @pytest.mark.parametrize("step", [0, 1, 3])
 def test_infinity_in_a_batch_is_met_where_it_enters_though_the_loss_is_still_a_number(step: int) -> None:
     def batch(number: int) -> tuple[Tensor, Tensor]:
