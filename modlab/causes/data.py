@@ -71,6 +71,9 @@ NEARER = 0.6
 EDGES = (0.1, 10.0)
 """Deviation of what the first layers take that is about that of unit scale."""
 
+LABELS = 3
+"""Questions about each sample that are labels, of which it has some."""
+
 MANY = 8
 """Questions about each sample of which most are answered with no by their nature."""
 
@@ -216,9 +219,11 @@ def _imbalance(s: Symptoms) -> Facts | None:
 
 
 def _rare_are_told(s: Symptoms) -> bool:
-    """Whether the answers are clearly better than a constant one on the very same targets."""
+    """Whether the answers are clearly better than a constant one on the very same targets; of labels, which are rare anyway, somewhat."""
     gained, errors = s.loss.gained
-    return gained > SOME and errors > CLEARLY
+    asked = s.loss.term.compared
+    part = 0.5 if not s.loss.classes and len(asked) == 2 and asked[1] >= LABELS else 1.0
+    return gained > part * SOME and errors > part * CLEARLY
 
 
 def _felt(s: Symptoms) -> float:

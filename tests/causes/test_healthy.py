@@ -707,6 +707,21 @@ def test_rare_ones_that_are_told_from_the_others_are_no_imbalance(told, classes)
     assert ("imbalance" in {one.kind for one in w.findings}) is not told
 
 
+@pytest.mark.parametrize(("slope", "imbalanced"), [(1.4, False), (0.0, True)])
+def test_rare_labels_that_are_told_a_little_are_no_imbalance(slope, imbalanced):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 6))
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(200):
+            x = torch.randn(64, 6)
+            labels = (torch.rand(64, 6) < torch.sigmoid(slope * x - 3.6 - slope / 2)).float()
+            optimizer.zero_grad()
+            F.binary_cross_entropy_with_logits(model(x), labels).backward()
+            optimizer.step()
+    assert ("imbalance" in {one.kind for one in w.findings}) is imbalanced
+
+
 def scheduled(
     rate: float, factor: Callable[[int], float], kind: type[torch.optim.Optimizer] = torch.optim.Adam, steps: int = 200
 ) -> set[str]:
