@@ -299,7 +299,7 @@ def _few(s: Symptoms) -> Facts | None:
 
 def _grows(one: InputClues) -> bool:
     """Whether new samples come in each look, as from a player whose games are kept."""
-    return one.early < GROWING * (1 - math.exp(-one.rows / (2 * one.distinct)))
+    return one.early < GROWING * (1 - math.exp(-one.rows / (2 * max(one.distinct, 1))))
 
 
 def _constant_inputs(s: Symptoms) -> Facts | None:
