@@ -10,27 +10,10 @@ from modlab.causes.data import SPREAD, beyond_chances
 from modlab.causes.loop import SEVERAL, turned_by_hooks
 from modlab.causes.model import began_equal, begins_too_small
 from modlab.causes.symptoms import FEW, Symptoms
-from modlab.records.clues import MOVES, SHAPES, Term
-
-RANGES = {
-    "Relu": (0.0, math.inf),
-    "Softplus": (0.0, math.inf),
-    "Exp": (0.0, math.inf),
-    "Abs": (0.0, math.inf),
-    "Sigmoid": (0.0, 1.0),
-    "Softmax": (0.0, 1.0),
-    "Hardsigmoid": (0.0, 1.0),
-    "Tanh": (-1.0, 1.0),
-    "LogSoftmax": (-math.inf, 0.0),
-    "LogSigmoid": (-math.inf, 0.0),
-}
-"""Of functions that have ends."""
+from modlab.records.clues import MOVES, RANGES, SHAPES, Term
 
 LAYOUT = MOVES | {"Select", "Slice", "ToCopy"}
 """Functions that only lay numbers out anew, or take some of them."""
-
-PRODUCTS = frozenset(("Mm", "Bmm", "Addmm", "Baddbmm", "Cdist", "EuclideanDist"))
-"""Functions that put each row against each other one."""
 
 CHANCES = ("binary cross-entropy", "binary cross-entropy with logits")
 ONE_SIDED = ("Relu", "Softplus", "Exp", "Abs", "Norm", "LinalgVectorNorm")
@@ -124,20 +107,15 @@ def _broadcast(s: Symptoms) -> Facts | None:
 def _is_spread(term: Term) -> Facts | None:
     """The shapes, where more is compared than there are outputs."""
     each = term.criterion in ERRORS and not term.paired and term.compared == (*term.output[:1], *term.output[:1])  # sample with each sample
-    if not term.output or not term.compared or ("Unsqueeze" in _names(term) and not each):
+    if not term.spread or ("Unsqueeze" in _names(term) and not each):
         return None
-    output, compared = math.prod(term.output), math.prod(term.compared)
-    if not output:  # of nothing it is not known
-        return None
-    square = not term.criterion and not term.paired and term.compared == (output, output)  # a column against a row
+    given = math.prod(term.spread)
+    square = not term.criterion and not term.paired and term.compared == (given, given)  # a column against a row
     if not (term.criterion in ERRORS or term.node == "Add" or square):
         return None
-    if any(one.name in PRODUCTS for one in term.functions):  # each with each, on purpose
+    if len(term.compared) < 2 or math.prod(term.compared) < 2 * given:
         return None
-    if len(term.compared) < 2 or compared < 2 * output or any(one.name in ("Stack", "Cat", "Repeat") for one in term.functions):
-        return None
-    laid = next((one.shape for one in term.functions if one.name in LAYOUT | {"Gather", "Index"} and one.shape), term.output)
-    return {"output": laid, "compared": term.compared}
+    return {"output": term.spread, "compared": term.compared}
 
 
 def _softmax_twice(s: Symptoms) -> Facts | None:
@@ -352,9 +330,9 @@ def _cannot_reach(s: Symptoms) -> Facts | None:
 
 
 def _cannot_reach_first(s: Symptoms) -> Facts | None:
-    term, last = s.loss.term, _last_with_ends(s.loss.term)
-    if last and term.criterion == "counts by logarithms":
-        return _cannot_reach_counts(s, last)
+    term = s.loss.term
+    if term.giver in RANGES and term.criterion == "counts by logarithms":
+        return _cannot_reach_counts(s, term.giver)
     if term.criterion in CHANCES:
         return _cannot_reach_chances(s)
     if term.criterion not in ERRORS or not s.target.std >= 0:
@@ -362,20 +340,15 @@ def _cannot_reach_first(s: Symptoms) -> Facts | None:
     return _cannot_reach_errors(term, s.target.low, s.target.high, 0.3 * s.target.std) or _is_a_state(s) or _has_bounds(s)
 
 
-def _last_with_ends(term: Term) -> str:
-    return next((one.name for one in (*term.functions, *term.ending) if one.name in RANGES), "")
-
-
 def _cannot_reach_errors(term: Term, least: float, largest: float, slack: float | None = None) -> Facts | None:
-    """The last function has ends, and targets lie beyond."""
-    last, before = _last_with_ends(term), [one.name for one in (*term.functions, *term.ending)]
-    if not last or term.criterion not in ERRORS or any(name in ("Mul", "Add", "Sub", "Div") for name in before[: before.index(last)]):
+    """What is compared comes from a function that has ends, and targets lie beyond."""
+    if term.criterion not in ERRORS or term.giver not in RANGES:
         return None
-    low, high = RANGES[last]
+    low, high = RANGES[term.giver]
     slack = (largest - least) / 10 if slack is None else slack
     if not (least < low - slack or largest > high + slack):
         return None
-    return {"path": term.source or "", "function": last, "low": least, "high": largest}
+    return {"path": term.source or "", "function": term.giver, "low": least, "high": largest}
 
 
 def _is_a_state(s: Symptoms) -> Facts | None:
@@ -400,6 +373,8 @@ def _cannot_reach_chances(s: Symptoms) -> Facts | None:
     """Scores that are never below 0, or never above, say yes, or no, to nothing."""
     term, target = s.loss.term, s.target
     names = [one for one in _names(term) if one not in LAYOUT]
+    if names[:1] != [term.giver]:
+        return None  # a difference of two such scores may be of either sign
     if term.criterion == "binary cross-entropy":
         if names[:1] != ["Sigmoid"]:
             return None

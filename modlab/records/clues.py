@@ -25,6 +25,21 @@ MOVES = SHAPES | {"Transpose", "T", "Permute"}
 """Those that give the same numbers."""
 
 
+RANGES = {
+    "Relu": (0.0, math.inf),
+    "Softplus": (0.0, math.inf),
+    "Exp": (0.0, math.inf),
+    "Abs": (0.0, math.inf),
+    "Sigmoid": (0.0, 1.0),
+    "Softmax": (0.0, 1.0),
+    "Hardsigmoid": (0.0, 1.0),
+    "Tanh": (-1.0, 1.0),
+    "LogSoftmax": (-math.inf, 0.0),
+    "LogSigmoid": (-math.inf, 0.0),
+}
+"""Of functions that have ends."""
+
+
 @frozen
 class Numbers:
     """The numbers of some tensors, pooled over the looks.
@@ -88,6 +103,9 @@ class Term:
         asked: the least and the largest target of an error.
         gain: what it measures that should become large: "overlap", "likeness", "clipped gain", "rewarded" or "restored"; "" else.
         layer: the path of the innermost module whose output is that of the model, but for an activation and how it is laid out.
+        spread: the shape of what is repeated to that of what is compared; () where nothing is.
+        giver: the function that decides between which ends lies what is compared: those that lay it out, or average it, come after it.
+        met: whether other numbers than the model's come into what is compared, as into a difference that is to vanish.
     """
 
     criterion: str = ""
@@ -107,6 +125,9 @@ class Term:
     asked: tuple[float, float] = (UNKNOWN, UNKNOWN)
     gain: str = ""
     layer: str | None = None
+    spread: tuple[int, ...] = ()
+    giver: str = ""
+    met: bool = False
 
 
 @frozen

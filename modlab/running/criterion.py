@@ -49,8 +49,8 @@ def rebuilt(found: Found, nodes: list[Any], output: Tensor, value: float, smooth
         smoothed: see `smoothing`.
     """
     criterion = _smoothed(found, smoothed) if smoothed else _criterion(found)
-    if criterion is None or found.target is None:
-        return None
+    if criterion is None or found.target is None or (found.term.met and found.term.criterion.endswith("error")):
+        return None  # of what comes in on the way nothing is known
     steps = [_step(node, function) for node, function in zip(nodes, found.term.functions, strict=False)][::-1]
     if len(nodes) != len(found.term.functions) or any(step is None for step in steps):
         return None

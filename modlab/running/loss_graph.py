@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from modlab.records.clues import MOVES, Function, Term
-from modlab.running import bounds, composed_criteria, gains, pair_losses, written_criteria
+from modlab.running import bounds, composed_criteria, gains, operand_graph, pair_losses, written_criteria
 from modlab.running.autograd_nodes import children, is_here, is_logistic, is_normalizing, name_of, number_of, saved, shape_of
+from modlab.running.operand_graph import LAYOUT
 from modlab.running.written_criteria import Compared
 from modlab.statistics.memory import is_there
 
@@ -60,12 +61,6 @@ CRITERIA = {
 
 WRITTEN = {"Abs": "absolute error", "LinalgVectorNorm": "norm of the error", "Norm": "norm of the error"}
 """Criteria that are written out, by what is done with the difference; else it is squared."""
-
-LAYOUT = MOVES | {
-    *("Select", "Slice", "Narrow", "Index", "IndexSelect", "MaskedSelect", "Gather"),  # some of the numbers
-    *("Split", "SplitWithSizes", "Unbind", "Stack", "Cat", "Flatten", "Expand", "Repeat", "AsStrided", "Unfold"),
-}
-"""Functions that only lay numbers out anew."""
 
 PARTS = frozenset(("Select", "Slice", "Narrow", "Split", "SplitWithSizes", "Unbind"))
 """Those that take a part by its place."""
@@ -293,6 +288,9 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
     way = [*own, *(one for one in path if name_of(one) not in picks)]
     against_outputs = name_of(read.start) in ("Sub", "Rsub", *CRITERIA) and len(children(read.start)) == 2
     target = read.target if read.target is None or not read.target.requires_grad else None  # that is a second output
+    compared = (
+        tuple(read.output.shape) if read.output is not None and name != "Add" else shape_of(read.start if read.output is None else node)
+    )
     term = Term(
         read.criterion,
         name_of(summand.node),
@@ -301,7 +299,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         tuple(map(_function, way)),
         tuple(map(_function, ends)),
         shape_of(at) if at is not None else (),
-        tuple(read.output.shape) if read.output is not None and name != "Add" else shape_of(read.start if read.output is None else node),
+        compared,
         made.get(at),
         any(map(_is_square, path)),
         against_outputs
@@ -313,6 +311,9 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         _ends_of(target) if read.criterion.endswith("error") and target is not None else (math.nan, math.nan),
         gains.of(node, passed) or ("" if read.criterion else gains.of_sum(node)),
         layer,
+        operand_graph.spread(read.start, path, at, compared, compares=bool(read.criterion)),
+        operand_graph.giver([*path, *ends]),
+        operand_graph.is_met(path),
     )
     return Found(term, node, read.output, target, way, read.ignored, passed)
 
@@ -481,7 +482,7 @@ def _ending(node: Any, made: Mapping[Any, str]) -> tuple[list[Any], str | None]:
         name, layer = _name(node), made.get(node, layer)
         if name in ACTIVATIONS:
             found.append(node)
-        elif name not in LAYOUT and not (name == "Mul" and number_of(saved(node, "other")) == 1):  # as 1 / x has it
+        elif operand_graph.is_mixed(node) or (name not in LAYOUT and not (name == "Mul" and number_of(saved(node, "other")) == 1)):  # 1 / x
             break
         below = children(node)
         if not below:
