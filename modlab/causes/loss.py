@@ -326,7 +326,9 @@ def _summed(s: Symptoms) -> Facts | None:
 
 
 def _cannot_reach(s: Symptoms) -> Facts | None:
-    return _cannot_reach_first(s) or next(filter(None, (_cannot_reach_errors(one, *one.asked) for one in s.loss.terms[1:])), None)
+    return _cannot_reach_first(s) or next(
+        filter(None, (_cannot_reach_errors(one, *one.asked, short=one.short) for one in s.loss.terms[1:])), None
+    )
 
 
 def _cannot_reach_first(s: Symptoms) -> Facts | None:
@@ -337,16 +339,12 @@ def _cannot_reach_first(s: Symptoms) -> Facts | None:
         return _cannot_reach_chances(s)
     if term.criterion not in ERRORS or not s.target.std >= 0:
         return None
-    return _cannot_reach_errors(term, s.target.low, s.target.high, 0.3 * s.target.std) or _is_a_state(s) or _has_bounds(s)
+    return _cannot_reach_errors(term, s.target.low, s.target.high, short=s.loss.short) or _is_a_state(s) or _has_bounds(s)
 
 
-def _cannot_reach_errors(term: Term, least: float, largest: float, slack: float | None = None) -> Facts | None:
-    """What is compared comes from a function that has ends, and targets lie beyond."""
-    if term.criterion not in ERRORS or term.giver not in RANGES:
-        return None
-    low, high = RANGES[term.giver]
-    slack = (largest - least) / 10 if slack is None else slack
-    if not (least < low - slack or largest > high + slack):
+def _cannot_reach_errors(term: Term, least: float, largest: float, *, short: bool) -> Facts | None:
+    """What is compared comes from a function that has ends, and much of what is asked for lies beyond."""
+    if term.criterion not in ERRORS or term.giver not in RANGES or not short:
         return None
     return {"path": term.source or "", "function": term.giver, "low": least, "high": largest}
 

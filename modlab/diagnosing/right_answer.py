@@ -14,6 +14,7 @@ from modlab.causes.data import gets_there
 from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
+from modlab.records.clues import RANGES
 from modlab.records.finding import ExperimentRecord, Outcome, Remedy
 from modlab.running import bounds, pair_losses
 from modlab.running.values import mapped
@@ -30,16 +31,8 @@ CHANCES = 1e-2
 """How far the logarithm of what chances add up to may be from 0."""
 
 
-REACH: dict[str, tuple[float, float]] = {
-    "Relu": (0.0, math.inf),
-    "Sigmoid": (0.0, 1.0),
-    "Tanh": (-1.0, 1.0),
-    "Softplus": (0.0, math.inf),
-    "Softmax": (0.0, 1.0),
-}
-"""By autograd's name of a function, the least and the largest that it can give."""
-OUTSIDE = 0.05
-"""Fraction of the targets that may lie outside: a few are outliers."""
+REACH = {name: ends for name, ends in RANGES.items() if ends[1] > 0}
+"""Without those of logarithms, which a loss may multiply by its targets."""
 BEYOND, FAR_BEYOND = 30.0, 100.0
 """Targets that many times as large as the outputs: above the first it is worth a look, above the second it is wrong."""
 MANY_OF, OUTLIERS = 0.8, 10.0
@@ -127,7 +120,9 @@ def _out_of_reach(bench: Bench, output: Tensor, target: Any) -> ExperimentRecord
     told = name not in REACH  # its ends, and perhaps on purpose
     slack = (bounds.SLACK if told else 0.05) * (float(target.std()) + 1e-12)
     share = float(((target < low - slack) | (target > high + slack)).double().mean())
-    if share > (bounds.BEYOND if told else OUTSIDE):
+    reach = bounds.Reach()
+    reach.add(output.detach(), target, (low, high))
+    if share > bounds.BEYOND if told else reach.is_short:
         facts: dict[str, Any] = {"function": name.lower(), "low": low, "high": high, "share": share}
         return record("aim", "failed", "output cannot reach", Remedy("output cannot reach"), **facts)
     sizes: dict[str, Any] = {

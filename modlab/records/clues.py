@@ -105,6 +105,7 @@ class Term:
         layer: the path of the innermost module whose output is that of the model, but for an activation and how it is laid out.
         spread: the shape of what is repeated to that of what is compared; () where nothing is.
         giver: the function that decides between which ends lies what is compared: those that lay it out, or average it, come after it.
+        short: of an error, whether much of what its target asks for lies beyond what that function gives.
         met: whether other numbers than the model's come into what is compared, as into a difference that is to vanish.
     """
 
@@ -127,6 +128,7 @@ class Term:
     layer: str | None = None
     spread: tuple[int, ...] = ()
     giver: str = ""
+    short: bool = False
     met: bool = False
 
 
@@ -170,6 +172,7 @@ class LossClues:
             and no.
         gained: of what a constant answer loses of the very same targets, which part the answers of late looks do not lose; and by how
             many standard errors. Of classes, and of yes and no, without weights.
+        short: of an error, whether much of what all its targets ask for lies beyond what the function gives that makes what is compared.
     """
 
     name: str = ""
@@ -208,6 +211,7 @@ class LossClues:
     pressed: int = 0
     masked: int = 0
     gained: tuple[float, float] = (UNKNOWN, UNKNOWN)
+    short: bool = False
 
     @property
     def term(self) -> Term:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from modlab.running.autograd_nodes import name_of, number_of, saved
+from modlab.statistics.memory import is_there
 
 AT, MOST = 0.1, 4096
 """Share of the outputs that stand at a bound; and numbers that are read."""
@@ -18,6 +19,12 @@ APART, FEW = 0.9, 8
 
 SLACK, BEYOND = 0.3, 0.1
 """Standard deviations of the targets by which one lies beyond a bound, and the share that does so."""
+
+EDGE = 0.1
+"""Standard deviations of the targets up to which an output stands at an end, and beyond which its targets lie on the other side."""
+
+SOME, MUCH = 0.05, 0.3
+"""Parts of the targets' variance beyond the ends of a function: the first may be noise around an end, the second is none."""
 
 SAVED = {"Clamp": ("min", "max"), "ClampMin": ("min", ""), "ClampMax": ("", "max"), "Hardtanh": ("min_val", "max_val")}
 """By the name of a function, under which names autograd has saved its ends."""
@@ -43,3 +50,42 @@ def are_beyond(targets: Tensor, bound: float) -> bool:
     """Whether many targets lie clearly above a bound."""
     some = targets.detach().flatten()[:MOST].to(torch.float64)
     return float((some > bound + SLACK * some.std()).double().mean()) > BEYOND
+
+
+class Reach:
+    """What is asked for beyond the ends of a function that gives the outputs, over several batches."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._lost = self._total = self._squares = 0.0
+        self._there, self._asked = [0, 0], [0.0, 0.0]  # by end: how many outputs stand there, and what their targets lie beyond it in all
+
+    def add(self, output: Tensor, targets: Tensor, ends: tuple[float, float]) -> None:
+        """Take in a batch, if its numbers are there."""
+        if not (is_there(output) and is_there(targets)):
+            return
+        known = targets.isfinite() & output.isfinite()
+        given, some = output[known].double(), targets[known].double()
+        if not some.numel():
+            return
+        self._count += some.numel()
+        self._total += float(some.sum())
+        self._squares += float(some.square().sum())
+        self._lost += float((some - some.clamp(*ends)).square().sum())
+        for place, (sign, end) in enumerate(zip((-1, 1), ends, strict=True)):
+            there = (given - end).abs() <= EDGE * self._deviation
+            self._there[place] += int(there.sum())
+            self._asked[place] += float(sign * (some[there] - end).sum()) if bool(there.any()) else 0.0
+
+    @property
+    def _deviation(self) -> float:
+        return math.sqrt(max(self._squares / self._count - (self._total / self._count) ** 2, 0.0))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether much of the targets' variance lies beyond, and is no noise around an end, where outputs stand for both its sides."""
+        if not self._lost:
+            return False
+        part, scale = self._lost / max(self._count * self._deviation**2, 1e-30), EDGE * self._deviation
+        held = any(there and asked / there > scale for there, asked in zip(self._there, self._asked, strict=True))
+        return part > MUCH or (part > SOME and held)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from modlab.records.clues import MOVES, Function, Term
+from modlab.records.clues import MOVES, RANGES, Function, Term
 from modlab.running import bounds, composed_criteria, gains, operand_graph, pair_losses, written_criteria
 from modlab.running.autograd_nodes import children, is_here, is_logistic, is_normalizing, name_of, number_of, saved, shape_of
 from modlab.running.operand_graph import LAYOUT
@@ -291,6 +291,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
     compared = (
         tuple(read.output.shape) if read.output is not None and name != "Add" else shape_of(read.start if read.output is None else node)
     )
+    giver = operand_graph.giver([*path, *ends])
     term = Term(
         read.criterion,
         name_of(summand.node),
@@ -312,7 +313,8 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         gains.of(node, passed) or ("" if read.criterion else gains.of_sum(node)),
         layer,
         operand_graph.spread(read.start, path, at, compared, compares=bool(read.criterion)),
-        operand_graph.giver([*path, *ends]),
+        giver,
+        _is_short(read, target, giver),
         operand_graph.is_met(path),
     )
     return Found(term, node, read.output, target, way, read.ignored, passed)
@@ -324,6 +326,17 @@ def _ends_of(target: Tensor) -> tuple[float, float]:
         return math.nan, math.nan
     low, high = torch.aminmax(target.detach())
     return float(low), float(high)
+
+
+def _is_short(read: _Reading, target: Tensor | None, giver: str) -> bool:
+    """Whether the target of an error lies far beyond what a function can give, if it lies here and there is enough of it."""
+    if target is None or read.output is None or giver not in RANGES or not read.criterion.endswith("error"):
+        return False
+    if read.output.shape != target.shape or target.numel() < FEW or target.is_complex() or not is_here(target):
+        return False
+    reach, each = bounds.Reach(), target.numel() // bounds.MOST | 1  # odd, so as not to keep to one column
+    reach.add(read.output.detach().flatten()[::each], target.detach().flatten()[::each], RANGES[giver])
+    return reach.is_short
 
 
 def _written(summand: _Summand, path: list[Any], *, is_output: bool) -> tuple[str, int, Compared]:

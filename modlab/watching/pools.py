@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from modlab.inspection.entries import PLAIN
-from modlab.records.clues import FREE, MOVES, InputClues, LossClues, Numbers
-from modlab.running import composed_criteria, loss_graph, pair_losses, written_criteria
+from modlab.records.clues import FREE, MOVES, RANGES, InputClues, LossClues, Numbers
+from modlab.running import bounds, composed_criteria, loss_graph, pair_losses, written_criteria
 from modlab.running.autograd_nodes import saved
 from modlab.statistics.memory import is_there
 from modlab.watching.output_bounds import OutputBound
@@ -440,6 +440,7 @@ class LossPool:
         self.bounds = OutputBound(-1), OutputBound(1)
         self.chances: set[bool] = set()  # whether scores were some
         self.reach, self.pressed = (math.inf, -math.inf), 0
+        self.range = bounds.Reach()
 
     def add(self, loss: Tensor, found: list[loss_graph.Found], scale: float, step: int, *, numbers: bool, whole: bool) -> None:
         """Take in a look at a loss that a scaler has multiplied; a whole one knows which modules gave what, and reads all of its step."""
@@ -511,6 +512,8 @@ class LossPool:
             last = next((one for one in (*found.term.functions, *found.term.ending) if one.name not in UNCHANGED), None)
             for one in self.bounds:
                 one.add(some_of(output), some_of(target), last.ends if last is not None else FREE)
+            if found.term.giver in RANGES:
+                self.range.add(some_of(output), some_of(target), RANGES[found.term.giver])
         if self.read <= 2:
             self.first_targets.add(some_of(target))
         if target.dim() and len(target):
@@ -638,6 +641,7 @@ class LossPool:
             self.pressed,
             self.masked,
             self._gains(shares),
+            self.range.is_short,
         )
 
     def _gains(self, shares: Array) -> tuple[float, float]:

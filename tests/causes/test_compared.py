@@ -145,3 +145,17 @@ def test_an_activation_of_a_frozen_net_bounds_what_it_ends_in(*, last: bool) -> 
         return F.mse_loss(judge(net(x)), x[:, :4])
 
     assert ("output cannot reach" in told(mlp(8, 16, 4), loss)) is last
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.25])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_noise_around_an_end_is_within_reach(noise: float, *, scaled: bool) -> None:
+    torch.manual_seed(0)
+
+    def loss(net: nn.Module) -> Tensor:
+        bars = (torch.arange(36) % 6 == torch.randint(6, (32, 1))).float()
+        x = bars + noise * torch.randn(32, 36)
+        return F.mse_loss(net(x), (x - 0.17) / 0.37 if scaled else x)
+
+    net = nn.Sequential(*mlp(36, 32, 36), nn.Sigmoid())
+    assert ("output cannot reach" in told(net, loss, 250)) is scaled
