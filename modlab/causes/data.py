@@ -149,7 +149,11 @@ def _same_targets(s: Symptoms) -> Facts | None:
     if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not (sampled or _is_put_first(loss.term)):
         rival = "ordered batches" if loss.classes > 2 else "imbalance"
         return {"value": float(loss.shares.index(1.0)), "class": True, "rival": rival, "settle": "labels"}
-    return {"value": s.target.mean, "class": False} if s.target.std == 0 and loss.looks > 2 and loss.term.criterion else None
+    vanishes = (
+        loss.term.met and loss.term.criterion.endswith("error") and s.target.mean in (0, 1)
+    )  # a difference, or all but a quotient's 1
+    same = s.target.std == 0 and loss.looks > 2 and loss.term.criterion and not vanishes
+    return {"value": s.target.mean, "class": False} if same else None
 
 
 def _one_class(s: Symptoms) -> Facts | None:
@@ -159,7 +163,9 @@ def _one_class(s: Symptoms) -> Facts | None:
 
 
 def _is_put_first(term: Term) -> bool:
-    """Whether scores are likenesses of each sample to some of its own, so that who belongs to it may always stand before all others."""
+    """Whether scores are those of options, or likenesses of each sample to some of its own: the right one may stand before all others."""
+    if term.alone:
+        return True
     for place, one in enumerate(term.functions):
         behind = term.functions[place + 1 :]
         if one.name in COLUMNS and any(two.name in LIKENESSES or _is_of_both(two) for two in behind):

@@ -13,6 +13,7 @@ from modlab.diagnosing import batches, neighbours
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.records.finding import ExperimentRecord, Remedy
+from modlab.running import operand_graph
 
 ENOUGH = 32
 """Samples that a judgement needs."""
@@ -72,6 +73,7 @@ def _alike(bench: Bench, target: Tensor) -> ExperimentRecord | None:
         share < MOSTLY
         or (share < 1 and (len(rows) < ENOUGH or (target.is_floating_point() and len(known) > 2)))
         or not _counts(bench, target)
+        or _are_options(bench, target)
     ):
         return None
     kind = "constant targets" if share == 1 else "imbalance"
@@ -88,6 +90,15 @@ def _counts(bench: Bench, target: Tensor) -> bool:
         now = float(bench.value(output))
         other = target + 1 if target.is_floating_point() or not bool((target == 1).all()) else target * 0
         return float(bench.loss(output, other.to(bench.target.dtype))) != now
+
+
+def _are_options(bench: Bench, target: Tensor) -> bool:
+    """Whether each target has scores of several options, all given by a layer with one output: the right one may be first."""
+    if target.is_floating_point():
+        return False
+    output = bench.output()
+    several = issubclass(type(output), Tensor) and output.numel() >= 2 * target.numel()
+    return several and output.grad_fn is not None and operand_graph.are_alone(output.grad_fn)
 
 
 def _leaking(given: list[Tensor], target: Tensor) -> ExperimentRecord | None:

@@ -107,6 +107,7 @@ class Term:
         giver: the function that decides between which ends lies what is compared: those that lay it out, or average it, come after it.
         short: of an error, whether much of what its target asks for lies beyond what that function gives.
         met: whether other numbers than the model's come into what is compared, as into a difference that is to vanish.
+        alone: whether each score was given alone, and those of several options then stand side by side.
     """
 
     criterion: str = ""
@@ -130,6 +131,7 @@ class Term:
     giver: str = ""
     short: bool = False
     met: bool = False
+    alone: bool = False
 
 
 @frozen

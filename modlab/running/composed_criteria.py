@@ -15,6 +15,9 @@ LOGARITHMS, RATES = "counts by logarithms", "counts by rates"
 
 QUANTILES, SIGNS = "quantile error", "signs"
 
+DEEP = 8
+"""Functions that are looked at on the way from a criterion to what it compares."""
+
 
 class Composed(NamedTuple):
     """A criterion, its sign in a loss that is to become small, the function below which the output lies, and what it compares.
@@ -119,4 +122,16 @@ def _likeness(node: Any) -> Composed | None:
     if len(sides) != 2 or len(chosen) != 2 or not all(isinstance(one, Tensor) and one.dim() == 1 and is_here(one) for one in chosen):
         return None
     same, other = (one.detach() for one in chosen)
-    return Composed(SIGNS, 1, children(sides[0])[0], None, same.float() - other.float()) if not bool((same & other).any()) else None
+    if bool((same & other).any()) or (bool(same.all()) and not _is_of_two(sides[0])):
+        return None  # what all should be like, as a teacher's, is the target
+    return Composed(SIGNS, 1, children(sides[0])[0], None, same.float() - other.float())
+
+
+def _is_of_two(likeness: Any) -> bool:
+    """Whether both things whose likeness is taken are being trained."""
+    for _ in range(DEEP):
+        below = children(likeness)
+        if name_of(likeness) == "Mul" or not below:
+            return len(below) == 2
+        likeness = below[0]
+    return False

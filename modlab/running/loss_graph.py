@@ -316,6 +316,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         giver,
         _is_short(read, target, giver),
         operand_graph.is_met(path),
+        at is not None and operand_graph.are_alone(path[0] if path else at),
     )
     return Found(term, node, read.output, target, way, read.ignored, passed)
 

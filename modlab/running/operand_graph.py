@@ -29,6 +29,12 @@ BY_NUMBERS = SUMS | {"Mul", "Div", "Where", "Maximum", "Minimum"}
 TURNED = frozenset(("T", "Transpose", "Permute", "Unsqueeze"))
 """Those by which a column is made a row on purpose, so that each is set against each."""
 
+SCORES = frozenset(("Addmm", "Mm", "Linear"))
+"""Layers that take rows."""
+
+DEEP = 12
+"""Functions that are looked at on the way to a layer."""
+
 
 def spread(start: Any, path: Sequence[Any], at: Any, shape: Sequence[int], *, compares: bool) -> tuple[int, ...]:
     """The shape of what is repeated until it has that of what is compared; nothing where a function gives as much by itself.
@@ -88,3 +94,25 @@ def is_mixed(node: Any) -> bool:
 def is_met(path: Sequence[Any]) -> bool:
     """Whether other numbers are added to outputs, or multiplied with them, before they are compared, as where a difference is to vanish."""
     return any(name_of(one) in SUMS or (name_of(one) in ("Mul", "Div") and math.isnan(number_of(saved(one, "other")))) for one in path)
+
+
+def are_alone(node: Any) -> bool:
+    """Whether each score was given alone, by one layer with a single output, however many of them then stand side by side."""
+    waiting, layers = [node], set[tuple[int, ...]]()
+    for _ in range(DEEP):
+        if not waiting:
+            break
+        one = waiting.pop()
+        if name_of(one) in LAYOUT or name_of(one) == "LogSoftmax" or (name_of(one) in ("Mul", "Div") and not is_met([one])):
+            waiting += children(one)
+        elif name_of(one) not in SCORES or shape_of(one)[-1:] != (1,):
+            return False
+        else:
+            layers.add(_leaves(one))
+    return not waiting and len(layers) == 1 and layers != {()}
+
+
+def _leaves(layer: Any) -> tuple[int, ...]:
+    """The parameters of a layer, by which two calls of it are known as such."""
+    below = [children(one)[0] if name_of(one) in MOVES and children(one) else one for one in children(layer)]
+    return tuple(id(one.variable) for one in below if name_of(one) == "AccumulateGrad")

@@ -159,3 +159,70 @@ def test_noise_around_an_end_is_within_reach(noise: float, *, scaled: bool) -> N
 
     net = nn.Sequential(*mlp(36, 32, 36), nn.Sigmoid())
     assert ("output cannot reach" in told(net, loss, 250)) is scaled
+
+
+# ---- targets that are all the same
+
+
+VANISHES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], bool]] = {
+    "a difference": (lambda o, t: F.mse_loss(o - t, torch.zeros(32, 1)), False),
+    "a difference that is turned": (lambda o, t: F.huber_loss(t - o, torch.zeros(32, 1)), False),
+    "a quotient": (lambda o, t: F.l1_loss(o / (t.abs() + 1), torch.ones(32, 1)), False),
+    "the output": (lambda o, t: F.mse_loss(o, 0 * t), True),
+    "the output in other units": (lambda o, t: F.mse_loss(2 * o, 0 * t), True),
+    "a difference that is to be 3": (lambda o, t: F.mse_loss(o + 1, 0 * t + 3), True),
+}
+
+
+@pytest.mark.parametrize("name", VANISHES)
+def test_a_difference_may_be_meant_to_vanish(name: str) -> None:
+    torch.manual_seed(0)
+    criterion, wrong = VANISHES[name]
+
+    def loss(net: nn.Module) -> Tensor:
+        x, target = numbers()
+        return criterion(net(x), target)
+
+    assert ("constant targets" in told(mlp(8, 16, 1), loss)) is wrong
+
+
+OPTIONS: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensor], Tensor], bool]] = {
+    "a last dimension": (lambda: mlp(8, 16, 1), lambda net, x: net(x)[..., 0], False),
+    "a view": (lambda: mlp(8, 16, 1), lambda net, x: net(x.flatten(0, 1)).view(32, 4), False),
+    "one by one": (lambda: mlp(8, 16, 1), lambda net, x: torch.cat([net(x[:, i]) for i in range(4)], 1), False),
+    "sharper": (lambda: mlp(8, 16, 1), lambda net, x: net(x).squeeze(2) / 0.5, False),
+    "in the model": (lambda: nn.Sequential(mlp(8, 16, 1), nn.Flatten()), lambda net, x: net(x), False),
+    "several heads": (
+        lambda: nn.ModuleList(mlp(8, 16, 1) for _ in range(4)),
+        lambda net, x: torch.cat([one(x[:, 0]) for one in net], 1),
+        True,
+    ),
+    "classes": (lambda: mlp(8, 16, 4), lambda net, x: net(x[:, 0]), True),
+    "biases": (lambda: nn.Sequential(mlp(8, 16, 1), nn.Flatten(), nn.Linear(4, 4)), lambda net, x: net(x), True),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_right_one_of_several_options_may_stand_first(name: str) -> None:
+    torch.manual_seed(0)
+    net, scores, wrong = OPTIONS[name]
+
+    def loss(net: nn.Module) -> Tensor:
+        options = torch.randn(32, 4, 8)
+        options[:, 0] += 0.7
+        return F.cross_entropy(scores(net, options), torch.zeros(32, dtype=torch.long))
+
+    assert ("constant targets" in told(net(), loss)) is wrong
+
+
+@pytest.mark.parametrize("teacher", [True, False])
+def test_all_pairs_of_a_cosine_may_belong_together(*, teacher: bool) -> None:
+    torch.manual_seed(0)
+    other = frozen(8, 16, 6)
+
+    def loss(net: nn.Module) -> Tensor:
+        x, _ = numbers()
+        beside = other(x) if teacher else net(x + 0.3 * torch.randn(32, 8))
+        return F.cosine_embedding_loss(net(x), beside, torch.ones(32))
+
+    assert ("constant targets" in told(mlp(8, 32, 6), loss)) is not teacher
