@@ -23,6 +23,9 @@ SLACK, BEYOND = 0.3, 0.1
 EDGE = 0.1
 """Standard deviations of the targets up to which an output stands at an end, and beyond which its targets lie on the other side."""
 
+EVENLY = 0.8
+"""Targets just beyond an end, as a part of those just within it, from which on they lie around it."""
+
 SOME, MUCH = 0.05, 0.3
 """Parts of the targets' variance beyond the ends of a function: the first may be noise around an end, the second is none."""
 
@@ -53,16 +56,17 @@ def are_beyond(targets: Tensor, bound: float) -> bool:
 
 
 class Reach:
-    """What is asked for beyond the ends of a function that gives the outputs, over several batches."""
+    """What targets ask for beyond the ends of a function that gives the outputs, over several batches."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._lost = self._total = self._squares = 0.0
-        self._there, self._asked = [0, 0], [0.0, 0.0]  # by end: how many outputs stand there, and what their targets lie beyond it in all
+        self._total = self._squares = 0.0
+        self._lost, self._beyond, self._just, self._within = [0.0, 0.0], [0, 0], [0, 0], [0, 0]  # by end
+        self._there, self._asked = [0, 0], [0.0, 0.0]  # how many outputs stand there, and what their targets lie beyond it in all
 
     def add(self, output: Tensor, targets: Tensor, ends: tuple[float, float]) -> None:
         """Take in a batch, if its numbers are there."""
-        if not (is_there(output) and is_there(targets)):
+        if not is_there(output) or not is_there(targets):
             return
         known = targets.isfinite() & output.isfinite()
         given, some = output[known].double(), targets[known].double()
@@ -71,21 +75,30 @@ class Reach:
         self._count += some.numel()
         self._total += float(some.sum())
         self._squares += float(some.square().sum())
-        self._lost += float((some - some.clamp(*ends)).square().sum())
         for place, (sign, end) in enumerate(zip((-1, 1), ends, strict=True)):
+            over = sign * (some - end)
+            self._lost[place] += float(over.clamp_min(0).square().sum())
+            self._beyond[place] += int((over > 0).sum())
+            usual = math.sqrt(self._lost[place] / max(self._beyond[place], 1))
+            self._just[place] += int(((over > 0) & (over <= usual)).sum())
+            self._within[place] += int(((over <= 0) & (over >= -usual)).sum())
             there = (given - end).abs() <= EDGE * self._deviation
             self._there[place] += int(there.sum())
-            self._asked[place] += float(sign * (some[there] - end).sum()) if bool(there.any()) else 0.0
+            self._asked[place] += float(over[there].sum())
 
     @property
     def _deviation(self) -> float:
-        return math.sqrt(max(self._squares / self._count - (self._total / self._count) ** 2, 0.0))
+        return math.sqrt(max(self._squares / self._count - (self._total / self._count) ** 2, 1e-30))
 
     @property
     def is_short(self) -> bool:
-        """Whether much of the targets' variance lies beyond, and is no noise around an end, where outputs stand for both its sides."""
-        if not self._lost:
+        """Whether much of the targets' variance lies beyond, and is no noise around an end."""
+        if not self._count:
             return False
-        part, scale = self._lost / max(self._count * self._deviation**2, 1e-30), EDGE * self._deviation
-        held = any(there and asked / there > scale for there, asked in zip(self._there, self._asked, strict=True))
-        return part > MUCH or (part > SOME and held)
+        parts = [lost / self._count / self._deviation**2 for lost in self._lost]
+        return sum(parts) > MUCH or sum(part for place, part in enumerate(parts) if not self._is_noise(place)) > SOME
+
+    def _is_noise(self, place: int) -> bool:
+        """Whether about as many targets lie just beyond an end as just within it, and outputs that stand there do so for both."""
+        held = self._asked[place] > EDGE * self._deviation * self._there[place]
+        return self._just[place] >= EVENLY * self._within[place] and not held

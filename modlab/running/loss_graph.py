@@ -291,7 +291,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
     compared = (
         tuple(read.output.shape) if read.output is not None and name != "Add" else shape_of(read.start if read.output is None else node)
     )
-    giver = operand_graph.giver([*path, *ends])
+    giver, by_numbers = operand_graph.giver([*path, *ends]), not read.criterion or operand_graph.is_repeated(read.target)
     term = Term(
         read.criterion,
         name_of(summand.node),
@@ -312,7 +312,7 @@ def _term(summand: _Summand, made: Mapping[Any, str]) -> Found:
         _ends_of(target) if read.criterion.endswith("error") and target is not None else (math.nan, math.nan),
         gains.of(node, passed) or ("" if read.criterion else gains.of_sum(node)),
         layer,
-        operand_graph.spread(read.start, path, at, compared, compares=bool(read.criterion)),
+        operand_graph.spread(read.start, path, at, compared, compares=bool(read.criterion), by_numbers=by_numbers),
         giver,
         _is_short(read, target, giver),
         operand_graph.is_met(path),

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from modlab.records.clues import MOVES, RANGES
 from modlab.running.autograd_nodes import children, name_of, number_of, saved, shape_of
 
@@ -36,7 +39,7 @@ DEEP = 12
 """Functions that are looked at on the way to a layer."""
 
 
-def spread(start: Any, path: Sequence[Any], at: Any, shape: Sequence[int], *, compares: bool) -> tuple[int, ...]:
+def spread(start: Any, path: Sequence[Any], at: Any, shape: Sequence[int], *, compares: bool, by_numbers: bool) -> tuple[int, ...]:
     """The shape of what is repeated until it has that of what is compared; nothing where a function gives as much by itself.
 
     Args:
@@ -45,15 +48,27 @@ def spread(start: Any, path: Sequence[Any], at: Any, shape: Sequence[int], *, co
         at: that of the output.
         shape: of what is compared.
         compares: whether the first function takes outputs and targets.
+        by_numbers: whether numbers from elsewhere may be what repeats it, and not along a dimension of the targets' own.
     """
     upper = start
     for lower in (*path, *(() if at is None else (at,))):
         small = shape_of(lower)
         if math.prod(small) != math.prod(shape):
-            repeats = (compares and upper is start and not _is_outer(start)) or name_of(upper) == "Expand" or _is_repeating(upper, small)
+            repeats = (
+                (compares and upper is start and not _is_outer(start))
+                or name_of(upper) == "Expand"
+                or (by_numbers and _is_repeating(upper, small))
+            )
             return small if repeats and 0 < math.prod(small) < math.prod(shape) else ()
         upper = lower
     return ()
+
+
+def is_repeated(target: Any) -> bool:
+    """Whether a target is repeated to the shape of what it is compared with, without a copy."""
+    if not isinstance(target, Tensor) or target.is_nested or target.layout is not torch.strided:
+        return False
+    return any(size > 1 and not stride for size, stride in zip(target.shape, target.stride(), strict=True))
 
 
 def _is_outer(node: Any) -> bool:

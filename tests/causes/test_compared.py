@@ -53,6 +53,10 @@ SPREAD: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], bool]] = {
     "differences of pairs": (lambda o, t: F.mse_loss(o - o.T, t - t.T), False),
     "differences of pairs by hand": (lambda o, t: ((o - o.T) - (t - t.T)).square().mean(), False),
     "pairs drawn together": (lambda o, t: F.mse_loss(o, t) + 0.01 * (o - o.T).square().mean(), False),
+    "along a time of as many places": (
+        lambda o, t: F.mse_loss(o * torch.linspace(0, 1, 32), t * torch.linspace(0, 1, 32)),
+        False,
+    ),
     "along a time": (lambda o, t: F.mse_loss(o * torch.linspace(0, 1, 7), t * torch.linspace(0, 1, 7)), False),
 }
 
@@ -159,6 +163,27 @@ def test_noise_around_an_end_is_within_reach(noise: float, *, scaled: bool) -> N
 
     net = nn.Sequential(*mlp(36, 32, 36), nn.Sigmoid())
     assert ("output cannot reach" in told(net, loss, 250)) is scaled
+
+
+TAILS: dict[str, tuple[nn.Module, Callable[[Tensor], Tensor], bool]] = {
+    "tanh": (nn.Tanh(), lambda x: x[:, :4], True),
+    "tanh of what is within": (nn.Tanh(), lambda x: 0.5 * x[:, :4], False),
+    "sigmoid": (nn.Sigmoid(), lambda x: 0.5 + 0.5 * x[:, :4], True),
+    "relu": (nn.ReLU(), lambda x: 1 + x[:, :4], True),
+    "relu of few that are below": (nn.ReLU(), lambda x: 2 + x[:, :4], False),
+}
+
+
+@pytest.mark.parametrize("name", TAILS)
+def test_targets_that_go_on_beyond_an_end(name: str) -> None:
+    torch.manual_seed(0)
+    last, asked, wrong = TAILS[name]
+
+    def loss(net: nn.Module) -> Tensor:
+        x, _ = numbers()
+        return F.mse_loss(net(x), asked(x))
+
+    assert ("output cannot reach" in told(nn.Sequential(*mlp(8, 32, 4), last), loss)) is wrong
 
 
 # ---- targets that are all the same
