@@ -59,6 +59,9 @@ NO_BETTER = 0.99
 NO_WORSE = 1.05
 """The same at which a loss begins, or stays for a third of the time, that is there: one from far above is on its way."""
 
+PLATEAU = 200
+"""Steps that such a loss may stand there before it falls on, as of a language model that knows how often each token comes."""
+
 FAR, OFTEN = 10, 2
 """Times what a guess gives, and how often, beyond which a cross-entropy leaps, even if the last values are low."""
 
@@ -453,7 +456,8 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     ask = Remedy("ask the batch" if watched.batch_kept else "ask a batch")
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and (last < first - FALLS * noise or _lateness(mean) < -LATE))):
-        near = min(first, float(mean[0]), float(mean[-max(1, len(mean) // 3) :].mean())) < NO_WORSE * symptoms.chance
+        late = float(mean[-max(1, len(mean) // 3) :].mean()) if record.steps >= PLATEAU else math.inf
+        near = min(first, float(mean[0]), late) < NO_WORSE * symptoms.chance
         if loss.count >= EARLY and last > NO_BETTER * symptoms.chance and near:
             chance: dict[str, Fact] = {"chance": symptoms.chance, "classes": max(symptoms.loss.classes, 2)}
             return _check(name, "careful", "falls to chance", facts | chance, ask)

@@ -1004,7 +1004,7 @@ def test_a_loss_that_comes_from_above_and_stays_at_what_a_guess_between_two_give
     model = nn.Linear(16, 8)
     optimizer = torch.optim.Adam(model.parameters(), 3e-2)
     with modlab.watch(model, optimizer, budget=1.0) as w:
-        for _ in range(120):
+        for _ in range(240):
             asked, better, worse = torch.randn(3, 64, 16)
             optimizer.zero_grad()
             near = (model(asked) * (model(better) - model(worse))).sum(1) if not told else (model(asked) * model(asked - 2 * worse)).sum(1)
