@@ -122,9 +122,10 @@ def _likeness(node: Any) -> Composed | None:
     if len(sides) != 2 or len(chosen) != 2 or not all(isinstance(one, Tensor) and one.dim() == 1 and is_here(one) for one in chosen):
         return None
     same, other = (one.detach() for one in chosen)
-    if bool((same & other).any()) or (bool(same.all()) and not _is_of_two(sides[0])):
-        return None  # what all should be like, as a teacher's, is the target
-    return Composed(SIGNS, 1, children(sides[0])[0], None, same.float() - other.float())
+    if bool((same & other).any()):
+        return None
+    meant = bool(same.all()) and not _is_of_two(sides[0])  # what all should be like, as a teacher's, is the target
+    return Composed(SIGNS, 1, children(sides[0])[0], None, None if meant else same.float() - other.float())
 
 
 def _is_of_two(likeness: Any) -> bool:
