@@ -149,9 +149,8 @@ def _same_targets(s: Symptoms) -> Facts | None:
     if loss.classes > 1 and max(loss.shares, default=0.0) == 1.0 and not (sampled or _is_put_first(loss.term)):
         rival = "ordered batches" if loss.classes > 2 else "imbalance"
         return {"value": float(loss.shares.index(1.0)), "class": True, "rival": rival, "settle": "labels"}
-    vanishes = (
-        loss.term.met and loss.term.criterion.endswith("error") and s.target.mean in (0, 1)
-    )  # a difference, or all but a quotient's 1
+    # as a difference should, or all of a quotient but 1
+    vanishes = loss.term.met and loss.term.criterion.endswith("error") and s.target.mean in (0, 1)
     same = s.target.std == 0 and loss.looks > 2 and loss.term.criterion and not vanishes
     return {"value": s.target.mean, "class": False} if same else None
 

@@ -374,7 +374,7 @@ def _scaler(facts: Facts) -> str:
         backwards = format.plural(facts["backwards"], "backward pass", "backward passes")
         return f"the loss is multiplied by {rough(facts['scale'])}, a power of two, and none of {backwards} was followed by a step"
     if "skipped" in facts:
-        return f"none lives long enough to find its scale, and nearly all steps seen were skipped: {facts['skipped']}"
+        return f"none lives long enough to find its scale, and most steps were skipped: {facts['skipped']}"
     if "left" in facts:
         return f"at the step, gradients are {rough(facts['left'])} of what backward() brought, a power of two, as scalers divide by"
     if facts["steps"]:
@@ -793,7 +793,7 @@ CAUSES: dict[str, CauseWords] = {
     "regression of classes": CauseWords(
         "class numbers are learned as quantities",
         lambda f: (
-            f"the targets are the next tokens, of {f['classes']}, under a regression loss"
+            "the targets are the numbers of the next tokens, under a regression loss"
             if f.get("tokens")
             else f"the targets are the {f['classes']} whole numbers from 0 on, under a regression loss"
         ),
