@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Module
 
-from modlab.diagnosing import gaps
+from modlab.diagnosing import batches, gaps
 from modlab.diagnosing.graph_leaves import leaves
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
@@ -18,13 +18,9 @@ from modlab.inspection import stores
 from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.records.finding import ExperimentRecord, Remedy
 from modlab.running.guarded import steady_line
-from modlab.running.randomness import states
 from modlab.running.restoration import Change, Restoration
 from modlab.statistics.memory import NoValuesError, deepcopied, is_there
 from modlab.statistics.memory import copied as copy_of
-
-Outputs = Callable[..., list[Tensor]]
-"""The tensors of one pass of the model, or of the one given."""
 
 
 def copied(bench: Bench) -> Module:
@@ -96,13 +92,12 @@ def round_trip(bench: Bench) -> ExperimentRecord:
     """A trained copy with all its weights overwritten gives the same output once it has loaded the state_dict."""
     bench.evaluate(bench.model)
     other, suspects = _reloaded(bench)
-    outputs = _steadily(bench)
-    one, now = outputs(), outputs(other)
+    one, now = _outputs(bench), _outputs(bench, other)
     gap = gaps.gap(one, now)
     if _alike(one, now):
         return record("round trip", "passed", "loads" if gap is None else "loads but for rounding")
     numbers: dict[str, Any] = {} if gap is None else {"max_abs": gap}
-    guilty = _guilty(outputs, other, suspects)
+    guilty = _guilty(bench, other, suspects)
     moved = all(one.moved for one in guilty)
     names = tuple(one.name for one in guilty if one.moved is moved)
     if not names:
@@ -168,27 +163,20 @@ def _moved(site: ModuleSite, change: Change) -> Suspect:
     return Suspect(_joined(site, change.name), partial(held.__setitem__, change.name, change.before), True)
 
 
-def _steadily(bench: Bench) -> Outputs:
-    """Passes that all draw the same random numbers, so that no difference is due to chance."""
-    put_back = states()
-
-    def outputs(model: Module | None = None) -> list[Tensor]:
-        put_back()
-        return bench.outputs(model)
-
-    return outputs
+def _outputs(bench: Bench, model: Module | None = None) -> list[Tensor]:
+    return [copy_of(tensor.detach()) for tensor in batches.tensors(bench.steadily(model=model))]
 
 
-def _guilty(outputs: Outputs, other: Module, suspects: list[Suspect]) -> list[Suspect]:
+def _guilty(bench: Bench, other: Module, suspects: list[Suspect]) -> list[Suspect]:
     """The suspects that change the output, found by restoring one at a time; empty if the output still differs after all."""
-    found, last = [], outputs(other)
+    found, last = [], _outputs(bench, other)
     for suspect in suspects[:_TRIED]:
         suspect.put_back()
-        now = outputs(other)
+        now = _outputs(bench, other)
         if not _alike(last, now):
             found.append(suspect)
             last = now
-    return found if _alike(outputs(), last) else []
+    return found if _alike(_outputs(bench), last) else []
 
 
 def _alike(one: list[Tensor], other: list[Tensor]) -> bool:

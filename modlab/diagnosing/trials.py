@@ -76,11 +76,12 @@ class Bench:
         """The tensors of one pass without gradients."""
         return without_gradients(lambda: [copied(tensor.detach()) for tensor in batches.tensors(self.output(model))])
 
-    def steadily(self, inputs: Any = None) -> Any:
+    def steadily(self, inputs: Any = None, model: Module | None = None) -> Any:
         """The output for these inputs without gradients; all passes draw the same random numbers, so no difference is due to chance."""
         put_back = states()
+        given = self.inputs if inputs is None else inputs
         try:
-            return without_gradients(lambda: batches.call(self.model, batches.copied(self.inputs if inputs is None else inputs)))
+            return without_gradients(lambda: batches.call(self.model if model is None else model, batches.copied(given)))
         finally:
             put_back()
 

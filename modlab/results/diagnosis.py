@@ -111,7 +111,7 @@ def diagnosed(
         why = [_traced(one, run.experiments) if one.kind == "detached" else one for one in why]
         apart = [one for one in found if _is_left_alone(one, run.experiments) or (one.kind == "hidden" and one.path in run.idle)]
         spared = _spared(training)
-        experiments = tuple(_afterwards(one, spared, training, watched=watch is not None) for one in run.experiments)
+        experiments = tuple(_afterwards(one, spared, training, seen if watch is not None else None) for one in run.experiments)
         found = [one for one in found if one not in apart and not _is_told(one, why)]
         named = {(one.kind, one.path) for one in why}
         found = [*why, *(one for one in [*run.findings, *found] if (one.kind, one.path) not in named)]
@@ -172,10 +172,14 @@ def _spared(training: Symptoms | None) -> tuple[str, ...]:
     return (*(SPARED if training.learns else ()), *(("does not learn",) if falls else ()), *waits)
 
 
-def _afterwards(one: ExperimentRecord, spared: Sequence[str], training: Symptoms | None, *, watched: bool) -> ExperimentRecord:
-    """An experiment, where a training was seen: what it says nothing of any more, and what the watch has told."""
-    if watched and one.kind == "another loss":
+def _afterwards(
+    one: ExperimentRecord, spared: Sequence[str], training: Symptoms | None, seen: Sequence[Finding] | None
+) -> ExperimentRecord:
+    """An experiment, where a training was seen: what it says nothing of any more, and what is left to a watch, if one has seen it."""
+    if seen is not None and one.kind == "another loss":
         return replace(one, kind="loss of a watch")
+    if one.kind == "targets fit" and any(cause.kind in OF_TARGETS for cause in seen or ()):
+        return replace(one, kind="targets of a watch", outcome="not run")
     if training is None:
         return one
     meant = not training.is_stuck if one.name in REVERSED else training.learns or "patches" not in one.facts
@@ -263,6 +267,9 @@ the same are no tokens."""
 
 LEFT = 2
 """Tier of causes that are named where nothing else shows one."""
+
+OF_TARGETS = ("targets shifted", "targets shuffled", "constant targets", "imbalance", "leak", "wrong axes", "targets not moved")
+"""What a watch may have found in the targets of more batches than the one at hand."""
 
 SPARED = ("unused layers", "state moves", "loss too small", "wrong axes", "targets shifted", "exploding recurrence")
 """What gets no gradient, or is kept from one pass to the next, is no fault of a model that was seen to learn: so it was meant. And no loss

@@ -454,6 +454,8 @@ def test_targets_of_the_batch_before(error, late):
     found = [one for one in w.findings if one.severity == "broken"]
     assert [one.kind for one in found] == ["targets shifted"] * late
     assert not late or "each batch has the targets of the one before" in found[0].text
+    after = [one.kind for one in w.diagnose().experiments if one.name == "targets"]
+    assert after == (["targets of a watch"] if late else ["targets fit"]), "one batch alone shows nothing of it"
 
 
 @pytest.mark.parametrize("tails", [True, False])
