@@ -66,23 +66,23 @@ class Symptoms:
         self.clues = record.watched.clues
         self.loop, self.groups, self.pairs = self.clues.loop, self.clues.groups, self.clues.pairs
 
-    @property
+    @cached_property
     def is_training(self) -> bool:
         """Whether this is one, or is meant to be: there is an optimizer, a step, or a loss that goes backward; or it ended in an error."""
         record, loop = self.record, self.loop
         return bool(record.optimizer or record.steps or loop.backwards or loop.rootless or self.clues.losses or record.error)
 
-    @property
+    @cached_property
     def made(self) -> int:
         """Steps, or losses, if there are several in a step, as a closure asks for them."""
         return max(self.record.steps, *(one.count for one in self.curves), 0)
 
-    @property
+    @cached_property
     def is_bystander(self) -> bool:
         """Whether it is another model that trains, with this one beside it, as one that follows does."""
         return self.watched.feeds_others and not self.watched.passes
 
-    @property
+    @cached_property
     def is_never_run(self) -> bool:
         """Whether nothing of the model is called, or gets a gradient."""
         known = self.watched
@@ -118,12 +118,12 @@ class Symptoms:
         some = self.curve.mean if self.curve is not None else np.zeros(0)
         return np.asarray(some[np.isfinite(some)], np.float64)
 
-    @property
+    @cached_property
     def first(self) -> float:
         """The first values."""
         return self.curve.ends()[0] if self.curve is not None else math.nan
 
-    @property
+    @cached_property
     def last(self) -> float:
         """The last ones."""
         return self.curve.ends()[1] if self.curve is not None else math.nan
@@ -154,7 +154,7 @@ class Symptoms:
         """The first alert of what is not a number."""
         return next((one for one in self.record.alerts if one.kind in ("nan", "inf")), None)
 
-    @property
+    @cached_property
     def passes(self) -> float:
         """The backward passes that a value is the sum of, each with the loss that `loss` tells of."""
         return max(1.0, self.curve.passes) if self.curve is not None and len(self.clues.losses) == 1 else 1.0
@@ -178,7 +178,7 @@ class Symptoms:
         ]
         return first, *alike
 
-    @property
+    @cached_property
     def has_baseline(self) -> bool:
         """Whether it is known: of a loss of one criterion."""
         beside = [one for one in self.loss.terms[1:] if one not in self._parts]
@@ -189,7 +189,7 @@ class Symptoms:
         known = self.start == self.start and self._rounded == ROUNDED
         return self.loss.baseline > (1e-12 * abs(self.start) if known else self._rounded)
 
-    @property
+    @cached_property
     def chance(self) -> float:
         """The loss of a guess among all classes alike, of a cross-entropy and nothing beside it, or of two, as in BPR's; NaN of another."""
         alone, term = bool(self.loss.terms) and len(self.clues.losses) == 1, self.loss.term
@@ -202,21 +202,21 @@ class Symptoms:
         chance = self.passes * math.log(self.loss.classes) * sum(one.factor for one in self.loss.terms)
         return chance if self.passes * self.loss.floor < chance / 2 else math.nan  # shares that are nearly even ask for no more than that
 
-    @property
+    @cached_property
     def constant(self) -> float:
         """The loss of a constant answer, or of a guess; NaN where neither is known."""
         return self.baseline if self.has_baseline else self.chance
 
-    @property
+    @cached_property
     def begins_low(self) -> bool:
         """Whether little of that was left when the watch began: what little is left to learn brings little of a gradient."""
         return self.start < ALREADY * self.constant
 
-    @property
+    @cached_property
     def _rounded(self) -> float:
         return OF_CHANCES if "entropy" in self.loss.term.criterion else ROUNDED
 
-    @property
+    @cached_property
     def floor(self) -> float:
         """The loss of a perfect answer."""
         return self.passes * self.loss.floor if self.has_baseline else 0.0
@@ -258,7 +258,7 @@ class Symptoms:
         """The share of its first value by which it fell."""
         return 1 - self.last / self.start if self.start > 0 and math.isfinite(self.last) else math.nan
 
-    @property
+    @cached_property
     def has_burst(self) -> bool:
         """Whether it ends as NaN or infinity, or far above where it began and what a constant answer gives; one hard batch is no end."""
         if self.curve is not None and not math.isfinite(self.curve.final):
@@ -267,7 +267,7 @@ class Symptoms:
             return False
         return float(np.median(self.values[-max(FEW, len(self.values) // 4) :])) > self.high
 
-    @property
+    @cached_property
     def high(self) -> float:
         """What it is compared with where it rises: what it began at, and what a constant answer gives.
 
@@ -275,38 +275,38 @@ class Symptoms:
         """
         return max(self.start, self.baseline, 0.0 if self.has_baseline else -self.least)
 
-    @property
+    @cached_property
     def is_wild(self) -> bool:
         """Whether it has burst, became NaN or infinite, or begins so far above a constant answer that only numbers that grow explain it."""
         return self.has_burst or not self.is_finite or self.begins_wild
 
-    @property
+    @cached_property
     def leap(self) -> float:
         """How many times what it is compared with it has been at most."""
         return self.most / self.high if self.high > 0 else 0.0
 
-    @property
+    @cached_property
     def has_leapt(self) -> bool:
         """Whether it has been where no hard batch takes it, though it may have come back."""
         return self.leap > LEAPT
 
-    @property
+    @cached_property
     def begins_wild(self) -> bool:
         """Whether it begins so far above a constant answer; of targets that are constant themselves that answer says nothing."""
         known = self.loss.baseline > self._rounded
         return self.start > 0 and self.start > WILD * (self.passes * self.loss.baseline if known else self.baseline)
 
-    @property
+    @cached_property
     def is_stuck(self) -> bool:
         """Whether it does not get below a constant answer."""
         return len(self.values) >= FEW and (self.progress < STUCK or self.has_burst)
 
-    @property
+    @cached_property
     def learns(self) -> bool:
         """Whether it falls well."""
         return self.progress > 0.5 or (math.isnan(self.progress) and self.fallen > 0.5)
 
-    @property
+    @cached_property
     def gains(self) -> bool:
         """Whether what goes backward is a gain, up which each step goes on purpose: a criterion with a minus, or none that is known.
 
@@ -317,12 +317,12 @@ class Symptoms:
             return False
         return bool(known) or not (self.has_leapt or not self.is_finite)
 
-    @property
+    @cached_property
     def trained(self) -> bool:
         """Whether all steps that were looked at were made in training mode."""
         return self.watched.passes > 0 and not self.loop.in_eval
 
-    @property
+    @cached_property
     def falls(self) -> bool:
         """Whether it is lower in its second half than in its first fifth, by more than its noise explains.
 
@@ -342,7 +342,7 @@ class Symptoms:
         """Whether a layer carries a state from step to step."""
         return bool(self.modules("recurrent"))
 
-    @property
+    @cached_property
     def waits(self) -> bool:
         """Whether it stays at what a constant answer gives for its first quarter, and then falls well, where a state is carried.
 
@@ -352,7 +352,7 @@ class Symptoms:
         found = self.is_recurrent and self.has_baseline and len(early) >= FEW
         return found and self.progress > 0.5 and self._way_to(float(early.min())) < STUCK
 
-    @property
+    @cached_property
     def is_sick(self) -> bool:
         """Whether it is stuck, burst or no number."""
         return self.is_stuck or not self.is_finite
@@ -399,7 +399,7 @@ class Symptoms:
         """Parameters with several dimensions that should be trained."""
         return [one for one in self.watched.parameters if one.dimensions > 1 and one.trainable]
 
-    @property
+    @cached_property
     def is_half(self) -> bool:
         """Whether float16 computes some of the gradients, of which small ones are zero."""
         return "half" in self.loss.risks or any(one.dtype == "float16" for one in self.watched.parameters)
@@ -418,7 +418,7 @@ class Symptoms:
                 found[one.path] = float(np.median(some) / np.median(known)) if np.median(known) > 0 else math.inf
         return found
 
-    @property
+    @cached_property
     def _rows(self) -> list[WatchedParameter]:
         """The largest parameters that should be trained, where none has several dimensions, and none that begins at zero."""
         sizes = {one.path: math.prod(self.shapes.get(one.path, ())) for one in self.watched.parameters if one.trainable}
@@ -485,7 +485,7 @@ class Symptoms:
                 return True
         return False
 
-    @property
+    @cached_property
     def is_blown_up(self) -> bool:
         """Whether the weights are many times as large as they were at first."""
         return self.resized() > BLOWN_UP
@@ -549,7 +549,7 @@ class Symptoms:
         """The curves of the learning rates."""
         return [one for one in self.record.scalars if one.kind == "rate" and one.count]
 
-    @property
+    @cached_property
     def rate(self) -> Floats:
         """The learning rate over time."""
         return self.rates[0].mean if self.rates else np.zeros(0, np.float32)
@@ -574,18 +574,18 @@ class Symptoms:
         looked = self.record.history.first[np.isfinite(np.stack(updates)).any(0)]
         return float(np.median([self.rate_at(step) for step in looked])) if len(looked) else math.nan
 
-    @property
+    @cached_property
     def last_pace_of_all(self) -> float:
         """What a step of the last rate adds, as a step goes with its rate: most looks come early, where a rate may be on its way up."""
         grown = self.group.rate / self.paced_rate if self.paced_rate > 0 else math.nan
         return self.pace * max(grown, 1.0) if math.isfinite(grown) else self.pace
 
-    @property
+    @cached_property
     def is_turned_by_hand(self) -> bool:
         """Whether a knob has moved the learning rate."""
         return any(one.name == "lr" and one.moves for one in self.record.knobs)
 
-    @property
+    @cached_property
     def peak(self) -> int:
         """The first step of the loss's greatest finite value."""
         some = self.curve.high if self.curve is not None else np.zeros(0)
@@ -627,7 +627,7 @@ class Symptoms:
         some = [one for one in self.watched.modules if one.called and one.path in owners]
         return min(some, key=lambda one: one.order).path if some else ""
 
-    @property
+    @cached_property
     def target(self) -> Numbers:
         """The targets of the loss."""
         return self.loss.targets

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -30,13 +31,18 @@ def is_here(tensor: Tensor) -> bool:
 
 def name_of(node: Any) -> str:
     """``MseLoss`` for ``MseLossBackward0``."""
-    return str(type(node).__name__).partition("Backward")[0]
+    return _without_end(type(node).__name__)
+
+
+@lru_cache(maxsize=1024)  # asked of each function of each loss that is read
+def _without_end(name: str) -> str:
+    return name.partition("Backward")[0]
 
 
 def saved(node: Any, name: str) -> Any:
     """What a node has saved under a name; None where there is nothing, or where it is packed."""
     raw = getattr(node, f"_raw_saved_{name}", None)
-    if any(getattr(one, "unpack_hook", None) is not None for one in (raw if isinstance(raw, (tuple, list)) else (raw,))):
+    if raw is not None and _is_packed(raw):
         return None
     try:
         found = getattr(node, f"_saved_{name}", None)
@@ -45,6 +51,12 @@ def saved(node: Any, name: str) -> Any:
     if isinstance(found, Tensor) and not is_there(found):
         return None
     return tuple(_signed(one) for one in found) if isinstance(found, (tuple, list)) else _signed(found)
+
+
+def _is_packed(raw: Any) -> bool:
+    if isinstance(raw, (tuple, list)):
+        return any(map(_is_packed, raw))
+    return getattr(raw, "unpack_hook", None) is not None
 
 
 def rectifies(node: Any) -> bool:

@@ -574,7 +574,7 @@ class LossPool:
             self.mixed_classes.add(counts, self.passed[0], whole=self.passed[1], large=len(flat) >= LARGE)
             self.ordered += (
                 len(flat) > 8
-                and kinds(flat).numel() < len(flat)
+                and int((counts > 0).sum()) < len(flat)
                 and bool((flat.diff() >= 0).all() or (flat.diff() <= 0).all())
                 and bool(flat[0] != flat[-1])
             )
