@@ -317,7 +317,8 @@ def _summed(s: Symptoms) -> Facts | None:
     if begins_too_small(s) is not None:
         return None  # nothing passes such weights, whatever the loss
     summed = term.reduction == "sum" and abs(term.factor) >= 0.05
-    if abs(term.factor) * (math.prod(term.compared) if summed else 1) < LOUD:
+    size = abs(term.factor) * (math.prod(term.compared) if summed else 1)
+    if size < LOUD or not math.isfinite(size):
         return None
     added = s.loss.added if summed else 1.0
     times = abs(term.factor) * added

@@ -10,12 +10,17 @@ from modlab.causes.loop import LEAST_HALF, SEVERAL
 from modlab.causes.loss import UNSCALED
 from modlab.causes.optimizer import MOST
 from modlab.causes.symptoms import FEW, Symptoms
+from modlab.records.clues import INFINITE
+from modlab.records.watch import PARAMETER_GRADIENT
 
 EARLY = 5
 """Steps in which a rate has hardly spoilt anything yet."""
 
 CALM = 2
 """Values of a loss that show that it was falling."""
+
+SMALL_STEP = 0.2
+"""Part of a weight's size that a step changes it by, below which a single step makes no NaN of a loss."""
 
 HALF = ("float16", "bfloat16")
 
@@ -34,6 +39,12 @@ def _in_the_loss(s: Symptoms) -> bool:
     return s.birth is not None and s.birth.facts.get("where") == "the loss"
 
 
+def _in_one_parameter(s: Symptoms) -> bool:
+    """Whether one parameter became NaN or infinite while all others were numbers."""
+    birth = s.birth
+    return birth is not None and (bool(birth.facts.get("alone")) or birth.facts.get("role") == PARAMETER_GRADIENT)
+
+
 def _grew(s: Symptoms) -> bool:
     """Whether numbers were far too large before they were none, or somebody turned the rate up."""
     from_the_loss = _in_the_loss(s) and s.birth is not None and s.birth.step <= EARLY
@@ -45,7 +56,8 @@ def _cause(s: Symptoms, *kinds: str) -> Facts | None:
     """What running the step again has shown."""
     for one in s.record.alerts:
         if one.kind in ("nan", "inf") and one.facts.get("cause") in kinds:
-            return {"path": one.path, "in": str(one.facts.get("where", ""))}
+            known = {name: str(one.facts[name]) for name in ("name", "at") if one.facts.get(name)}
+            return {"path": one.path, "in": str(one.facts.get("where", "")), **known}
     return None
 
 
@@ -67,7 +79,8 @@ def _root(s: Symptoms) -> Facts | None:
 def _division(s: Symptoms) -> Facts | None:
     if moved_axes(s) is not None:
         return None  # which makes rows of padding alone
-    return _cause(s, "division") or _born(s, "division by zero")
+    born = _born(s, "division by zero")
+    return _cause(s, "division") or ({"in": "factor"} if born is not None and INFINITE in s.loss.risks else born)
 
 
 def _overflow(s: Symptoms) -> Facts | None:
@@ -88,7 +101,8 @@ def _rate(s: Symptoms) -> Facts | None:
     calm = (_was_calm(s) or _is_steady(s)) and not _climbs(s)
     rows = _log, _root, _division, _sure_chance, _root_of_squares
     explained = _in_the_loss(s) or calm or any(row(s) is not None for row in rows)
-    if explained and not (_rose(s, 5) or s.quickest > 0.5):
+    short = len(s.values) < CALM and s.quickest < SMALL_STEP
+    if (explained or short) and not (_rose(s, 5) or s.quickest > 0.5):
         return None
     step = next((one.bad_step for one in s.curves if one.bad_step >= 0), -1)
     hooked = {"rival": "gradients overwritten", "settle": "without hooks"} if s.modules("backward hooks") else {}
@@ -105,7 +119,7 @@ def _rate(s: Symptoms) -> Facts | None:
 
 def _was_calm(s: Symptoms) -> bool:
     """Whether steps were small and the loss not high until it became NaN: a rate does not end so, one bad batch does."""
-    return len(s.values) >= CALM and not _rose(s, 1.5) and s.quickest < 0.2
+    return len(s.values) >= CALM and not _rose(s, 1.5) and s.quickest < SMALL_STEP
 
 
 def _rose(s: Symptoms, times: float) -> bool:
@@ -126,6 +140,7 @@ def _one_batch(s: Symptoms) -> Facts | None:
         or s.loop.shared  # by which one optimizer may undo without end what the other does
         or not math.isnan(s.curve.final if s.curve is not None else 0.0)
         or _in_the_loss(s)
+        or _in_one_parameter(s)  # what a batch holds comes to the gradients of all
     ):
         return None
     return {"calm": True, "last": float(s.values[-1])}

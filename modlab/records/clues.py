@@ -58,6 +58,9 @@ class Numbers:
     distinct: int = 0
 
 
+INFINITE = "infinite factor"
+"""A risk of a loss: something in it is multiplied by infinity."""
+
 FREE = (-math.inf, math.inf)
 """The ends of what has none."""
 

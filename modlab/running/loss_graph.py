@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from modlab.records.clues import MOVES, RANGES, Function, Term
+from modlab.records.clues import INFINITE, MOVES, RANGES, Function, Term
 from modlab.running import bounds, composed_criteria, gains, operand_graph, pair_losses, written_criteria
 from modlab.running.autograd_nodes import children, is_here, is_logistic, is_normalizing, name_of, number_of, saved, shape_of
 from modlab.running.operand_graph import LAYOUT
@@ -23,8 +23,8 @@ from modlab.statistics.memory import is_there
 
 LOGARITHMS = frozenset(("Log", "Log1P", "Log2", "Log10"))
 
-HUGE, INFINITE = 1e30, "infinite factor"
-"""An exponential beyond which what is made of several of them becomes infinite; and a risk that is told apart afterwards."""
+HUGE = 1e30
+"""An exponential beyond which what is made of several of them becomes infinite."""
 
 CHANCES, OPPOSITES = frozenset(("Sigmoid", "Softmax")), frozenset(("Rsub", "Sub"))
 """Functions whose result rounds to 0, or to 1, where it is sure; and those that make 1 - p of it."""
@@ -550,7 +550,7 @@ def risks(loss: Tensor) -> tuple[str, ...]:
     found = {risk for node in _nearest(loss.grad_fn, DEEP) if (test := RISKS.get(name_of(node))) and (risk := test(node))}
     if INFINITE in found:
         logs = any(name_of(node) in LOGARITHMS for node in _nearest(loss.grad_fn, DEEP))
-        found = (found - {INFINITE}) | ({"log of zero"} if logs else {"division by zero"})
+        found = (found - {INFINITE}) | {"log of zero"} if logs else found | {"division by zero"}
     return tuple(sorted(found))
 
 

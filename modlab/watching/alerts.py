@@ -184,6 +184,10 @@ class Alerts:
                 units=new.units,
             )
 
+    def has_seen_before(self, step: int) -> bool:
+        """Whether a sample of an earlier step held what is not finite."""
+        return any(one.kind in ("nan", "inf") and one.facts.get("seen") == "sample" and one.step < step for one in self._found.values())
+
     def _over(self, key: Key) -> None:
         known = self._found.get(key)
         if known is not None and not known.over:

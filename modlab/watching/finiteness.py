@@ -16,12 +16,16 @@ from torch import Tensor
 from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
 from modlab.records.finding import Fact
+from modlab.running.tensor_hooks import is_hooked
 from modlab.statistics.memory import is_there, local
 from modlab.watching.last_step import LastPass
 from modlab.watching.readback import Copy, is_far
 
 EARLY = 2
 """Parameters of the first layers that are looked at in every step."""
+
+HOOKED = 4
+"""Parameters with hooks of which that is done, too: what these make of a gradient is seen nowhere else."""
 
 NARROW = 1 << 12
 """Elements up to which the one is looked at that a glance asks."""
@@ -69,10 +73,12 @@ class GradientCheck:
     def __init__(self, parameters: Iterable[tuple[str, Tensor]], *, hold: bool = False) -> None:
         given = [(path, tensor) for path, tensor in parameters if is_numeric(part := local(tensor)) and part.numel()]
         self._all = given
-        self._early = _early(given)
+        first = _early(given)
+        hooked = [one for one in given if one[1].requires_grad and is_hooked(one[1])][:HOOKED]
+        self._early = [*first, *(one for one in hooked if one[0] not in dict(first))]
         chosen = {path for path, _ in self._early}
         self._others = [(path, tensor) for path, tensor in given if path not in chosen and tensor.numel() <= SMALL]
-        self._narrow = next((one for one in self._early if one[1].numel() <= NARROW and not is_far(one[1])), None)
+        self._narrow = next((one for one in (*hooked, *first) if one[1].numel() <= NARROW and not is_far(one[1])), None)
         self._turn = 0
         self._hold = hold
         self._waiting: list[_Late] = []

@@ -251,7 +251,9 @@ class NaNGuard:
         from modlab.watching.replay import birthplace  # a trace and a comparison: most runs need neither
 
         self.tap.hold()
-        self._alerts.raise_(_born(birthplace(model, self.tap), finding, self.passed))
+        birth = birthplace(model, self.tap)
+        if birth.where != "the weights" or not self._alerts.has_seen_before(finding.step):  # which the gradients of an earlier step spoilt
+            self._alerts.raise_(_born(birth, finding, self.passed))
 
 
 def _born(birth: Birth, finding: NonFinite, passed: NonFinite | None) -> Alert:

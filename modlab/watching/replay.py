@@ -6,7 +6,7 @@ more as well; what they write outside of the model stays written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -25,6 +25,7 @@ from modlab.records.finding import Fact, Remedy
 from modlab.records.trace import Event, TraceRecord
 from modlab.running.guarded import afterwards
 from modlab.running.sandbox import Sandbox
+from modlab.running.tensor_hooks import is_hooked
 from modlab.running.values import argument_names, arguments, leaves
 from modlab.statistics.memory import local
 from modlab.tracing.event_log import one_line
@@ -90,14 +91,16 @@ class _Search:
         return replace(found, exact=False, facts={**found.facts, **doubts, **dropped})
 
     def _weights(self) -> Birth | None:
-        """A parameter that was not finite before."""
+        """A parameter that was not finite before; and whether all others that are trained were."""
         with _aside():
-            for one in self._index.parameters:
-                part = local(one.tensor).detach()
-                if is_plain(part) and (kind := kind_of(part)):
-                    facts = {"birth": "weights", **_counts(part, kind), "part": part.shape != one.tensor.shape}
-                    return Birth("the weights", one.path, kind, facts)
-        return None
+            parts = [(one, local(one.tensor).detach()) for one in self._index.parameters]
+            bad = [(one, part, kind) for one, part in parts if is_plain(part) and (kind := kind_of(part))]
+            if not bad:
+                return None
+            one, part, kind = bad[0]
+            alone = len(bad) == 1 and sum(other.tensor.requires_grad for other, _ in parts) > 1
+            facts = {"birth": "weights", **_counts(part, kind), "part": part.shape != one.tensor.shape, "alone": alone}
+            return Birth("the weights", one.path, kind, facts)
 
     def _batch(self, weights: Birth) -> Birth:
         """Where weights are spoilt, what this step was given may hold NaN as well, and tell why."""
@@ -153,6 +156,8 @@ class _Search:
     def _elsewhere(self, spoilt: tuple[str, str, str], passes: int, trace: TraceRecord) -> Birth:
         """Each pass is the same pass, and all it gives is finite."""
         path, kind, dtype = spoilt
+        if self._is_hooked(path):  # one that runs when the gradient has been added up
+            return replace(_of_hook(path, kind, {}), trace=trace)
         if passes > 1:
             return Birth(
                 "backward",
@@ -163,6 +168,9 @@ class _Search:
                 trace=trace,
             )
         return Birth("backward", path, kind, {"birth": "elsewhere"}, (Remedy("look after backward"),), trace=trace)
+
+    def _is_hooked(self, path: str) -> bool:
+        return any(one.path == path and is_hooked(one.tensor) for one in self._index.parameters)
 
     def _again(self, one: LastPass) -> Birth:
         """Run one pass; a birth without a place if all is finite."""
@@ -270,13 +278,10 @@ class _Search:
         with _aside():
             for path, gradient in came:
                 if gradient is not None and is_plain(gradient) and (kind := kind_of(gradient)):
-                    return Birth(
-                        "backward",
-                        path,
-                        kind,
-                        {"birth": "sum", **_counts(gradient, kind)},
-                        _scaled(kind, _named(gradient.dtype))[1],
-                    )
+                    count = _counts(gradient, kind)
+                    if self._is_hooked(path):
+                        return _of_hook(path, kind, count)
+                    return Birth("backward", path, kind, {"birth": "sum", **count}, _scaled(kind, _named(gradient.dtype))[1])
         if FSDP2 in distribution_of(self._model).kinds:  # the pass is made with other tensors than the parameters
             self._doubts.append("FSDP2")
         return None
@@ -355,6 +360,12 @@ def _of_turn(turn: Turn, events: Sequence[Event]) -> Birth:
     name, at, index = ("", "", _call(events, turn.path)) if event is None else (event.name, event.where, event.index)
     facts = {"birth": "node", "node": turn.node, "name": name, "at": at, **count, **cause}
     return Birth("backward", path, turn.kind, facts, fixes, index)
+
+
+def _of_hook(path: str, kind: str, count: Mapping[str, Fact]) -> Birth:
+    """Of a parameter: what arrives there is finite."""
+    facts: dict[str, Fact] = {"birth": "hook", "of a module": False, "of a parameter": True, **count}
+    return Birth("backward", path, kind, facts, (Remedy("hook"),))
 
 
 def _arrival(events: Sequence[Event]) -> Birth | None:

@@ -66,7 +66,8 @@ def _batch(facts: Facts) -> str:
 def _weights(facts: Facts) -> str:
     part = " of this rank's part" * facts["part"]
     since = "when the watch began" if facts.get("begun") else "before the step, so an earlier step spoilt it"
-    return f"the weights: {facts['place']} contains {facts['amount']}{part} {since}"
+    alone = " alone" * bool(facts.get("alone"))
+    return f"the weights: {facts['place']}{alone} contains {facts['amount']}{part} {since}"
 
 
 def _share(facts: Facts) -> str:
@@ -84,8 +85,9 @@ def _sum_inside(facts: Facts) -> str:
 
 
 def _hook(facts: Facts) -> str:
-    which = "a backward hook at" if facts["of a module"] else "a hook on a tensor of"
-    return f"backward: {which} {facts['place']} turns finite gradients into {facts['word']}, in {_share(facts)}"
+    which = "a backward hook at" if facts["of a module"] else "a hook on" if facts.get("of a parameter") else "a hook on a tensor of"
+    share = f", in {_share(facts)}" if "bad" in facts else ""
+    return f"backward: {which} {facts['place']} turns finite gradients into {facts['word']}{share}"
 
 
 def _other_ranks(facts: Facts) -> str:

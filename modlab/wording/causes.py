@@ -186,6 +186,9 @@ def _overwritten(facts: Facts) -> str:
     where = all_named(facts["places"])
     if "into" in facts:
         return f"a hook at {where} turns finite gradients into {'NaN' if facts['into'] == 'nan' else 'infinity'}"
+    if "alone" in facts:
+        word = "NaN" if facts["alone"] == "nan" else "infinite"
+        return f"{where} became {word} while all other weights were numbers, and a hook stands on it"
     if "emptied" in facts:
         return f"a hook stands at {where}, which gets gradients, and in front of it all are zero"
     if "positive" in facts:
@@ -424,6 +427,10 @@ def _mask(facts: Facts) -> str:
 def _born(facts: Facts) -> str:
     if facts.get("in") == "half":
         return "a part of the loss is computed in float16, which ends at 65,504"
+    if facts.get("in") == "factor":
+        return "something in it is multiplied by infinity, as a division by zero gives it"
+    if "name" in facts:
+        return f"{facts['name']} in {{place}}" + (f" ({facts['at']})" if "at" in facts else "")
     return "in the loss" if facts.get("in") == "loss" else "in {place}"
 
 
@@ -1236,7 +1243,14 @@ CAUSES: dict[str, CauseWords] = {
         "The slope of a square root, a norm or a standard deviation at 0 is infinite.",
         "torch.sqrt(x + 1e-8)",
     ),
-    "division by zero": CauseWords("a division by zero", _born, "As in the mean of nothing.", "x / (y + 1e-8)"),
+    "division by zero": CauseWords(
+        lambda f: "the loss has an infinite factor" if f.get("in") == "factor" else "a division by zero",
+        _born,
+        "As in the mean of nothing.",
+        lambda f: (
+            "look for float('inf') among the factors, and for what they are divided by" if f.get("in") == "factor" else "x / (y + 1e-8)"
+        ),
+    ),
     "overflow": CauseWords(
         "a number overflows", _born, "exp, or a 16-bit number, has an end.", "log_softmax instead of exp, or float32 there"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -171,3 +172,48 @@ def test_what_became_nan_in_the_last_step_is_told(classes: int) -> None:
     assert not w.verdict.ok
     check = next(one for one in w.verdict.checks if one.name == "the loss is sensible")
     assert check.state == "broken" and "NaN" in check.text
+
+
+@pytest.mark.parametrize("at", [0, 12, 30])
+@pytest.mark.parametrize("post", [True, False])
+def test_a_hook_on_a_parameter_that_makes_its_gradient_nan(at: int, post: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+    weight, calls = net[0].weight, itertools.count()
+    if post:
+        weight.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", p.grad * math.nan if next(calls) >= at else p.grad))
+    else:
+        weight.register_hook(lambda g: g * math.nan if next(calls) >= at else g)
+    optimizer, x = torch.optim.SGD(net.parameters(), 0.01), torch.randn(64, 4)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(40):
+            optimizer.zero_grad()
+            F.mse_loss(net(x), x.sum(1, keepdim=True)).backward()
+            optimizer.step()
+    first = next(one for one in w.findings if one.severity == "broken")
+    assert (first.kind, first.path) == ("gradients overwritten", "0.weight")
+    assert [(one.kind, one.path, one.step) for one in w.alerts] == [("nan", "0.weight", at)]
+
+
+def test_a_line_that_makes_a_gradient_nan_is_neither_the_rate_nor_the_data() -> None:
+    """And what a look has seen is not replaced by what was left of it a step later."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer, x = torch.optim.SGD(net.parameters(), 0.01), torch.randn(64, 4)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(20):
+            optimizer.zero_grad()
+            F.mse_loss(net(x), x.sum(1, keepdim=True)).backward()
+            net[0].weight.grad.fill_(math.nan)
+            optimizer.step()
+    assert not {"not finite by the rate", "not a number in data"} & {one.kind for one in w.findings}
+    assert [one.text for one in w.alerts] == ["the gradient of 0.weight is the first with NaN: 64 numbers of 64, in the sample of step 0"]
+
+
+@pytest.mark.parametrize("factor", [math.inf, 1.0])
+def test_a_loss_that_is_multiplied_by_infinity(factor: float) -> None:
+    found = [
+        one for one in trained(labelled, lambda output, target: F.cross_entropy(output, target) * factor).findings if "tier" in one.facts
+    ]
+    assert [one.kind for one in found] == ["division by zero"] * (factor > 1)
+    assert all("has an infinite factor: something in it is multiplied by infinity" in one.text for one in found)
