@@ -365,7 +365,8 @@ def _has_bounds(s: Symptoms) -> Facts | None:
     bound = next((one for one in s.loss.bounds if not math.isnan(one)), None)
     if bound is None:
         return None
-    return {"path": s.loss.term.source or "", "function": "", "bound": bound, "low": s.target.low, "high": s.target.high}
+    side = "below" if bound == s.loss.bounds[0] else "above"
+    return {"path": s.loss.term.source or "", "function": "", "bound": bound, "side": side, "low": s.target.low, "high": s.target.high}
 
 
 def _cannot_reach_chances(s: Symptoms) -> Facts | None:

@@ -35,6 +35,9 @@ TURNED = frozenset(("T", "Transpose", "Permute", "Unsqueeze"))
 SCORES = frozenset(("Addmm", "Mm", "Linear"))
 """Layers that take rows."""
 
+LAYERS = SCORES | {"Convolution", "Addbmm", "Baddbmm", "Bmm"}
+"""Layers, whose outputs have no ends."""
+
 DEEP = 12
 """Functions that are looked at on the way to a layer."""
 

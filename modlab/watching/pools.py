@@ -18,6 +18,7 @@ from modlab.inspection.entries import PLAIN
 from modlab.records.clues import FREE, MOVES, RANGES, InputClues, LossClues, Numbers
 from modlab.running import bounds, composed_criteria, loss_graph, pair_losses, written_criteria
 from modlab.running.autograd_nodes import saved
+from modlab.running.operand_graph import LAYERS
 from modlab.statistics.memory import is_there
 from modlab.watching.output_bounds import OutputBound
 from modlab.watching.readback import is_far
@@ -510,7 +511,7 @@ class LossPool:
         self.targets.add(some_of(target))
         if output.shape == target.shape and found.term.criterion.endswith("error"):
             last = next((one for one in (*found.term.functions, *found.term.ending) if one.name not in UNCHANGED), None)
-            for one in self.bounds:
+            for one in self.bounds if last is None or last.name not in LAYERS else ():  # a bias bounds what dead units leave
                 one.add(some_of(output), some_of(target), last.ends if last is not None else FREE)
             if found.term.giver in RANGES:
                 self.range.add(some_of(output), some_of(target), RANGES[found.term.giver])

@@ -219,7 +219,7 @@ def _unreached(facts: Facts) -> str:
         return f"the score comes from {facts['function'].lower()} and is never {side} 0, so each chance is {half} a half"
     if "bound" in facts:
         asked = f"{rough(facts['low'])} to {rough(facts['high'])}"
-        return f"no output that was seen lies beyond {rough(facts['bound'])}, and targets go from {asked}"
+        return f"no output that was seen lies {facts.get('side', 'beyond')} {rough(facts['bound'])}, and targets go from {asked}"
     gives = f"{'a recurrent layer' if 'state' in facts else facts['function'].lower()} gives {_range(facts)}"
     if "mean" in facts:
         return f"{gives}, and the loss takes that for the logarithm of a rate; the mean of the counts is {rough(facts['mean'])}"

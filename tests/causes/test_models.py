@@ -65,6 +65,23 @@ def test_bounds_that_nothing_reaches(bound, wrong):
     assert ("no nonlinearity" in told(net)) is wrong
 
 
+def test_a_bias_that_does_not_move_is_no_bound():
+    """In 16 bits its steps are rounded away, and it is all that is left where the units before it are silent."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    for one in net.parameters():
+        one.data.add_(1.0)
+    net, x = net.bfloat16(), torch.randn(64, 4).bfloat16()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            optimizer.zero_grad()
+            F.mse_loss(net(x), x.sum(1, keepdim=True)).backward()
+            optimizer.step()
+    assert "too few digits" in kinds(w)
+    assert "output cannot reach" not in kinds(w)
+
+
 class Keeper(nn.Module):
     """A cell in a loop, whose state may come without its graph."""
 
