@@ -7,6 +7,7 @@ from modlab.frozen import frozen
 from modlab.records import lines, watch
 from modlab.records.watch import SIGNS
 from modlab.results.worded import FixGround, Worded
+from modlab.views.watch import words
 
 
 class Check(Worded, watch.Check):
@@ -48,16 +49,11 @@ class Verdict(watch.Verdict):
 
     def _lines(self) -> list[tuple[str, str, str]]:
         entries = [
-            (SIGNS[check.state], check.name, check.text, check.fix if check.state in ("broken", "careful") else "") for check in self.checks
+            (SIGNS[state], name, wording.said(one), wording.fix(one) if state in ("broken", "careful") else "")
+            for name, state, one in words.entries(self)
         ]
-        entries += [
-            (SIGNS.get(one.severity, one.severity), wording.title(one), wording.said(one), wording.fix(one))
-            for one in wording.told(self.findings)
-        ]
-        shown = {sign for sign, *_ in entries}
+        shown = {sign for sign, name, *_ in entries if name != words.THE_RUN}
         for severity, kinds in (("broken", self.alerts), ("careful", self.cares)):
             if kinds and SIGNS[severity] not in shown:  # else a line says already why the verdict is as bad as that
                 entries.append((SIGNS[severity], "alert" if len(kinds) == 1 else "alerts", f"{wording.joined(kinds)} (see w.alerts)", ""))
-        if self.error:
-            entries.append((SIGNS["careful"], "the run", f"ended in an error: {self.error.strip().splitlines()[0]}", ""))
         return [line for sign, name, text, fix in entries for line in ((sign, name, text), ("", "", f"Fix: {fix}"))[: 1 + bool(fix)]]

@@ -65,6 +65,9 @@ PLATEAU = 200
 FAR, OFTEN = 10, 2
 """Times what a guess gives, and how often, beyond which a cross-entropy leaps, even if the last values are low."""
 
+LEARNT_OUT = 1e-6
+"""Part of the loss of a constant answer below which nothing is left to learn: what moves then is rounding."""
+
 EARLY, PAIRED = 20, 128
 """Values of a loss from which on one that shows no trend has none; values of which all pairs are compared."""
 
@@ -100,7 +103,7 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
         _called(record, later),
         _graded(symptoms, later),
         _owned(record),
-        _moves(record, falls),
+        _moves(symptoms, falls),
         _enough(record, falls),
         falls,
     )
@@ -376,8 +379,8 @@ def _unregistered(name: str, found: tuple[Finding, ...]) -> Check:
     return _check(name, "broken", "unregistered weights", facts, *fixes, path=one.path)
 
 
-def _moves(record: WatchRecord, falls: Check) -> Check:
-    name, known = "it moves", record.watched
+def _moves(symptoms: Symptoms, falls: Check) -> Check:
+    name, record, known = "it moves", symptoms.record, symptoms.watched
     owned = [weight for weight in known.parameters if weight.trainable and weight.owned and weight.felt and weight.met]
     if not owned or not known.stepped:
         return _check(name, "not seen", UNGRADED if known.stepped else UNMEASURED)
@@ -387,6 +390,8 @@ def _moves(record: WatchRecord, falls: Check) -> Check:
         return _check(name, "not seen", "moves between looks")
     if still and record.samples < SAMPLES:
         return _check(name, "not seen", "not moved yet", {"paths": tuple(weight.path for weight in still), "looks": record.samples})
+    if still and symptoms.start < LEARNT_OUT * symptoms.constant and symptoms.most < LEARNT_OUT * symptoms.constant:
+        return _check(name, "not seen", "nothing left", {"paths": tuple(weight.path for weight in still), "loss": symptoms.last})
     if still:
         return _stands(name, still, owned, rate)
     moved = [weight.moved or weight.elsewhere for weight in owned]

@@ -950,7 +950,7 @@ CAUSES: dict[str, CauseWords] = {
     "targets shuffled": CauseWords(
         "nothing simple in the inputs tells the targets",
         lambda f: (
-            f"neither a line nor neighbours found them in {f['pairs']:,} pairs, and the loss stays at {rough(f['loss'])}, where always "
+            f"neither a line nor neighbours found them in {f['pairs']:,} pairs, and the loss ends at {rough(f['loss'])}, where always "
             f"giving the same answer is at {rough(f['baseline'])}"
         ),
         "They may have been shuffled apart, or the inputs do not hold what is asked; what is hard to find looks the same.",

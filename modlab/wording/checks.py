@@ -26,6 +26,8 @@ def _looks(facts: Facts) -> str:
 def _untold(facts: Facts) -> str:
     """What to log, or to log under a different name."""
     names = facts["names"]
+    if facts.get("in a test"):
+        return "no value of the loss was seen"
     if not names:
         return "the last stage of the pipeline has it" if facts.get("is_stage") else "add w.log(loss=loss)"
     if len(names) > 1:
@@ -166,6 +168,8 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
         if facts["count"] < facts["steps"]
         else f"too early to tell after {format.plural(facts['count'], 'value')}"
     ),
+    # the run
+    "ended in an error": lambda facts: f"ended in an error: {facts['error']}",
     # every module is called
     "no step measured yet": lambda facts: "no step has been measured yet",
     "modules not seen": lambda facts: "compiled or scripted: its modules cannot be seen",
@@ -201,6 +205,10 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "not moved yet": lambda facts: f"{all_named(facts['paths'])} not moved yet after {_looks(facts)}",
     "moves between looks": lambda facts: "nothing moved in the steps that were measured, but the loss falls: weights moved in others",
     "does not move": _still,
+    "nothing left": lambda facts: (
+        f"{all_named(facts['paths'])} did not move in any step that was measured, but nothing is left to learn: "
+        f"the loss is {format.rough(facts['loss'])}"
+    ),
     "moves": _moved,
     "not counted": lambda facts: "no weight was compared with itself before and after a step for which it had a gradient",
     "nothing moves": lambda facts: "none of the parameters with a gradient moves at all",

@@ -177,3 +177,41 @@ def test_what_is_known_is_what_the_verdict_rests_on() -> None:
     record = without_an_owner().record
     assert isinstance(verdict(record), Verdict) and record.verdict.broken is not None
     assert concluded(replace(record, verdict=verdict(replace(record, watched=Watched())))) != concluded(record)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), nn.Tanh()])  # units of the one fall silent here
+def test_an_error_of_the_run_stands_in_the_headline_and_in_every_table(activation: nn.Module) -> None:
+    """Also beside a few units that nothing misses."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), activation, nn.Linear(16, 1))
+    optimizer, x = torch.optim.Adam(model.parameters(), 0.01), torch.randn(64, 4)
+    with pytest.raises(OSError, match="disk full"), modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(60):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), x.sum(1, keepdim=True)).backward()
+            optimizer.step()
+        raise OSError("disk full")
+    assert (w.verdict.exit_code, bool(w.alerts)) == (2, isinstance(activation, nn.ReLU))
+    assert w.headline.startswith("Step 60 ended in an error: OSError: disk full.")
+    for face in (str(w), str(w.verdict), w.html(bundle=False), w.verdict._repr_html_()):
+        assert "the run" in face and "ended in an error: OSError: disk full" in face
+
+
+def test_weights_that_stand_still_where_nothing_is_left_to_learn_are_no_fault() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Linear(4, 1), torch.randn(64, 4)
+    optimizer, y = torch.optim.SGD(model.parameters(), 0.1), x.sum(1, keepdim=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+    for _ in range(400):
+        step()
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(60):
+            step()
+    assert w.verdict.ok
+    moves = next(one for one in w.verdict.checks if one.name == "it moves")
+    assert (moves.state, moves.kind) == ("not seen", "nothing left") and "nothing is left to learn: the loss is 2.1" in moves.text

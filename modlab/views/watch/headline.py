@@ -30,7 +30,7 @@ def of_watch(record: WatchRecord) -> tuple[str, str]:
         return strong, " ".join(filter(None, (*more, loss(record), _ending(record), _spread(record))))
     if not record.steps:
         return _nothing(record)
-    if record.error and not record.alerts and record.verdict.broken is None:
+    if record.error and not _alerts(record) and record.verdict.broken is None:
         strong, why = _error(record)  # nothing is worse than that
         return strong, f"{why} {loss(record)}".strip()
     strong, facts, tells_loss = _worst(record)
@@ -74,7 +74,7 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     if careful and careful.name == FALLS:
         return (
             f"The loss {_GOES.get(careful.kind, 'shows no trend beyond its noise')}:",
-            [words.sentence(wording.arrow(careful.facts))],
+            [words.sentence(wording.said(careful) if careful.kind == "leaps" else wording.arrow(careful.facts))],
             True,
         )
     if careful:

@@ -15,10 +15,16 @@ LONG, LONG_NAME = 600, 120
 SIGNS = {"passed": "✓", "broken": "✕", "careful": "⚠", "not seen": "○"}
 
 
+THE_RUN = "the run"
+"""What is named in place of a check, where the run ended in an error."""
+
+
 def entries(verdict: Verdict) -> list[tuple[str, str, Finding]]:
-    """The checks, and below them what was found beside them: what is checked, its state, and what was found."""
+    """The checks, below them what was found beside them, and the error it ended in: what is checked, its state, and what was found."""
     checks: list[tuple[str, str, Finding]] = [(check.name, check.state, check) for check in verdict.checks]
-    return checks + [(wording.title(one), one.severity, one) for one in wording.told(verdict.findings)]
+    ended = [Finding("ended in an error", "", {"error": verdict.error.strip().splitlines()[0]}, "careful")] if verdict.error.strip() else []
+    found = [(wording.title(one), one.severity, one) for one in wording.told(verdict.findings)]
+    return [*checks, *found, *((THE_RUN, "careful", one) for one in ended)]
 
 
 def place_beside(finding: Finding) -> str:
