@@ -153,8 +153,8 @@ def article(word: str) -> str:
     >>> article("int"), article("list"), article("SGD"), article("UNet")
     ('an int', 'a list', 'an SGD', 'a UNet')
     """
-    spelled = word[:2].isupper()
-    return f"{'an' if word[:1] in ('AEFHILMNORSX' if spelled else 'aeiouAEIOU') else 'a'} {word}"
+    spelled = word[:2].isupper() or word == "ndarray"  # "en-d-array"
+    return f"{'an' if word[:1].upper() in ('AEFHILMNORSX' if spelled else 'AEIOU') else 'a'} {word}"
 
 
 def clean(text: str) -> str:

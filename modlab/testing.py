@@ -36,6 +36,8 @@ NO_GRADIENT = (
     "its loss needs no gradient. No trained parameter takes part in it, or the graph was cut on the way.\n"
     "  Find the place: modlab.diagnose(model, optimizer, batch=(inputs, target), loss=loss)"
 )
+NO_PARAMETER = "it has no parameters."
+ALL_FROZEN = "none of its {} requires a gradient.\n  Train them: model.requires_grad_()"
 
 ENOUGH = 20
 """Steps with which it can be told whether a loss falls."""
@@ -169,7 +171,7 @@ class _Training:
         try:
             step_all(self.optimizers, closure)
         except _NoGradientError:
-            self.trouble = NO_GRADIENT
+            self.trouble = _why_no_gradient(self.model)
         return self.trouble
 
     def _output(self, inputs: Any, target: Any) -> Any:
@@ -187,6 +189,13 @@ class _Training:
                 f"batch= got two pairs, which are one batch: the first is its inputs, the second its target. The model says: {error}.\n"
                 f"  For two batches, pass a function: batch=lambda step: pairs[step % 2]"
             ) from error
+
+
+def _why_no_gradient(model: Module) -> str:
+    held = [*model.parameters()]
+    if not held:
+        return NO_PARAMETER
+    return NO_GRADIENT if any(one.requires_grad for one in held) else ALL_FROZEN.format(plural(len(held), "parameter"))
 
 
 @contextmanager
@@ -319,6 +328,10 @@ def _require_whole(model: Module) -> None:
 
 
 def _require_number(loss: Any) -> None:
+    if isinstance(loss, float):
+        raise BatchError(
+            "loss= returned a float, but must return a tensor with one number, with its graph.\n  Leave .item() and float() out of it."
+        )
     if not isinstance(loss, Tensor):
         raise BatchError(f"loss= returned {article(type(loss).__name__)}, but must return a tensor with one number.\n  Write: {CALL}")
     if loss.numel() != 1:
@@ -343,6 +356,8 @@ def _failure(record: WatchRecord, below: float | None) -> str:
     state = "not seen" if falls is None else falls.state
     last = math.nan if falls is None else float(falls.facts.get("last", math.nan))  # type: ignore[arg-type]
     is_broken, steps = record.verdict.exit_code == 1, plural(record.steps, "step")
+    if falls is not None and falls.kind == "low already" and not is_broken:
+        return f"{record.title} has nothing left to learn here: its loss was {rough(float(falls.facts['first']))} from the first step on."  # type: ignore[arg-type]
     if state == "passed" and is_broken:
         return f"{record.title} learns, but something is broken, as {steps} showed."
     if state == "not seen" and not is_broken:
@@ -357,10 +372,14 @@ def _failure(record: WatchRecord, below: float | None) -> str:
     return ""
 
 
+_IN_A_TEST = {"loss not told": {"in a test": True}}
+"""Facts of a check that offers what needs the loop."""
+
+
 def _for_a_test(record: WatchRecord) -> WatchRecord:
     """The same with remedies that can be followed without the watch."""
     verdict = record.verdict
-    checks = tuple(replace(one, fixes=_followed(one)) for one in verdict.checks)
+    checks = tuple(replace(one, fixes=_followed(one), facts={**one.facts, **_IN_A_TEST.get(one.kind, {})}) for one in verdict.checks)
     findings = tuple(replace(one, fixes=_followed(one)) for one in verdict.findings)
     alerts = tuple(replace(one, fixes=_followed(one)) for one in record.alerts)
     return replace(record, verdict=replace(verdict, checks=checks, findings=findings), alerts=alerts)

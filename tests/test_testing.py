@@ -182,6 +182,13 @@ FAILS = {
     "too few steps": (lambda m: m, sgd, {"steps": 3}, "3 steps of Sequential do not tell whether it learns", "steps=20"),
     "one step": (lambda m: m, sgd, {"steps": 1}, "1 step of Sequential does not tell whether it learns", "too early"),
     "not low enough": (lambda m: m, sgd, {"below": 1e-6}, "not below 1e-06", "The loss falls"),
+    "all of it is frozen": (
+        lambda m: m.requires_grad_(False),
+        sgd,
+        {},
+        "cannot learn: none of its 6 parameters requires a gradient",
+        "requires_grad_()",
+    ),
     "no graph": (lambda m: nn.Sequential(m, Cut()), sgd, {}, "cannot learn: its loss needs no gradient", "modlab.diagnose("),
 }
 
@@ -422,7 +429,7 @@ WRONG = {
     "no loss": ({"loss": None}, BatchError, "no loss="),
     "no loss for a function": ({"loss": None, "batch": lambda step: batch()}, BatchError, "no loss="),
     "a class": ({"loss": nn.MSELoss}, BatchError, "nn.MSELoss()"),
-    "a float": ({"loss": lambda output, target: 3.0}, BatchError, "loss= returned a float"),
+    "a float": ({"loss": lambda output, target: 3.0}, BatchError, "Leave .item()"),
     "several numbers": ({"loss": lambda output, target: output}, BatchError, "shape (64, 2), but must return one number"),
     "no steps": ({"steps": 0}, QuestionError, "steps=…) got 0"),
     "half a step": ({"steps": 1.5}, QuestionError, "steps=…) got 1.5"),
@@ -513,3 +520,19 @@ def test_the_page_s_script_exits_with_the_verdict(tmp_path):
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(file), run_name="__main__")
     assert end.value.code == 0
+
+
+def test_a_net_that_has_learned_its_batch_already_fails_and_says_so():
+    torch.manual_seed(0)
+    model, x = nn.Linear(4, 1), torch.randn(64, 4)
+    how = {"batch": (x, x.sum(1, keepdim=True)), "loss": nn.MSELoss()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    modlab.testing.assert_learns(model, optimizer, steps=400, keep=True, **how)
+    with pytest.raises(AssertionError, match=r"^Linear has nothing left to learn here: its loss was \S+e-13 from the first step on"):
+        modlab.testing.assert_learns(model, optimizer, steps=60, **how)
+
+
+def test_a_module_without_parameters_is_told_so():
+    other = torch.optim.SGD(nn.Linear(1, 1).parameters(), 0.1)
+    with pytest.raises(AssertionError, match=r"^ReLU cannot learn: it has no parameters\.$"):
+        modlab.testing.assert_learns(nn.ReLU(), other, batch=(torch.randn(8, 3), torch.randn(8, 3)), loss=nn.MSELoss())
