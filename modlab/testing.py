@@ -216,7 +216,7 @@ def _explained(model: Module) -> Iterator[None]:
         if not found.family:
             raise
         title = own_class(type(model)).__name__
-        fix = next((f"\n  {one.code or one.prose}" for one in found.fixes), "")
+        fix = "".join(f"\n  {' '.join(filter(None, (one.prose, one.code)))}" for one in found.fixes)
         raise BatchError(f"{title} makes no step with this batch and loss: {' '.join(filter(None, found.sentence))}{fix}") from error
 
 

@@ -536,3 +536,10 @@ def test_a_module_without_parameters_is_told_so():
     other = torch.optim.SGD(nn.Linear(1, 1).parameters(), 0.1)
     with pytest.raises(AssertionError, match=r"^ReLU cannot learn: it has no parameters\.$"):
         modlab.testing.assert_learns(nn.ReLU(), other, batch=(torch.randn(8, 3), torch.randn(8, 3)), loss=nn.MSELoss())
+
+
+def test_each_way_out_of_an_error_is_told():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    one = torch.randn(1, 4), torch.randn(1, 1)
+    with pytest.raises(BatchError, match="drop_last=True"):
+        modlab.testing.assert_learns(model, torch.optim.SGD(model.parameters(), 0.1), batch=one, loss=nn.MSELoss())
