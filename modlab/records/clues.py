@@ -471,6 +471,7 @@ class LoopClues:
         passes: the most backward passes that were looked at in one step, of all losses.
         written: of all weights that somebody wrote, where that were not the same ones.
         restarted: batch norms that have taken in batches, and are trained, and whose statistics are as at the beginning in the end.
+        exchanged: how often the optimizer was gone, and another one had come in its place.
     """
 
     backwards: int = 0
@@ -507,6 +508,7 @@ class LoopClues:
     passes: int = 0
     written: WrittenClues = WrittenClues()
     restarted: tuple[str, ...] = ()
+    exchanged: int = 0
 
 
 @frozen

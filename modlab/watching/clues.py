@@ -794,6 +794,7 @@ class ClueCollector:
             self._passes,
             written,
             held.restarted,
+            self.steps.exchanged,
         )
         return Clues(
             losses,

@@ -40,6 +40,7 @@ def find(record: WatchRecord, loss: ScalarRecord | None) -> tuple[Finding, ...]:
     return (
         *_curves(record, loss),
         *_skipped(record),
+        *_made_anew(record),
         *_by_heart(record, loss),
         *_dead(record),
         *_slices(record.watched),
@@ -100,6 +101,15 @@ def _skipped(record: WatchRecord) -> Iterator[Finding]:
                 (Evidence("scalar", scalar.name),),
                 (Remedy("no half"),),
             )
+
+
+def _made_anew(record: WatchRecord) -> Iterator[Finding]:
+    """An optimizer that remembers, made anew for nearly each step."""
+    clues = record.watched.clues
+    times, remembers = clues.loop.exchanged, any(group.momentum for group in clues.groups)
+    if remembers and times >= max(LOOKS, NEARLY_ALL * record.steps):
+        facts: dict[str, Fact] = {"times": times, "steps": record.steps, "optimizer": record.optimizer}
+        yield Finding("optimizer made anew", "", facts, "careful", fixes=(Remedy("made once"),))
 
 
 def _by_heart(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]:

@@ -42,11 +42,12 @@ class Steps:
         thread: in which the last step was made; 0 before the first one.
         call: the number of the call of an optimizer that is under way; 0 outside of one.
         skipped: of the steps looked at, those that no optimizer made though there is one.
+        exchanged: how often the optimizer whose steps are counted was gone, and another one had come in its place.
     """
 
     def __init__(self, index: WatchIndex, optimizers: list[Any]) -> None:
         self._index = index
-        self.made = self.others = self.untold = self.passes = self.wake = self.skipped = 0
+        self.made = self.others = self.untold = self.passes = self.wake = self.skipped = self.exchanged = 0
         self.under_way = self.heard = False
         self.call = self._calls = self.thread = self.beside = 0
         self._since: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # steps of others with parameters since its last one
@@ -96,6 +97,7 @@ class Steps:
         """Take the first optimizer that holds one of the parameters, where there is none, or another one has come in its place."""
         if (self._main and not self._is_replaced(optimizer)) or not self.holds(optimizer):
             return False
+        self.exchanged += bool(self._main)
         self._lead(optimizer)
         return True
 

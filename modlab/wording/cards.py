@@ -64,6 +64,7 @@ REASONS = {
         "When a gradient is infinite or NaN, a gradient scaler skips the step and halves its scale. A few times at first are its search "
         "for a good scale; often is a sign that numbers outgrow float16."
     ),
+    "optimizer made anew": "Adam's averages and SGD's momentum are kept in the optimizer: a new one has none.",
     "by heart": "The model goes on learning its batches, but what it learns no longer holds for data that it has not seen.",
     "slices without a gradient": "Each slice of such weights is a separate expert or head: one that is never chosen never learns.",
     "dead units": _DEAD,

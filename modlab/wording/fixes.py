@@ -38,6 +38,7 @@ FIXES: dict[str, Words] = {
     "route tokens": "if these are experts: a load-balancing loss, or noise in the router, sends tokens to all of them",
     "drop the bias": "use bias=False: the bias has no effect and only takes memory",
     "log the loss": "w.log(loss=loss)",
+    "made once": "make the optimizer once, before the loop",
     "no half": "torch.autocast with dtype=torch.bfloat16, which needs no scaler, or float32 for the operation that overflows",
     "less by heart": "stop at that step; or more data, weight decay, dropout or a smaller model",
     "ask the batch": f"w.diagnose() {_LOOKS}",

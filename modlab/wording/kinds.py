@@ -155,6 +155,12 @@ def _skipped(finding: Finding) -> tuple[str, str]:
     return f"the gradient scaler skipped at least {format.plural(facts['skipped'], 'step')}", scale
 
 
+def _made_anew(finding: Finding) -> tuple[str, str]:
+    facts: Facts = finding.facts
+    other = f"after {format.plural(facts['times'], 'step')} of {facts['steps']:,} another one came in its place"
+    return f"{facts['optimizer']} is made anew for nearly each step", f"{other}, so its averages begin at zero each time"
+
+
 def _by_heart(finding: Finding) -> tuple[str, str]:
     facts: Facts = finding.facts
     grown = f"{named(finding.path)} rose from {format.rough(facts['least'])} at step {finding.step:,} to {format.rough(facts['last'])}"
@@ -169,6 +175,7 @@ KINDS: dict[str, FindingKind] = {
     "dead units": FindingKind(3, "broken", "its units fire", _dead),
     "curve not finite": FindingKind(4, "careful", "logged values are finite", _not_finite),
     "steps skipped": FindingKind(5, "careful", "few steps are skipped", _skipped),
+    "optimizer made anew": FindingKind(6, "careful", "one optimizer makes the steps", _made_anew),
     "cancelled": FindingKind(10, "note", "has no effect", _cancelled),
     "zero gradient": FindingKind(11, "note", "has no effect", _no_slope),
     "loss not seen": FindingKind(20, "note", "the loss", _loss_unseen),

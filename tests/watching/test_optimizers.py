@@ -503,3 +503,27 @@ def test_a_container_made_in_the_call_is_held(compiler: bool | None) -> None:
     assert not other.running  # that one was somebody else's
     w.close()
     assert w.record.modules == 9
+
+
+@pytest.mark.parametrize(
+    ("make", "every", "told"),
+    [
+        (lambda p: torch.optim.Adam(p, 0.01), 1, True),
+        (lambda p: torch.optim.SGD(p, 0.01, momentum=0.9), 1, True),
+        (lambda p: torch.optim.SGD(p, 0.01), 1, False),  # it remembers nothing
+        (lambda p: torch.optim.Adam(p, 0.01), 5, False),  # one for each task
+        (lambda p: torch.optim.Adam(p, 0.01), 60, False),
+    ],
+)
+def test_an_optimizer_that_is_made_anew_for_each_step(make, every, told):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)), torch.randn(64, 4)
+    with modlab.watch(model) as w:
+        for step in range(60):
+            if step % every == 0:
+                optimizer = make(model.parameters())
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), x.sum(1, keepdim=True)).backward()
+            optimizer.step()
+    assert [one.severity for one in w.verdict.findings if one.kind == "optimizer made anew"] == ["careful"] * told
+    assert w.verdict.exit_code == 2 * told
