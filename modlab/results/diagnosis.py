@@ -216,11 +216,14 @@ def _is_known(training: Symptoms | None) -> bool:
 
 
 def _is_moved(found: Finding, training: Symptoms | None) -> bool:
-    """Whether a loop was seen to train it all the same: copies of it that it writes back, or in its own turn what is frozen just now."""
+    """Whether a loop was seen to train it all the same: by copies, by an optimizer that was let go since, or, frozen now, in its turn."""
     if found.kind not in (*UNHELD, "frozen, but moves") or training is None:
         return False
-    frozen = found.kind not in UNHELD
-    moved = {one.path for one in training.watched.parameters if (one.trainable and one.moved if frozen else one.is_copy)}
+    if found.kind in UNHELD:
+        held = found.kind == "in no optimizer"  # by the one that watched: of what was replaced since, this is another parameter
+        moved = {one.path for one in training.watched.parameters if one.is_copy or (held and one.owned and one.moved)}
+    else:
+        moved = {one.path for one in training.watched.parameters if one.trainable and one.moved}
     places = {*found.facts.get("places", ())} or {found.path}  # type: ignore[misc]
     return bool(places) and places <= moved
 

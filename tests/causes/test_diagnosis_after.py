@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -103,3 +105,24 @@ def test_a_loss_of_tiny_units_that_falls_is_not_too_small_and_not_zero() -> None
     found = w.diagnose()
     assert causes(found) == [] and not any(one.outcome == "failed" for one in found.experiments)
     assert not any(one.what == "the loss is 0" for one in found.experiments)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_an_optimizer_that_was_let_go_has_held_its_layer(given: bool) -> None:
+    torch.manual_seed(0)
+    net, x = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)), torch.randn(64, 4)
+
+    def train() -> tuple[Any, torch.optim.Optimizer]:
+        both = torch.optim.Adam(net[0].parameters(), 0.01), torch.optim.SGD(net[2].parameters(), 0.01)
+        with modlab.watch(net, both if given else None) as w:
+            for _ in range(60):
+                net.zero_grad()
+                F.mse_loss(net(x), x.sum(1, keepdim=True)).backward()
+                for one in both:
+                    one.step()
+        return w, both[0]
+
+    w, left = train()
+    gc.collect()
+    assert left.param_groups and not [one for one in w.diagnose().findings if one.severity == "broken"]
+    assert [one.path for one in modlab.diagnose(net, left).findings] == ["2"], "of the one that is left alone this is so"
