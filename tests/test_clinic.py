@@ -162,6 +162,31 @@ def test_what_the_page_quotes_of_modlab_is_whole_and_says_nothing_twice(kept):
     assert not any(sentence[1:] in text for text in texts[1:])
 
 
+def test_a_guess_is_priced_as_the_loss_prices_it():
+    """A cross-entropy of targets that are no class numbers has no squared error to compare with."""
+    for name, guess in [("inside/cross entropy of one logit", False), ("marked/target without its last dimension", True)]:
+        found = Facts(of(name, 3)[0], 0.0, "error")
+        assert found.has_guess is guess
+        assert any("looks at no input" in block.get("text", "") for block in looks.of(found)[0]["blocks"]) is guess
+    for kept in KEPT:
+        [loss] = [look for look in kept["looks"] if look["id"] == "loss"]
+        assert "squared error" not in json.dumps(loss) or "squared error" in kept["complaint"]
+
+
+def test_a_rate_that_is_too_low_is_ruled_out_by_what_moves():
+    """Where no weight moves and a bias does, it is not said that nothing moves."""
+    why = evidence.RULED_OUT["rate too low"](Facts(of("wave/biases far below zero", 30)[0], 0.0, "error"))
+    assert why and why.startswith("What gets a gradient goes far: 4.bias ends ") and "5 of 6 tensors are 0" in why
+    still = evidence.RULED_OUT["rate too low"](Facts(of("basket/accumulates for ever", 3)[0], 0.0, "error"))
+    assert still and still.startswith("Nothing moves at all")
+
+
+def test_no_number_has_more_digits_than_are_read():
+    for kept in KEPT:
+        said = json.dumps([kept["causes"], [block for look in kept["looks"] for block in look["blocks"] if block["kind"] == "say"]])
+        assert not re.search(r"\d\.0*[1-9]\d{4,}", said)
+
+
 def test_a_loss_of_positives_only_has_no_guess_to_compare_with():
     name = next(one["name"] for one in KEPT if one["number"] == 29)
     found = Facts(of(name, 3)[0], 0.0, "error")

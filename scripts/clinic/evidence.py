@@ -127,17 +127,26 @@ def _calm(f: Facts) -> str | None:
 
 @_not("rate too low")
 def _far(f: Facts) -> str | None:
-    if f.moved == 0:
-        return "The weights do not move at all. A learning rate that is too low moves them a little in each step."
-    if f.typical_update < 1e-3 and f.moved < 0.3:
+    if not any(one.moved for one in f.parameters):
+        return "Nothing moves at all, no weight and no bias. A learning rate that is too low moves them a little in each step."
+    if f.moved > 0.3:
+        return f"The weights go far: one ends {of_size(f.moved)} away from where it began."
+    still = [one for one in f.parameters if not one.moved]
+    most = max((one for one in f.sized), key=lambda one: one.moved)
+    if not most.moved > 0.3 or any(any(one.after_backward) for one in still):
         return None
-    return f"The weights go far: one ends {of_size(f.moved)} away from where it began."
+    return (
+        f"What gets a gradient goes far: {most.name} ends {of_size(most.moved)} away from where it began. The gradients of "
+        f"{len(still)} of {len(f.parameters)} tensors are 0, and no learning rate moves those."
+    )
 
 
 @_not("rate runs out", "warmup never ends")
 def _steady_rate(f: Facts) -> str | None:
     return (
-        f"The learning rate is {f.rates[0]:g} from the first step to the last." if len({tuple(one) for one in f.run.rates}) == 1 else None
+        f"The learning rate is {rough(f.rates[0])} from the first step to the last."
+        if len({tuple(one) for one in f.run.rates}) == 1
+        else None
     )
 
 
@@ -173,7 +182,7 @@ def _one_optimizer(f: Facts) -> str | None:
 
 @_not("groups swapped")
 def _one_group(f: Facts) -> str | None:
-    return f"There is one parameter group, with one learning rate ({f.rates[0]:g})." if len(f.run.groups) == 1 else None
+    return f"There is one parameter group, with one learning rate ({rough(f.rates[0])})." if len(f.run.groups) == 1 else None
 
 
 # ---- the graph
@@ -337,7 +346,8 @@ def _mixed(f: Facts) -> str | None:
         return None
     counts = [f.class_counts(batch) for batch in range(len(f.run.pool))]
     least = min(sum(count > 0 for count in one) for one in counts)
-    return f"Classes are mixed: each batch holds at least {least} of the {f.classes}." if least >= min(f.classes, 3) else None
+    held = f"all {f.classes}" if least == f.classes else f"at least {least} of the {f.classes}"
+    return f"Classes are mixed: each batch holds {held}." if least >= min(f.classes, 3) else None
 
 
 @_not("imbalance")
@@ -652,9 +662,11 @@ def _(f: Facts) -> str:
 
 @_is("rate too high", "optimizer")
 def _(f: Facts) -> str:
+    first = max((one for one in f.weights if one in f.sized), key=lambda one: one.update[0])
     return (
-        f"{f.run.optimizers[0]} has a learning rate of {f.rates[0]:g}: one step changes a tensor by up to "
-        f"{of_size(f.greatest_update)}, and the loss jumps up to {rough(max(f.finite))}."
+        f"{f.run.optimizers[0]} has a learning rate of {rough(f.rates[0])}: the first step changes {first.name} by "
+        f"{of_size(first.update[0])}, and the loss jumps up to {rough(max(f.finite))}. From then on the weights are large: "
+        f"in a typical step the one that changes most changes by {of_size(f.typical_update)}."
     )
 
 
@@ -702,8 +714,8 @@ def _(f: Facts) -> str:
 def _(f: Facts) -> str:
     early = next(step for step, one in enumerate(f.run.rates) if one[0] < 0.01 * f.rates[0])
     return (
-        f"The learning rate falls from {f.rates[0]:g} to less than a hundredth of that after step {early} of {f.run.steps}, "
-        f"and to {f.rates[1]:.2e} at the end."
+        f"The learning rate falls from {rough(f.rates[0])} to less than a hundredth of that after step {early} of {f.run.steps}, "
+        f"and to {rough(f.rates[1])} at the end."
     )
 
 

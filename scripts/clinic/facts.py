@@ -92,11 +92,6 @@ class Facts:
         return sorted(rows)[len(rows) // 2]
 
     @cached_property
-    def greatest_update(self) -> float:
-        """Of all looks."""
-        return max(max(one.update) for one in self.sized)
-
-    @cached_property
     def moved(self) -> float:
         """How far the weight went that went farthest, beside its size at the start."""
         return max(one.moved for one in self.weights if one in self.sized)
@@ -193,8 +188,16 @@ class Facts:
 
     @property
     def has_guess(self) -> bool:
-        """Whether `chance` is what an answer costs that looks at no input: of one output for each target, and not of pairs."""
-        return math.isfinite(self.chance) and isinstance(self.run.outputs[-1][1], Tensor)
+        """Whether `chance` is what an answer costs that looks at no input: of one output for each target, and not of pairs.
+
+        Where targets are no class numbers, the loss must be a squared error: the first one says so.
+        """
+        if not math.isfinite(self.chance) or not isinstance(self.run.outputs[-1][1], Tensor):
+            return False
+        if self.classes:
+            return True
+        _, output, target = self.run.outputs[0]
+        return math.isclose(float((output.double() - target.double()).square().mean()), self.run.loss[0], rel_tol=1e-4)
 
     @property
     def answer(self) -> Tensor:

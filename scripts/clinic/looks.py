@@ -244,8 +244,8 @@ def _gradients(f: Facts) -> Iterator[Block]:
         [one.name, *(_number(one.after_backward[place]) for place in (0, middle, -1)), _number(one.at_step[0]), spark(one.after_backward)]
         for one in listed
     ]
-    head = ["parameter", *(f"step {one}" for one in steps), f"when the optimizer steps, step {steps[0]}", "over the steps"]
-    yield table("Norm of each gradient after backward()", head, rows)
+    head = ["parameter", *(f"step {one}" for one in steps), f"step {steps[0]}, at step()", "over the steps"]
+    yield table(f"Norm of each gradient after backward(); in step {steps[0]} also when the optimizer steps", head, rows)
     yield from left
     promised, found = f.run.promised
     if math.isfinite(promised):
@@ -265,27 +265,31 @@ def _steps(f: Facts) -> Iterator[Block]:
     head = [
         "parameter",
         "requires_grad",
-        "held by an optimizer",
+        "in an optimizer",
+        "in all",
+        "stands still",
         f"step {f.run.looks[0]}",
         f"step {f.run.looks[middle]}",
         f"step {f.run.looks[-1]}",
-        "in all",
-        "of what has a gradient, stands still",
     ]
     rows = [
         [
             one.name,
             "yes" if one.trainable else "no",
             "yes" if one.held else "no",
-            *(_change(one, one.update[place]) for place in (0, middle, -1)),
             _change(one, one.moved),
             "" if math.isnan(one.still) else share(one.still),
+            *(_change(one, one.update[place]) for place in (0, middle, -1)),
         ]
         for one in listed
     ]
     yield table(
-        "Change of each tensor in one step, and from the first step to the last, beside its size (×2 is twice its size)", head, rows
+        "Change of each tensor from the first step to the last (in all), and in one step, beside its size (×2 is twice its size)",
+        head,
+        rows,
     )
+    if not all(math.isnan(one.still) for one in listed):
+        yield say("Stands still: of a tensor's numbers with a gradient, the share that a step leaves as they are (the last step with one).")
     yield from left
 
 
@@ -390,7 +394,7 @@ def _optimizer(f: Facts) -> Iterator[Block]:
         rows.append(
             [
                 group["optimizer"],
-                f"{group['lr']:g}",
+                rough(group["lr"]),
                 momentum,
                 f"{group['weight_decay']:g}",
                 f"{group['tensors']} ({group['own']} of the model's {len(f.parameters)})",
@@ -399,9 +403,9 @@ def _optimizer(f: Facts) -> Iterator[Block]:
     yield table("Parameter groups, before the first step", ["optimizer", "learning rate", "momentum", "weight decay", "tensors"], rows)
     rates = [one[0] for one in f.run.rates]
     if len(set(rates)) > 1:
-        yield curve("Learning rate after each step", range(len(rates)), rates, f"{rates[0]:g} at first, {rates[-1]:.2e} at last.")
+        yield curve("Learning rate after each step", range(len(rates)), rates, f"{rough(rates[0])} at first, {rough(rates[-1])} at last.")
     else:
-        yield say(f"The learning rate is {rates[0]:g} from the first step to the last.")
+        yield say(f"The learning rate is {rough(rates[0])} from the first step to the last.")
 
 
 def _changed(f: Facts) -> Iterator[Block]:
