@@ -155,11 +155,43 @@ def test_what_modlab_says_stands_once_and_whole(diagnosis, more):
 
 @pytest.mark.parametrize("kept", KEPT, ids=[str(one["number"]) for one in KEPT])
 def test_what_the_page_quotes_of_modlab_is_whole_and_says_nothing_twice(kept):
-    labels, texts = zip(*kept["modlab"]["says"], strict=True)
+    labels, texts, parts = zip(*kept["modlab"]["says"], strict=True)
     assert labels in [("The watch",), ("The watch", "The diagnosis"), ("The watch", "The diagnosis adds")]
-    assert all(re.search(r"\w.*\w\W*\.$", text) and "…" not in text for text in texts)
+    assert all(re.search(r"\w.*\w\W*[.:]$", text) and "…" not in text for text in texts)
+    assert all(text.endswith("Worth a look:") is bool(some) for text, some in zip(texts, parts, strict=True))
     sentence = texts[0].partition(". ")[0].removesuffix(".")
     assert not any(sentence[1:] in text for text in texts[1:])
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=[str(one["number"]) for one in KEPT])
+def test_a_cause_counts_as_named_only_where_something_is_told_as_wrong(kept):
+    says, known = kept["modlab"], {grade: key for key, grade in page.GRADES.items()}
+    calm = all(page.CALM.match(text) for _, text, _ in says["says"])
+    grade = known[says["grade"]]
+    assert (says["first"], says["hinted"]) == (grade == "first", grade == "hinted")
+    assert not (calm and grade in ("first", "in three", "wrong")) and not (says["hinted"] and says["named"])
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=[str(one["number"]) for one in KEPT])
+def test_what_the_page_quotes_of_modlab_needs_no_code_of_the_benchmark(kept):
+    assert not re.search(r"bench/|\.py:|\w #0|findings? below", json.dumps(kept["modlab"]))
+
+
+def test_a_headline_is_told_to_strangers():
+    said = "The output contains NaN: l0 makes the first at bench/sick/working/nets.py:369; and 1 more. 2 more findings below. It falls."
+    assert page.for_strangers(said, 1) == "The output contains NaN: l0 makes the first; and 1 more. It falls."
+    assert page.for_strangers("l0 is frozen and in Adam #0.", 1) == "l0 is frozen and in Adam."
+    assert page.for_strangers("l0 is in Adam #0.", 2) == "l0 is in Adam #0."
+
+
+def test_what_is_worth_a_look_is_a_list():
+    checked = "15 kinds of mistakes checked in 2 modules."
+    said = "Nothing certain found in Net; worth a look: a has p = 0; and 5 more places like it; b is frozen; and 2 more."
+    assert page.parted(f"{said} {checked}") == (
+        f"Nothing certain found in Net. {checked} Worth a look:",
+        ["a has p = 0; and 5 more places like it", "b is frozen; and 2 more"],
+    )
+    assert page.parted("One thing; another.") == ("One thing; another.", [])
 
 
 def test_a_guess_is_priced_as_the_loss_prices_it():

@@ -19,7 +19,16 @@ const made = (number: number, first = false): Case => ({
     { says: "Three", right: false, why: "Three is ruled out." },
   ],
   shown: ["loop"],
-  modlab: { grade: first ? "names the cause first" : "finds nothing", first, named: "", says: [["The watch", "All is well."], ["The diagnosis adds", "A unit is dead."]] },
+  modlab: {
+    grade: first ? "names the cause first" : "finds nothing",
+    first,
+    hinted: !first,
+    named: "",
+    says: [
+      ["The watch", "All is well.", []],
+      ["The diagnosis adds", "Worth a look:", ["A unit is dead", "another one is"]],
+    ],
+  },
 });
 const CASES = [made(1, true), made(2)];
 
@@ -95,9 +104,11 @@ describe("a case", () => {
     expect(text(".end")).toContain("Solved: cause in 1 look, at try 2");
     expect(text(".end")).toContain("The cause: Two.It can be seen in 1 look: LOOP.");
     expect(text(".end")).toContain("names the cause first");
-    expect([...document.querySelectorAll("blockquote p")].map((one) => one.textContent)).toEqual(["The watch: All is well.", "The diagnosis adds: A unit is dead."]);
+    expect([...document.querySelectorAll("blockquote p")].map((one) => one.textContent)).toEqual(["The watch: All is well.", "The diagnosis adds: Worth a look:"]);
+    expect([...document.querySelectorAll("blockquote li")].map((one) => one.textContent)).toEqual(["A unit is dead", "another one is"]);
+    expect(text(".end")).not.toContain("net/fault");
     expect(text(".end code")).not.toContain("Two");
-    expect(text("#score")).toBe("1 of 2 cases closed. You named 1 of them, 0 at the first try, with 1.0 looks on average; modlab names 1 of them first.");
+    expect(text("#score")).toBe("1 of 2 cases closed. You named 1 of them, 0 at the first try, with 1.0 looks on average; modlab names the cause first in 1 of them.");
     expect(document.activeElement?.className).toBe("end");
   });
 
@@ -188,7 +199,8 @@ describe("the page", () => {
 
 describe("what it adds up to", () => {
   it("tells before anything was done what modlab does", () => {
-    expect(score(CASES, new Ledger(null))).toBe("2 cases. modlab names the cause first in 1 of them.");
+    expect(score(CASES, new Ledger(null))).toBe("2 cases. modlab names the cause first in 1 of them, and tells it as something worth a look in 1 more.");
+    expect(score([CASES[0]!], new Ledger(null))).toBe("1 case. modlab names the cause first in 1 of them.");
   });
 
   it("has a line to send", () => {

@@ -36,11 +36,16 @@ KINDS = {
 GRADES = {
     "first": "names the cause first",
     "in three": "names the cause among its first three",
-    "hinted": "has the cause among its notes, but not as what is wrong",
+    "hinted": "has the cause among what is worth a look, but not as what is wrong",
     "symptom": "says that something is wrong, but not why",
     "silent": "finds nothing",
     "wrong": "names another cause",
 }
+CALM = re.compile(r"(No problem|Nothing certain|Nothing) found\b")
+"""How a headline begins that tells of nothing wrong."""
+PARTS = re.compile(r"(Nothing certain found in .*?); worth a look: (.*)\. (\d+ kinds of mistakes checked .*)", re.DOTALL)
+OURS = re.compile(r" at bench/[\w/]+\.py:\d+| \d+ more findings? below\.")
+"""What a headline says for somebody who has the code, or the findings, before him."""
 DATA = re.compile(r'(?<=<script type="application/json" id="cases">).*?(?=</script>)', re.DOTALL)
 
 
@@ -98,18 +103,43 @@ def offered(asked: Case, facts: Facts) -> list[dict[str, Any]]:
 
 
 def by_modlab(name: str) -> dict[str, Any]:
-    """What `watch` and `diagnose` say of a case's training, and how good that is."""
+    """What `watch` and `diagnose` say of a case's training, and how good that is.
+
+    A cause counts as named only where a headline tells of something wrong.
+    """
     asked = case("working", name)
     answers = modlab_tools.modlab_answers(partial(asked.training, SEED))
     answer, watch = answers["both"], answers["watch"].text
+    diagnosis = answer.text.removeprefix(watch).strip()
     grade = score.grade(asked, answer)
-    named = list(dict.fromkeys(one.causes[0] for one in answer.named if one.causes))[:3]
+    if grade in ("first", "in three") and CALM.match(watch) and CALM.match(diagnosis):
+        grade = "hinted"
+    named = list(dict.fromkeys(one.causes[0] for one in answer.named if one.causes))[:3] if grade != "hinted" else []
+    training = asked.training(SEED)
+    groups = sum(len(one.param_groups) for one in (training.optimizer, *training.others))
+    said = said_once(*(for_strangers(one, groups) for one in (watch, diagnosis)))
     return {
         "grade": GRADES[grade],
         "first": grade == "first",
+        "hinted": grade == "hinted",
         "named": "; ".join(CAUSES[one].says for one in named),
-        "says": said_once(watch, answer.text.removeprefix(watch).strip()),
+        "says": [(who, *parted(what)) for who, what in said],
     }
+
+
+def for_strangers(text: str, groups: int) -> str:
+    """A headline without a line of the benchmark's code, and without the number of a parameter group that is the only one."""
+    text = OURS.sub("", text)
+    return re.sub(r"(?<=\w) #0\b", "", text) if groups == 1 else text
+
+
+def parted(text: str) -> tuple[str, list[str]]:
+    """What is worth a look as a list, and what goes before and behind it."""
+    found = PARTS.fullmatch(text)
+    if not found:
+        return text, []
+    start, looked, checked = found.groups()
+    return f"{start}. {checked} Worth a look:", re.split(r"; (?!and \d+ more)", looked)
 
 
 def said_once(watch: str, diagnosis: str) -> list[tuple[str, str]]:

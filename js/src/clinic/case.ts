@@ -186,8 +186,7 @@ export class CaseView {
       element("p", { class: "named" }, element("b", {}, "The cause: "), `${this.#right.says}.`),
       element("p", {}, `It can be seen in ${count(shown.length, "look")}: ${shown.join(" and ")}. Press another cause to see why it is not that one.`),
       element("p", {}, element("b", {}, "modlab: "), `${one.modlab.grade}${one.modlab.named ? ` (${one.modlab.named})` : ""}.`),
-      element("blockquote", {}, ...one.modlab.says.map(([who, what]) => element("p", {}, element("b", {}, `${who}: `), what))),
-      element("p", { class: "says" }, `In the benchmark (bench/sick) this case is "${one.name}".`),
+      element("blockquote", {}, ...one.modlab.says.flatMap(quoted)),
       right ? element("p", { class: "share" }, element("code", {}, line), " ", copier) : null,
       one.number < around.cases ? element("a", { class: "next", href: `#case-${one.number + 1}` }, `Case ${one.number + 1}`) : null,
       again,
@@ -199,4 +198,10 @@ export class CaseView {
   async #copy(line: string): Promise<void> {
     this.around.tell((await copy(line, document)) ? "Copied." : "It cannot be copied here: mark the line and copy it with your keys.");
   }
+}
+
+/** What modlab says, and behind it what it tells as a list. */
+function quoted([who, what, parts]: Case["modlab"]["says"][number]): HTMLElement[] {
+  const said = element("p", {}, element("b", {}, `${who}: `), what);
+  return parts.length ? [said, element("ul", {}, ...parts.map((part) => element("li", {}, part)))] : [said];
 }

@@ -41,6 +41,6 @@ export interface Case {
   looks: Look[];
   causes: Cause[];
   shown: string[];
-  /** `says`: who says what. */
-  modlab: { grade: string; first: boolean; named: string; says: [who: string, what: string][] };
+  /** `first`: it names the cause as what is wrong, before all others; `hinted`: as something worth a look. `says`: who says what, and what follows as a list. */
+  modlab: { grade: string; first: boolean; hinted: boolean; named: string; says: [who: string, what: string, parts: string[]][] };
 }

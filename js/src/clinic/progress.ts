@@ -78,13 +78,18 @@ function isEntry(entry: unknown): entry is [number, Progress] {
 /** The line above the cases. */
 export function score(cases: readonly Case[], ledger: Ledger): string {
   const closed = cases.filter((one) => isClosed(one, ledger.of(one.number)));
-  if (!closed.length) return `${cases.length} cases. modlab names the cause first in ${cases.filter((one) => one.modlab.first).length} of them.`;
+  if (!closed.length) return `${count(cases.length, "case")}. modlab names the cause first in ${byModlab(cases)}.`;
   const first = closed.filter((one) => atOnce(one, ledger.of(one.number))).length;
   const found = closed.filter((one) => isRight(one, ledger.of(one.number)));
   const looks = found.reduce((sum, one) => sum + ledger.of(one.number).looks.length, 0) / Math.max(1, found.length);
   const how = found.length ? `, ${first} at the first try, with ${looks.toFixed(1)} looks on average` : "";
-  const modlab = closed.filter((one) => one.modlab.first).length;
-  return `${closed.length} of ${cases.length} cases closed. You named ${found.length} of them${how}; modlab names ${modlab} of them first.`;
+  return `${closed.length} of ${cases.length} cases closed. You named ${found.length} of them${how}; modlab names the cause first in ${byModlab(closed)}.`;
+}
+
+/** In how many modlab names the cause as what is wrong, and in how many as something worth a look. */
+function byModlab(cases: readonly Case[]): string {
+  const hinted = cases.filter((one) => one.modlab.hinted).length;
+  return `${cases.filter((one) => one.modlab.first).length} of them${hinted ? `, and tells it as something worth a look in ${hinted} more` : ""}`;
 }
 
 /** How it went, in a few words. */
