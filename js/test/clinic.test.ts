@@ -143,11 +143,35 @@ describe("a case", () => {
     expect(document.activeElement).toBe(looks[0]);
   });
 
-  it("can be begun again", () => {
+  it("can be begun again, and its first end goes on counting", () => {
+    const store = new Kept();
+    open(store);
+    press("LOSS");
+    press("One");
     press("Two");
+    const [counts, line] = [text("#score"), text(".end code")];
+    for (const _ of [1, 2]) {
+      press("Start this case again");
+      expect(document.querySelector<HTMLElement>(".end")?.hidden).toBe(true);
+      expect(text(".opened")).toBe("");
+      expect(document.querySelector("nav a")?.getAttribute("aria-label")).toBe("case 1, solved");
+      press("Two");
+      expect(text(".end")).toContain("Solved: cause in 0 looks, at the first try");
+      expect(text(".end")).toContain("The first time counts: cause in 1 look, at try 2.");
+      expect([text("#score"), text(".end code")]).toEqual([counts, line]);
+      open(store);
+    }
+    expect(counts).toContain("0 at the first try, with 1.0 looks on average");
+  });
+
+  it("stays one whose answer was shown, however often it is begun again", () => {
+    press("Show the answer");
     press("Start this case again");
-    expect(document.querySelector<HTMLElement>(".end")?.hidden).toBe(true);
-    expect(text("#score")).toContain("2 cases.");
+    press("Two");
+    expect(text(".end")).toContain("The first time counts: answer shown.");
+    expect(document.querySelector(".share")).toBeNull();
+    expect(text("#score")).toContain("You named 0 of them;");
+    expect(document.querySelector("nav a")?.getAttribute("aria-label")).toBe("case 1, answer shown");
   });
 });
 
@@ -175,7 +199,7 @@ describe("the page", () => {
     expect(text(".end")).toContain("Solved");
   });
 
-  it.each(["no json", "{}", '[[1]]', '[["1",{"looks":[],"named":[],"shown":false}]]', "null"])("begins anew where what was kept is %s", (kept) => {
+  it.each(["no json", "{}", '[[1]]', '[["1",{"looks":[],"named":[],"shown":false}]]', '[[1,{"looks":[],"named":[],"shown":false,"first":{}}]]', "null"])("begins anew where what was kept is %s", (kept) => {
     const store = new Kept();
     store.setItem("modlab-clinic", kept);
     expect(new Ledger(store).of(1)).toEqual({ looks: [], named: [], shown: false });

@@ -3,7 +3,7 @@ import { copy } from "../clipboard";
 import { element } from "../elements";
 import { drawn } from "./blocks";
 import type { Case, Cause, Look } from "./data";
-import { count, isClosed, isRight, type Ledger, type Progress, result, shared } from "./progress";
+import { count, counted, isClosed, isRight, type Ledger, type Progress, result, shared } from "./progress";
 
 export interface Surroundings {
   ledger: Ledger;
@@ -15,7 +15,7 @@ export interface Surroundings {
   tell(text: string): void;
   /** Something was done. */
   changed(): void;
-  /** Forget what was done in a case, and open it anew. */
+  /** Open a case anew; its first end goes on counting. */
   restart(number: number): void;
 }
 
@@ -174,6 +174,7 @@ export class CaseView {
 
   #close(): void {
     const { one, around } = this;
+    const { first } = this.#progress;
     const right = isRight(one, this.#progress);
     const shown = one.looks.filter((look) => one.shown.includes(look.id)).map((look) => look.title);
     const line = shared(one, this.#progress, around.place);
@@ -183,11 +184,12 @@ export class CaseView {
     again.addEventListener("click", () => around.restart(one.number));
     const parts = [
       element("h3", {}, right ? `Solved: ${result(one, this.#progress)}` : "The answer"),
+      first ? element("p", { class: "says" }, `The first time counts: ${result(one, first)}.`) : null,
       element("p", { class: "named" }, element("b", {}, "The cause: "), `${this.#right.says}.`),
       element("p", {}, `It can be seen in ${count(shown.length, "look")}: ${shown.join(" and ")}. Press another cause to see why it is not that one.`),
       element("p", {}, element("b", {}, "modlab: "), `${one.modlab.grade}${one.modlab.named ? ` (${one.modlab.named})` : ""}.`),
       element("blockquote", {}, ...one.modlab.says.flatMap(quoted)),
-      right ? element("p", { class: "share" }, element("code", {}, line), " ", copier) : null,
+      isRight(one, counted(this.#progress)) ? element("p", { class: "share" }, element("code", {}, line), " ", copier) : null,
       one.number < around.cases ? element("a", { class: "next", href: `#case-${one.number + 1}` }, `Case ${one.number + 1}`) : null,
       again,
     ];

@@ -2,7 +2,7 @@
 import { element, set } from "../elements";
 import { CaseView } from "./case";
 import type { Case } from "./data";
-import { isClosed, isRight, Ledger, score } from "./progress";
+import { counted, isClosed, isRight, Ledger, score } from "./progress";
 
 /** Builds the page into `main` and follows the address (`#case-12`). */
 export function clinic(main: HTMLElement, cases: Case[], ledger: Ledger = new Ledger()): void {
@@ -50,7 +50,7 @@ export function clinic(main: HTMLElement, cases: Case[], ledger: Ledger = new Le
 
 /** A case's link: its number, and how far it is, by a sign and in words. */
 function sign(link: HTMLElement, one: Case, ledger: Ledger): void {
-  const progress = ledger.of(one.number);
+  const progress = counted(ledger.of(one.number));
   const closed = isClosed(one, progress);
   const solved = isRight(one, progress);
   const begun = progress.looks.length + progress.named.length > 0;

@@ -8,6 +8,13 @@ export interface Progress {
   named: number[];
   /** Whether the answer was shown instead of found. */
   shown: boolean;
+  /** How the case ended for the first time, where it was begun again since: that is what counts. */
+  first?: Progress;
+}
+
+/** What counts of a case: how it ended first. */
+export function counted(progress: Progress): Progress {
+  return progress.first ?? progress;
 }
 
 const KEY = "modlab-clinic";
@@ -38,8 +45,10 @@ export class Ledger {
     return found;
   }
 
+  /** Begins a closed case again; its first end is kept. */
   restart(number: number): void {
-    this.#all.delete(number);
+    const { looks, named, shown } = counted(this.of(number));
+    this.#all.set(number, { looks: [], named: [], shown: false, first: { looks, named, shown } });
     this.keep();
   }
 
@@ -71,17 +80,22 @@ function read(store: Storage | null): [number, Progress][] {
 
 function isEntry(entry: unknown): entry is [number, Progress] {
   if (!Array.isArray(entry) || typeof entry[0] !== "number") return false;
-  const { looks, named, shown } = (entry[1] ?? {}) as Partial<Progress>;
-  return Array.isArray(looks) && Array.isArray(named) && typeof shown === "boolean";
+  return isProgress(entry[1]);
 }
 
-/** The line above the cases. */
+function isProgress(found: unknown): boolean {
+  const { looks, named, shown, first } = (found ?? {}) as Partial<Progress>;
+  return Array.isArray(looks) && Array.isArray(named) && typeof shown === "boolean" && (first === undefined || isProgress(first));
+}
+
+/** The line above the cases: of each case its first end. */
 export function score(cases: readonly Case[], ledger: Ledger): string {
-  const closed = cases.filter((one) => isClosed(one, ledger.of(one.number)));
+  const of = (one: Case): Progress => counted(ledger.of(one.number));
+  const closed = cases.filter((one) => isClosed(one, of(one)));
   if (!closed.length) return `${count(cases.length, "case")}. modlab names the cause first in ${byModlab(cases)}.`;
-  const first = closed.filter((one) => atOnce(one, ledger.of(one.number))).length;
-  const found = closed.filter((one) => isRight(one, ledger.of(one.number)));
-  const looks = found.reduce((sum, one) => sum + ledger.of(one.number).looks.length, 0) / Math.max(1, found.length);
+  const first = closed.filter((one) => atOnce(one, of(one))).length;
+  const found = closed.filter((one) => isRight(one, of(one)));
+  const looks = found.reduce((sum, one) => sum + of(one).looks.length, 0) / Math.max(1, found.length);
   const how = found.length ? `, ${first} at the first try, with ${looks.toFixed(1)} looks on average` : "";
   return `${closed.length} of ${cases.length} cases closed. You named ${found.length} of them${how}; modlab names the cause first in ${byModlab(closed)}.`;
 }
@@ -99,9 +113,9 @@ export function result(one: Case, progress: Progress): string {
   return `cause in ${count(progress.looks.length, "look")}, ${tries === 1 ? "at the first try" : `at try ${tries}`}`;
 }
 
-/** A line for friends that does not tell the cause. */
+/** A line for friends that does not tell the cause: of the first end. */
 export function shared(one: Case, progress: Progress, place: string): string {
-  return `modlab clinic, case ${one.number} (${one.kind}): ${result(one, progress)}. ${place}#case-${one.number}`;
+  return `modlab clinic, case ${one.number} (${one.kind}): ${result(one, counted(progress))}. ${place}#case-${one.number}`;
 }
 
 export function count(number: number, word: string): string {
