@@ -51,6 +51,12 @@ class Kept implements Storage {
 const press = (words: string): void => [...document.querySelectorAll<HTMLButtonElement>("button")].find((one) => one.textContent?.startsWith(words))?.click();
 const text = (selector: string): string => document.querySelector(selector)?.textContent ?? "";
 
+/** To another address of the page. */
+function go(hash: string): void {
+  history.replaceState(null, "", `${location.pathname}${hash}`);
+  window.dispatchEvent(new Event("hashchange"));
+}
+
 function open(store: Storage | null = new Kept(), hash = ""): void {
   location.hash = hash;
   document.body.innerHTML = "<main></main>";
@@ -173,6 +179,29 @@ describe("a case", () => {
     expect(text("#score")).toContain("You named 0 of them;");
     expect(document.querySelector("nav a")?.getAttribute("aria-label")).toBe("case 1, answer shown");
   });
+
+  it.each(["Start this case again", "another case"])("says nothing of an end any more after %s", (then) => {
+    press("Two");
+    expect(text("[role=status]")).toContain("Right.");
+    if (then === "another case") go("#case-2");
+    else press(then);
+    expect(text("[role=status]")).toBe("");
+  });
+
+  it("has ways to the causes and back, which keep the address", () => {
+    open(new Kept(), "#case-2");
+    const ways: [string, string][] = [
+      [".looking .skip", "Name the cause"],
+      [".looking .way a", "Name the cause"],
+      [".naming .way a", "Buy a look"],
+    ];
+    for (const [link, heading] of ways) {
+      document.querySelector<HTMLElement>(link)?.click();
+      expect([document.activeElement?.textContent, location.hash]).toEqual([heading, "#case-2"]);
+    }
+    const order = [...document.querySelectorAll(".skip, .look, .way a, .cause")].map((one) => one.className || one.textContent);
+    expect(order).toEqual(["skip", "skip", "look", "look", "Name the cause", "Back to the looks", "cause", "cause", "cause"]);
+  });
 });
 
 describe("the page", () => {
@@ -187,6 +216,20 @@ describe("the page", () => {
     expect(text("h2")).toContain("Case 2");
     expect(document.querySelector("nav [aria-current]")?.textContent).toBe("2");
     expect(document.activeElement?.id).toBe("case-title");
+  });
+
+  it("says that there is no case of its address, and which there are", () => {
+    open(null, "#case-99");
+    expect(text("h2")).toBe("There is no such case");
+    expect(text(".room p")).toBe("The address ends in #case-99, and the cases go from 1 to 2:");
+    expect([...document.querySelectorAll(".all a")].map((one) => one.getAttribute("href"))).toEqual(["#case-1", "#case-2"]);
+    expect([document.querySelector("nav [aria-current]"), document.activeElement?.id]).toEqual([null, "case-title"]);
+    go("#case-2");
+    expect(text("h2")).toContain("Case 2");
+    go("#nothing");
+    expect(text(".room code")).toBe("#nothing");
+    go("");
+    expect(text("h2")).toContain("Case 1");
   });
 
   it("remembers what was done, where it may", () => {
@@ -266,6 +309,15 @@ describe("a chart", () => {
     expect([...block.querySelectorAll("thead th")].map((one) => one.className)).toEqual(["", "number", ""]);
     expect(block.querySelector("tbody th")?.textContent).toBe("l0.weight");
     expect(block.querySelector("svg")?.getAttribute("aria-label")).toBe("from 1 to 3");
+  });
+
+  it("has a name for each box that scrolls, and a caption for each table", () => {
+    const block = drawn({ kind: "table", title: "In numbers", head: ["of", "std"], rows: [["blocks.0.linear1.weight", "1"]] }, "Outputs");
+    expect(block.querySelector("caption")?.textContent).toBe("In numbers");
+    expect(block.querySelector(".wide")?.getAttribute("aria-label")).toBe("Outputs: In numbers");
+    expect([block.querySelector(".wide")?.getAttribute("tabindex"), block.querySelector("tbody th")?.className]).toEqual(["0", "long"]);
+    const code = drawn({ kind: "code", text: "Net()" }, "Model");
+    expect(["tabindex", "role", "aria-label"].map((one) => code.getAttribute(one))).toEqual(["0", "region", "Model"]);
   });
 
   it("leaves out a column that has nothing", () => {

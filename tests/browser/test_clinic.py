@@ -104,3 +104,52 @@ def test_every_look_fits_and_axe_finds_nothing(clinic: Page, number: int) -> Non
     clinic.get_by_role("button", name="Show the answer").click()
     assert clinic.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert violations(clinic) == []
+
+
+def test_how_it_ended_stands_whole_and_inside_its_frame(clinic: Page) -> None:
+    clinic.locator("[data-look=steps]").click()
+    for cause in clinic.locator(".cause").all()[:4]:
+        cause.click()
+    if clinic.viewport_size["width"] == 1200:  # a column beside the looks, whose heading stays
+        expect(clinic.get_by_role("heading", name="Name the cause")).to_be_in_viewport(ratio=1)
+    if clinic.locator(".give-up").is_visible():
+        clinic.locator(".give-up").click()
+    assert clinic.evaluate("(({scrollHeight, clientHeight}) => scrollHeight - clientHeight)(document.querySelector('.naming'))") == 0
+    frame, line = (clinic.locator(one).bounding_box() for one in (".end", ".end h3"))
+    assert line["x"] - frame["x"] >= 12 and frame["x"] + frame["width"] - line["x"] - line["width"] >= 12
+    expect(clinic.locator(".end h3")).to_be_in_viewport(ratio=1)
+
+
+def test_there_is_a_way_to_the_causes_and_back(clinic: Page) -> None:
+    for look in ("loss", "gradients", "layers", "steps"):
+        clinic.locator(f"[data-look={look}]").click()
+    heading = clinic.get_by_role("heading", name="Name the cause")
+    if clinic.viewport_size["width"] == 400:  # they come after all looks, and a link at the lower edge leads there
+        expect(heading).not_to_be_in_viewport()
+        clinic.get_by_role("link", name="Name the cause").click()
+        expect(heading).to_be_focused()
+        expect(heading).to_be_in_viewport(ratio=1)
+        clinic.get_by_role("link", name="Back to the looks").click()
+        expect(clinic.get_by_role("heading", name="Buy a look")).to_be_in_viewport(ratio=1)
+    clinic.get_by_role("heading", name="Case 9").focus()
+    clinic.keyboard.press("Tab")
+    expect(clinic.get_by_role("link", name="Skip to the causes")).to_be_focused()
+    clinic.keyboard.press("Enter")
+    expect(heading).to_be_focused()
+    clinic.keyboard.press("Tab")
+    if clinic.viewport_size["width"] == 400:
+        clinic.keyboard.press("Tab")
+    expect(clinic.locator(".cause").first).to_be_focused()
+
+
+def test_a_table_shows_how_far_each_tensor_goes(clinic: Page) -> None:
+    """At 1200 pixels whole; where it is narrower, it can be seen that there is more."""
+    clinic.locator("[data-look=steps]").click()
+    box = clinic.get_by_role("region", name="Steps: Change of each tensor")
+    beyond = box.evaluate("one => one.scrollWidth - one.clientWidth")
+    assert (beyond > 0) is (clinic.viewport_size["width"] == 400)
+    assert box.evaluate("one => getComputedStyle(one).backgroundAttachment").startswith("local, local, scroll, scroll")
+    caption, text = box.locator("caption .title"), box.bounding_box()
+    box.evaluate("one => one.scrollBy({ left: 1000, behavior: 'instant' })")
+    found = caption.bounding_box()  # it stays where it can be read
+    assert text["x"] - 1 <= found["x"] and found["x"] + found["width"] <= text["x"] + text["width"] + 1

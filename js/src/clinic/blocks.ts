@@ -9,7 +9,7 @@ export function drawn(block: Block, look = ""): HTMLElement {
     case "say":
       return element("p", {}, block.text);
     case "code":
-      return element("pre", { tabindex: 0 }, block.text);
+      return element("pre", { tabindex: 0, role: "region", "aria-label": look || "code" }, block.text);
     case "list":
       return titled(block.title, element("ol", { class: "calls" }, ...block.items.map((item) => element("li", {}, element("code", {}, item)))));
     case "curve":
@@ -17,7 +17,7 @@ export function drawn(block: Block, look = ""): HTMLElement {
     case "pictures":
       return titled(block.title, element("div", { class: "pictures" }, ...block.pictures.map(picture)), element("p", { class: "says" }, block.says));
     case "table":
-      return titled(block.title, table(look ? `${look}: ${block.title}` : block.title, ...filled(block)));
+      return element("div", { class: "block" }, table(look, block.title, ...filled(block)));
   }
 }
 
@@ -32,18 +32,25 @@ function filled({ head, rows }: Extract<Block, { kind: "table" }>): [head: strin
   return [of(head), rows.map(of)];
 }
 
-function table(label: string, head: string[], rows: Cell[][]): HTMLElement {
+/** In a box that scrolls sideways where it must; its caption stays in sight then. */
+function table(look: string, title: string, head: string[], rows: Cell[][]): HTMLElement {
   const numeric = head.map((_, column) => rows.length > 0 && rows.every((row) => isNumber(row[column])));
   const cell = (value: Cell | undefined, column: number): HTMLElement => {
     if (Array.isArray(value)) return element("td", {}, spark(value));
     const kind = numeric[column] ? "number" : null;
-    return column ? element("td", { class: kind }, value ?? "") : element("th", { scope: "row", class: kind }, ...apart(value ?? ""));
+    if (column) return element("td", { class: kind }, value ?? "");
+    const name = value ?? "";
+    return element("th", { scope: "row", class: name.length > LONG ? "long" : kind }, ...apart(name));
   };
-  const heads = head.map((name, column) => element("th", { scope: "col", class: numeric[column] ? "number" : null }, name));
+  const heads = head.map((name, column) => element("th", { scope: "col", class: `${numeric[column] ? "number" : ""}${name.includes(" ") ? " words" : ""}`.trim() || null }, name));
   const body = rows.map((row) => element("tr", {}, ...row.map(cell)));
-  const made = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...body));
-  return element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": label }, made);
+  const caption = element("caption", {}, element("span", { class: "title" }, title));
+  const made = element("table", {}, caption, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...body));
+  return element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": look ? `${look}: ${title}` : title }, made);
 }
+
+/** A name of more letters may take several lines. */
+const LONG = 16;
 
 /** A dotted name that may break behind a dot or an underscore. */
 function apart(name: string): Node[] {

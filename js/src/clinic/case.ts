@@ -26,6 +26,8 @@ export class CaseView {
   readonly #causes = element("ul", { class: "causes" });
   readonly #end = element("section", { class: "end", hidden: true, tabindex: -1, "aria-label": "how it ended" });
   readonly #spent = element("p", { class: "says" });
+  readonly #buying = element("h3", { tabindex: -1 }, "Buy a look");
+  readonly #naming = element("h3", { tabindex: -1 }, "Name the cause");
   readonly #progress: Progress;
 
   constructor(
@@ -36,11 +38,6 @@ export class CaseView {
     this.root.append(this.#head(), this.#desk());
     for (const id of this.#progress.looks) this.#open(id);
     this.#settle();
-  }
-
-  /** The place where a reader begins. */
-  get title(): HTMLElement | null {
-    return this.root.querySelector("h2");
   }
 
   #head(): HTMLElement {
@@ -56,12 +53,33 @@ export class CaseView {
 
   #desk(): HTMLElement {
     const buttons = this.one.looks.map((look) => element("li", {}, this.#buyer(look)));
-    const left = element("section", { class: "looking", "aria-label": "looks" }, element("h3", {}, "Buy a look"), element("ul", { class: "looks" }, ...buttons), this.#spent, this.#looks);
+    const left = element(
+      "section",
+      { class: "looking", "aria-label": "looks" },
+      this.#way("Skip to the causes", this.#naming, "skip"),
+      this.#buying,
+      element("ul", { class: "looks" }, ...buttons),
+      this.#spent,
+      this.#looks,
+      element("p", { class: "way" }, this.#way("Name the cause", this.#naming)),
+    );
     const giveUp = element("button", { type: "button", class: "plain give-up" }, "Show the answer");
     giveUp.addEventListener("click", () => this.#giveUp());
-    const right = element("section", { class: "naming", "aria-label": "causes" }, element("h3", {}, "Name the cause"), this.#causes, giveUp, this.#end);
+    const back = element("p", { class: "way" }, this.#way("Back to the looks", this.#buying));
+    const right = element("section", { class: "naming", "aria-label": "causes" }, this.#naming, back, this.#causes, giveUp, this.#end);
     this.one.causes.forEach((cause, index) => this.#causes.append(this.#row(cause, index)));
     return element("div", { class: "desk" }, left, right);
+  }
+
+  /** A link to a heading of the case; the address stays. */
+  #way(says: string, to: HTMLElement, kind: string | null = null): HTMLElement {
+    const link = element("a", { class: kind, href: `#case-${this.one.number}` }, says);
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      to.focus({ preventScroll: true });
+      to.scrollIntoView?.({ block: "start" });
+    });
+    return link;
   }
 
   // ---- looks
@@ -127,7 +145,7 @@ export class CaseView {
       this.#progress.named.push(index);
       this.#changed();
       this.around.tell(cause.right ? `Right. ${cause.why}` : `No. ${cause.why}`);
-      if (cause.right) return this.#end.focus();
+      if (cause.right) return this.#showEnd();
     }
     // whether smoothly is for the page's style to say, which asks how much motion one wants
     this.#causes.querySelector(`[data-cause="${index}"]`)?.scrollIntoView?.({ block: "nearest" });
@@ -138,7 +156,13 @@ export class CaseView {
     this.#changed();
     const { says, why } = this.#right;
     this.around.tell(`The answer: ${says}. ${why}`);
-    this.#end.focus();
+    this.#showEnd();
+  }
+
+  /** Its beginning, where it is higher than the window. */
+  #showEnd(): void {
+    this.#end.focus({ preventScroll: true });
+    this.#end.scrollIntoView?.({ block: this.#end.offsetHeight > innerHeight - 80 ? "start" : "nearest" });
   }
 
   get #right(): Cause {
@@ -161,6 +185,7 @@ export class CaseView {
       if (named.includes(index) || (closed && cause.right)) this.#answer(cause, index);
     });
     this.root.querySelector<HTMLElement>(".give-up")!.hidden = closed;
+    this.root.classList.toggle("closed", closed);
     if (closed && this.#end.hidden) this.#close();
   }
 

@@ -11,7 +11,7 @@ export function clinic(main: HTMLElement, cases: Case[], ledger: Ledger = new Le
   const places = new Map(cases.map((one) => [one.number, element("a", { href: `#case-${one.number}` })]));
   const nav = element("nav", { "aria-label": "cases" }, element("ol", {}, ...[...places.values()].map((link) => element("li", {}, link))));
   const room = element("div", { class: "room" });
-  const skip = element("a", { class: "skip", href: "#case-title" }, "Skip to the case");
+  const skip = element("a", { class: "skip" }, "Skip to the case");
   skip.addEventListener("click", (event) => {
     event.preventDefault();    // the address keeps the case
     room.querySelector<HTMLElement>("h2")?.focus();
@@ -35,17 +35,30 @@ export function clinic(main: HTMLElement, cases: Case[], ledger: Ledger = new Le
     },
   };
   const show = (one: Case | undefined): HTMLElement | null => {
-    if (!one) return null;
-    const view = new CaseView(one, surroundings);
-    room.replaceChildren(view.root);
-    for (const [number, link] of places) set(link, { "aria-current": number === one.number ? "true" : null });
-    return view.title;
+    status.textContent = "";    // what was told of the case before
+    const shown = one ? new CaseView(one, surroundings).root : unknown(location.hash, cases);
+    room.replaceChildren(shown);
+    set(skip, { href: one ? `#case-${one.number}` : location.hash });
+    for (const [number, link] of places) set(link, { "aria-current": number === one?.number ? "true" : null });
+    return shown.querySelector("h2");
   };
-  const asked = (): Case | undefined => cases.find((one) => `#case-${one.number}` === location.hash);
+  const asked = (): Case | undefined => (location.hash.length > 1 ? cases.find((one) => `#case-${one.number}` === location.hash) : cases[0]);
   told();
-  const title = show(asked() ?? cases[0]);
-  if (asked()) title?.focus();
+  const title = show(asked());
+  if (location.hash.length > 1) title?.focus();
   addEventListener("hashchange", () => show(asked())?.focus());
+}
+
+/** Says that the address names no case, and lists those that there are. */
+function unknown(hash: string, cases: readonly Case[]): HTMLElement {
+  const links = cases.map((one) => element("li", {}, element("a", { href: `#case-${one.number}` }, `Case ${one.number}`), ` · ${one.kind}`));
+  return element(
+    "article",
+    { class: "case", "aria-labelledby": "case-title" },
+    element("h2", { id: "case-title", tabindex: -1 }, "There is no such case"),
+    element("p", {}, "The address ends in ", element("code", {}, hash), `, and the cases go from 1 to ${cases.length}:`),
+    element("ul", { class: "all" }, ...links),
+  );
 }
 
 /** A case's link: its number, and how far it is, by a sign and in words. */
