@@ -170,7 +170,7 @@ def _set(name: str, value: float) -> Fix:
                 group[name] = value
             elif name == "momentum" and "betas" in group:
                 group["betas"] = (value, *group["betas"][1:])
-        _require(before != [(group.get(name), group.get("betas")) for group in groups])
+        _require(before != [(group.get(name), group.get("betas")) for group in groups], player)
 
     return change
 
@@ -182,7 +182,7 @@ def _descend(player: Player, _: Finding) -> None:
 
 
 def _no_decay(player: Player, finding: Finding) -> None:
-    _require(finding.facts.keys().isdisjoint(("part", "looks")) and not finding.facts.get("penalty"))  # what the loop or the loss does
+    _require(finding.facts.keys().isdisjoint(("part", "looks")) and not finding.facts.get("penalty"), player)  # what the loop or the loss does
     _set("weight_decay", 0.0)(player, finding)
 
 
@@ -195,7 +195,7 @@ def _own(player: Player, finding: Finding | None = None) -> None:
     for number, tensors in _by_optimizer(player, lacking).items():
         _require_dense(player, number, tensors)
         _add(player, number, tensors)
-    _require(finding is None or bool(lacking))
+    _require(finding is None or bool(lacking), player)
 
 
 def _by_optimizer(player: Player, lacking: Sequence[str]) -> dict[int, list[Tensor]]:
@@ -253,7 +253,7 @@ def _require_dense(player: Player, number: int, lacking: Sequence[Tensor]) -> No
 
 def _unfreeze(player: Player, finding: Finding) -> None:
     places = _places(player, finding)
-    _require(any(not one.requires_grad for module in places for one in module.parameters()))
+    _require(any(not one.requires_grad for module in places for one in module.parameters()), player)
     for module in places:
         module.requires_grad_(True)
     _own(player)
@@ -274,13 +274,13 @@ def _fresh(player: Player, _: Finding) -> None:
 
 def _unclipped(player: Player, _: Finding) -> None:
     _require_loop(player)
-    _require(player.clips)
+    _require(player.clips, player)
     player.without_clipping = True
 
 
 def _clip_higher(player: Player, _: Finding) -> None:
     _require_loop(player)
-    _require(player.clips)
+    _require(player.clips, player)
     player.clipping = 10.0
 
 
@@ -335,16 +335,24 @@ def _standardize(player: Player, _: Finding) -> None:
     player.things.model.register_forward_pre_hook(_Standard(), with_kwargs=True)
 
 
-OWN_CHANGE = '  Try a change of your own, of a watch with keep="good": w.fork(step, lambda model, optimizer: …)'
-"""What to do where a fix is not tried: of a diagnosis, too."""
+OWN_CHANGE = "  Try a change of your own: w.fork(step, lambda model, optimizer: …)"
+"""What to do where a fix is not tried, and the training was kept."""
+
+KEPT_CHANGE = '  Try a change of your own, of a watch with keep="good": w.fork(step, lambda model, optimizer: …)'
+"""The same where it was not."""
 
 
-def _require(there: bool) -> None:
+def own_change(is_kept: bool) -> str:
+    """What to do where a fix is not tried."""
+    return OWN_CHANGE if is_kept else KEPT_CHANGE
+
+
+def _require(there: bool, player: Player) -> None:
     """Something has to be there that the fix changes."""
     if not there:
         raise ForkError(
             "The fix finds nothing to change in this training: what is done by hand, or called as a function, stays as it is.\n"
-            + OWN_CHANGE
+            + own_change(not isinstance(player, BatchPlayer))
         )
 
 
@@ -364,7 +372,7 @@ _ACTIVATED = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid, nn.LogSigmoid)
 def _no_last_activation(player: Player, _: Finding) -> None:
     modules = stores.modules(player.things.model)
     found = [(module, name) for module in modules for name, child in stores.named_children(module) if isinstance(child, _ACTIVATED)]
-    _require(bool(found))
+    _require(bool(found), player)
     module, name = found[-1]
     module._modules[name] = nn.Identity()
 
@@ -372,7 +380,7 @@ def _no_last_activation(player: Player, _: Finding) -> None:
 def _last_layer(player: Player) -> Module:
     weights = [(one, getattr(one, "weight", None)) for one in player.things.modules().values()]
     layers = [one for one, weight in weights if isinstance(weight, Tensor) and weight.dim() > 1]
-    _require(bool(layers))
+    _require(bool(layers), player)
     return layers[-1]
 
 
@@ -389,7 +397,7 @@ def _smaller_weights(player: Player, finding: Finding) -> None:
     modules = {id(module): module for place in _places(player, finding) for module in stores.modules(place)}
     held: list[Any] = [getattr(one, "reset_parameters", None) or getattr(one, "_reset_parameters", None) for one in modules.values()]
     resets = [one for one in held if callable(one)]
-    _require(bool(resets))
+    _require(bool(resets), player)
     for reset in resets:
         reset()
 
@@ -402,7 +410,7 @@ def _dropout(p: float) -> Fix:
     def change(player: Player, _: Finding) -> None:
         named = [(one, "p" if isinstance(one, nn.modules.dropout._DropoutNd) else "dropout") for one in player.things.modules().values()]
         dropped: list[Any] = [(one, name) for one, name in named if _is_more(getattr(one, name, None), p)]
-        _require(bool(dropped))
+        _require(bool(dropped), player)
         for one, name in dropped:
             setattr(one, name, p)
 
@@ -418,7 +426,7 @@ def _divide_loss(player: Player, finding: Finding) -> None:
     """By what makes more or less of it than a mean, over all passes of a step, as far as the finding knows."""
     times, factor, added, passes = (finding.facts.get(name, 0.0) for name in ("times", "factor", "added", "passes"))
     times = times or factor * added * round(passes or 1)  # type: ignore[operator,arg-type]
-    _require(isinstance(times, float) and times > 0 and "first" not in finding.facts)  # one that changes is not known at each step
+    _require(isinstance(times, float) and times > 0 and "first" not in finding.facts, player)  # one that changes is not known at each step
     player.loss_factor = 1 / times  # type: ignore[operator]
 
 
@@ -427,7 +435,7 @@ def _float32(player: Player, _: Finding) -> None:
     is_narrow = any(one.dtype in NARROW for one in numbers)
     if not is_narrow:
         _require_loop(player)
-    _require(player.narrow or is_narrow)
+    _require(player.narrow or is_narrow, player)
     for module in (player.things.model, *player.things.beside.values()):  # a criterion's own weights, too
         module.float()
     player.wide = True

@@ -20,6 +20,12 @@ Losses = npt.NDArray[np.float64]
 FEW = 5
 """Steps that are compared at least."""
 
+TWICE = 2.0
+"""Times the other loss that one is typically, to be far from it whatever it leaps."""
+
+TINY = 1e-9
+"""The least standard error: losses that do not move have none."""
+
 LEAP = 10.0
 """Times its first loss to which one goes up whose steps are too long to come to rest."""
 
@@ -176,6 +182,23 @@ class ForkRecord:
         differences = np.log(fork) - np.log(other) if min(fork.min(), other.min()) > 0 else fork - other
         error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
         return float(differences.mean()) / error if error > 0 else 0.0
+
+    @property
+    def beyond(self) -> float:
+        """The same in standard errors that the other losses' own spread makes: a fork that leaps does not hide behind its leaps.
+
+        0 where the fork's are typically neither twice nor half of them, or not on that side at most of the steps.
+        """
+        fork, other = self._compared()
+        behind = getattr(self, self.beside)[: len(self.fork)][self.at - self.began :]
+        late = behind[-max(len(fork), len(behind) // 2) :]
+        some = np.concatenate([fork, late])
+        if len(fork) < FEW - 1 or not bool((np.isfinite(some) & (some > 0)).all()):
+            return 0.0
+        ratios = np.log(fork) - np.log(other)
+        mean, error = float(ratios.mean()), float(np.log(late).std(ddof=1)) * math.sqrt(2 / len(fork))
+        is_far = abs(mean) > math.log(TWICE) and 2 * int((ratios * mean > 0).sum()) > len(fork)
+        return mean / max(error, TINY) if is_far else 0.0
 
     def _compared(self) -> tuple[Any, Any]:
         """The losses of the last steps, without that of the first step behind the change, if the change does not show in it yet."""

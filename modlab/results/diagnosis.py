@@ -320,6 +320,11 @@ class Diagnosis(RowsResult):
         """Whether it was given a batch, to try fixes on."""
         return self._given[1] is not None
 
+    @property
+    def can_fork(self) -> bool:
+        """Whether it is of a watch that kept a training that can be forked."""
+        return self._watch is not None and self._watch.can_fork
+
     def try_fix(self, finding: Finding, steps: int = 100) -> Fork:
         """Apply a finding's fix to a fork, beside an unchanged one: `Worded.try_fix`. Of what a watch has seen, that one has the fork."""
         from modlab.results import fork
@@ -327,8 +332,8 @@ class Diagnosis(RowsResult):
         fork.require_finding(finding, "modlab.diagnose(…)")
         steps = fork.require_steps(steps)
         optimizers, pair, loss = self._given
-        fork.require_surest(finding, self.record.findings)
-        fork.require_fix(finding)
+        fork.require_surest(finding, self.record.findings, self.can_fork)
+        fork.require_fix(finding, self.can_fork)
         is_seen = self._watch is not None and (finding.kind, finding.path) in self._seen
         if self._watch is not None and is_seen and (self._watch.can_try or not self.can_try):
             return self._watch.try_fix(finding, steps)

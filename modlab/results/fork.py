@@ -21,7 +21,7 @@ from modlab.compat import own_class
 from modlab.diagnosing import batches
 from modlab.errors import ForkError, QuestionError, names_near
 from modlab.forking.batch_player import BatchGround, widened
-from modlab.forking.fixes import DOSES, FURTHER, OWN_CHANGE, TRIAL, RateNoted, applied, fix_of, is_climbing, is_rate
+from modlab.forking.fixes import DOSES, FURTHER, TRIAL, RateNoted, applied, fix_of, is_climbing, is_rate, own_change
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import NotCopiedError, TrainedThings, is_finite
@@ -445,7 +445,7 @@ def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps
         finding: what was found.
         steps: how many to make.
     """
-    require_fix(finding)
+    require_fix(finding, is_kept=True)
     keeper = require_kept(keeper, record)
     seen = first_seen(finding)
     at = max([one for one in keeper.sound() if one <= seen], default=min(keeper.states))
@@ -643,10 +643,15 @@ def without(what: str, title: str, again: str) -> ForkError:
     )
 
 
-def require_surest(finding: Finding, found: Iterable[Finding]) -> None:
+def require_surest(finding: Finding, found: Iterable[Finding], is_kept: bool) -> None:
     """A cause's fix is tried where no surer cause was found: what stands behind that is what is left, or what came of it.
 
     Another rate is tried where no other cause stands in front: a loss that rises, or is not finite, comes of most of them.
+
+    Args:
+        finding: whose fix is asked for.
+        found: all that was found.
+        is_kept: whether the training can be forked.
 
     Raises:
         ForkError: one was.
@@ -657,11 +662,16 @@ def require_surest(finding: Finding, found: Iterable[Finding]) -> None:
     surer = [one for one in before if int(str(one.facts["tier"])) < own or (is_rate(finding) and not is_rate(one))]
     if surer:
         surest = min(surer, key=lambda one: int(str(one.facts["tier"])))
-        raise ForkError(f"A surer cause was found, so this fix is not tried: {wording.said(surest)}.\n  Mend that first.\n{OWN_CHANGE}")
+        said = f"A surer cause was found, so this fix is not tried: {wording.said(surest)}."
+        raise ForkError(f"{said}\n  Mend that first.\n{own_change(is_kept)}")
 
 
-def require_fix(finding: Finding) -> tuple[str, str]:
+def require_fix(finding: Finding, is_kept: bool = False) -> tuple[str, str]:
     """The change that is its fix, and its code.
+
+    Args:
+        finding: what was found.
+        is_kept: whether the training can be forked.
 
     Raises:
         ForkError: there is none that can be applied.
@@ -672,9 +682,9 @@ def require_fix(finding: Finding) -> tuple[str, str]:
             "There is nothing to fix: this only says what is so.\n  What is wrong stands in .findings of the verdict or the diagnosis."
         )
     if found is None:
-        advice = wording.fix(finding)
+        advice, settled = wording.fix_and_settled(finding)
         said = f"Its fix cannot be applied to a copy by itself: {advice}" if advice else "It has no fix that could be applied to a copy."
-        raise ForkError(f"{said}\n{OWN_CHANGE}")
+        raise ForkError("\n".join([said, *([f"  {capital(settled)}"] if settled else ()), own_change(is_kept)]))
     return found
 
 

@@ -626,7 +626,7 @@ class Watch(Result):
 
         fork.require_finding(finding, "w")
         steps = fork.require_steps(steps)
-        fork.require_surest(finding, self.record.verdict.findings)
+        fork.require_surest(finding, self.record.verdict.findings, self._keeper is not None)
         if self._source is None:
             fork.require_fix(finding)
             raise fork.without_ground()

@@ -20,6 +20,10 @@ class FixGround(Protocol):
     def can_try(self) -> bool:
         """Whether there are kept weights, or a batch."""
 
+    @property
+    def can_fork(self) -> bool:
+        """Whether a training was kept that can be forked."""
+
     def try_fix(self, finding: Finding, steps: int) -> Fork:
         """Apply the finding's fix to a fork."""
 

@@ -206,10 +206,15 @@ def line_of(error: BaseException) -> str:
     """An exception in one line."""
     name = type(error).__name__
     try:
-        message = next((line for line in str(error).splitlines() if line.strip()), "")[:LONG]
+        message = _shortened(next((line for line in str(error).splitlines() if line.strip()), ""))
     except Exception:  # noqa: BLE001 - it may not even have a text
         return name
     return format.clean(f"{name}: {message}" if message else name)
+
+
+def _shortened(text: str) -> str:
+    """At most `LONG` characters, with whole words; "…" stands for the rest."""
+    return text if len(text) <= LONG else f"{text[:LONG].rpartition(' ')[0] or text[:LONG]} …"
 
 
 def steady_line(error: BaseException) -> str:

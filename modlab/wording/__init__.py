@@ -5,6 +5,7 @@ from modlab.wording.checks import CHECKS, broken, names_place
 from modlab.wording.findings import (
     begins_with_name,
     fix,
+    fix_and_settled,
     fix_parts,
     fixes,
     is_cause,
@@ -31,6 +32,7 @@ __all__ = [
     "broken",
     "capital",
     "fix",
+    "fix_and_settled",
     "fix_parts",
     "fixes",
     "halves",

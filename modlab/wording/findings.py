@@ -61,6 +61,14 @@ def fix(finding: Finding) -> str:
     return f"{advice} {code}" if finding.fixes and finding.fixes[0].kind in INTRODUCING else ", ".join(filter(None, (code, advice)))
 
 
+def fix_and_settled(finding: Finding) -> tuple[str, str]:
+    """The same in two: what to do, and what settles whether it is this cause."""
+    both, settled = fix(finding), causes.settled(finding) if is_cause(finding) else ""
+    if not settled or not both.lower().endswith(settled.lower()):
+        return both, ""
+    return both[: -len(settled)].rstrip(" .,"), settled
+
+
 def fix_parts(finding: Finding) -> tuple[str, str]:
     """The line to copy and the advice of the best fix."""
     return next(iter(fixes(finding)), ("", ""))

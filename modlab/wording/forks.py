@@ -62,8 +62,9 @@ CHANGES: dict[str, str] = {
 _ENDED = {
     "branch": "At step {step} the loop would have gone another way with these numbers (an `if` on a tensor), so the fork ends there.",
     "constant": "A tensor that step {step} was given (a batch, a state) was changed in place later, so the fork ends there.",
-    "lacking": "Step {step} got gradients in a way that a fork does not see (compiled code, a class of tensors, a hook that collects, "
-    "a leaf of the loop's own): the fork ends there.",
+    "lacking": "Step {step} got gradients in a way that a fork does not see (compiled code, torch.func.grad, an autograd.Function between the "
+    "modules, checkpoint(use_reentrant=True) in the loop, a class of tensors, a hook that collects, a leaf of the loop's own): "
+    "the fork ends there.",
     "old": "Step {step} uses a tensor that the kept state lacks (from before it, or one that shares the memory of others): "
     "the fork ends there.",
     "taken": "Step {step} uses something that is not there with this change, or stands elsewhere (a parameter, its gradient, a module, "
@@ -118,7 +119,8 @@ def _is_clear(record: ForkRecord, side: int) -> bool:
     """Whether the fork's losses, step by step, are on one side of the others more clearly than chance would have it."""
     lower, higher, steps = record.sides
     ahead = (higher - lower) * side
-    return ahead >= min(steps, 2 * math.sqrt(steps)) or record.apart * side > CLEAR  # two deviations of a coin's tosses
+    by_far = max(record.apart * side, record.beyond * side) > CLEAR
+    return ahead >= min(steps, 2 * math.sqrt(steps)) or by_far  # two deviations of a coin's tosses
 
 
 def conclusion(record: ForkRecord) -> tuple[str, str]:
@@ -149,7 +151,8 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
         ends += f", but of so few steps only {record.sides[2]:,} can be compared"
         found = "early"
     elif found == "unclear":
-        ends += f", but the fork's is the {_sides(record, 'only ')}"
+        side, count, compared = _sides(record)
+        ends += f"; of the last {compared}, the fork's loss is {side} at only {count}"
     return _FOUND["no change" if found == "same" and record.parts < 0 else found], f"{ends} ({mark(record)}{_since(record)})."
 
 
@@ -184,11 +187,11 @@ def _unjudged(record: ForkRecord) -> str:
     return _UNJUDGED[record.unjudged].format(names=joined(names, last="or") if isinstance(names, tuple) else "")
 
 
-def _sides(record: ForkRecord, only: str = "") -> str:
-    """At how many of the last steps it is on the side where its mean is."""
+def _sides(record: ForkRecord) -> tuple[str, str, str]:
+    """The side where the fork's mean is, at how many of the last steps it is there, and how many these are."""
     lower, higher, steps = record.sides
     side, count = ("lower", lower) if record.last("fork") < record.last(record.beside) else ("higher", higher)
-    return f"{side} one at {only}{count:,} of the last {format.plural(steps, 'step')}"
+    return side, f"{count:,}", format.plural(steps, "step")
 
 
 def _unchanged(record: ForkRecord, steps: str) -> tuple[str, str]:
@@ -289,7 +292,8 @@ def _ends(record: ForkRecord) -> Iterator[str]:
     if record.steps >= AVERAGED:
         yield "The losses at the end are averaged over the last tenth of the steps."
     if outcome(record) in ("better", "worse") and math.isfinite(record.last(record.beside)):
-        yield f"The fork's loss is the {_sides(record)}."
+        side, count, steps = _sides(record)
+        yield f"The fork's loss is the {side} one at {count} of the last {steps}."
 
 
 def _trials(record: ForkRecord) -> Iterator[str]:
@@ -319,7 +323,7 @@ def _exactness(record: ForkRecord) -> str:
 
 def _ended(record: ForkRecord) -> str:
     error = record.error.rstrip(".")
-    return _ENDED[record.ended].format(step=f"{record.began + len(record.fork):,}", error=error)
+    return _ENDED[record.ended].format(step=f"{record.began + len(record.fork):,}", error=error).replace("….", "…")
 
 
 def _why_none(record: ForkRecord) -> str:

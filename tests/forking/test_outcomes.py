@@ -15,6 +15,7 @@ from modlab.results.fork import Fork
 
 FALL = np.linspace(2, 1, 300)
 FAR = [2.0] * 90 + [0.9, 0.8, 5, 90, 80, 70, 90, 80, 70, 85]
+LEAPS = [4.8, 8.21, 7.5, 1.24, 0.958, 2.95, 5.37, 21, 15.7, 14.3, 2, 4.09], [4.8, 73, 36, 22, 3.09, 363, 106, 6.22, 5956, 2.1e6, 4.4e12, 7.2e32]
 LOST = {"settings": "lr = 0.1", "trial": 20, "trials": ({"what": "some", "loss": np.inf}, {"what": "more", "loss": np.inf})}
 NOISE = np.random.default_rng(0).normal(0, 0.5, 300)
 
@@ -31,12 +32,16 @@ SAID: dict[str, tuple[Fork, str, str]] = {
     "far lower": (forked(FALL, FALL - 0.5), "better", "lower one at 30 of the last 30 steps"),
     "far higher": (forked(FALL, FALL + 0.5), "worse", "higher one at 30 of the last 30 steps"),
     "noise of both": (forked(FALL + abs(NOISE), FALL + abs(NOISE) - 0.2), "better", "lower one at 30 of the last 30 steps"),
-    "noise of one": (forked(FALL, FALL + 0.2 + NOISE), "unclear", "the higher one at only 16 of the last 30 steps"),
-    "one spike": (forked(FALL, [*FALL[:-1], 50.0]), "unclear", "the higher one at only 1 of the last 30 steps"),
+    "noise of one": (forked(FALL, FALL + 0.2 + NOISE), "unclear", "of the last 30 steps, the fork's loss is higher at only 16"),
+    "one spike": (forked(FALL, [*FALL[:-1], 50.0]), "unclear", "of the last 30 steps, the fork's loss is higher at only 1"),
     "little": (forked(FALL, FALL * 0.97), "same", "It makes little difference: after 300 steps"),
     "nothing": (forked(FALL, FALL, parts=-1), "same", "It makes no difference: after 300 steps"),
     "few, all alike": (forked(FALL[:3], FALL[:3] / 2), "better", "lower one at 3 of the last 3 steps"),
-    "few, not alike": (forked([1, 1, 2, 1, 1], [2, 2, 1, 2, 3]), "unclear", "the higher one at only 4 of the last 5 steps"),
+    "few, not alike": (forked([1, 1, 2, 1, 1], [2, 2, 1, 2, 3]), "unclear", "of the last 5 steps, the fork's loss is higher at only 4"),
+    "leaps that grow": (forked(*LEAPS), "worse", "higher one at 4 of the last 5 steps"),
+    "far lower at most": (forked([4, 3, 5, 4, 2, 3.0], [3, 1, 0.9, 1.5, 2.5, 0.1]), "better", "lower one at 4 of the last 5 steps"),
+    "one leap": (forked([4, 3, 5, 4, 2, 3.0], [4, 3, 5, 3, 2.5, 1e9]), "unclear", "higher at only 2"),
+    "far apart, as the loss itself is": (forked([4, 0.1, 9, 0.2, 2, 0.3], [0.2, 2, 1, 1, 9, 4]), "unclear", "higher at only 4"),
     "the first one is the same": (forked([1, 1, 1, 1, 1], [1, 2, 9, 99, 1e9]), "worse", "higher one at 4 of the last 4 steps"),
     "far, at most steps": (
         forked([1.0] * 100, [2.0] * 90 + [0.9, 0.8, 5, 90, 80, 70, 90, 80, 70, 85]),
@@ -107,6 +112,13 @@ def test_two_equal_trainings_seldom_differ_clearly() -> None:
     chance = np.random.default_rng(1)
     outcomes = [forked(*chance.exponential(1, (2, 1000))).outcome for _ in range(400)]
     assert 0 < sum(one in ("better", "worse") for one in outcomes) <= 40
+
+
+def test_leaps_of_both_are_seldom_a_difference() -> None:
+    """Few steps of losses that themselves leap by factors."""
+    chance = np.random.default_rng(2)
+    outcomes = [forked(*np.exp(chance.normal(0, 1, (2, 12)))).outcome for _ in range(400)]
+    assert 0 < sum(one in ("better", "worse") for one in outcomes) <= 50
 
 
 def test_a_watched_noise_is_no_difference() -> None:
