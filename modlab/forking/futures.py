@@ -14,7 +14,8 @@ from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings
 from modlab.forking.originals import LostOriginalError, Originals, ReachedOriginalError, untouched
 from modlab.forking.player import BroughtError, ChangedConstantError, LackingError, OtherBranchError, Player, TakenError
-from modlab.forking.tape import BACKWARD, STEP, TapedStep, throws_away
+from modlab.forking.step_losses import line_of_loss, losses_of
+from modlab.forking.tape import STEP, TapedStep
 from modlab.records.finding import Fact
 from modlab.records.fork import ForkRecord
 from modlab.running.guarded import line_of
@@ -101,6 +102,7 @@ class Futures:
         self._steps = [*ground.steps()]  # the training may go on meanwhile, and let go of some
         last = max((step.until for step in self._steps), default=self.began)
         self.at = at if at <= last else self.began
+        self._lost: dict[str, Fact] = {} if at <= last else {"asked": at, "kept": last - self.began}
         self.until = last if steps is None else min(last, self.at + steps)
         self._until = math.inf if steps is None else self.at + steps
         self.twin = ground.player()
@@ -186,9 +188,9 @@ class Futures:
 
     def _note(self, step: TapedStep) -> None:
         if self._line is None:
-            self._line = _line_of_loss(step)
+            self._line = line_of_loss(step)
         self._lines |= {one.line for one in step.losses()}
-        counted = step.loss(self._line) or step.loss(None)
+        counted = losses_of(step, self._line) or losses_of(step, None)
         original = {id(one): step.value_of(one) for one in counted} or self.twin.losses  # of one batch there is no tape
         fork = (self.fork or self.twin).losses
         for curve, values in zip(self._curves, (original, self.twin.losses, fork), strict=True):
@@ -241,33 +243,12 @@ class Futures:
         parts = self.began + int(apart[0]) if len(apart) else -1
         ended = self.ended or "running"
         seen: dict[str, Fact] = {"stuck": self._stuck} if self._stuck else {"steered": True} if self._steered else {}
-        what, curves = (change, {**self._ground.facts, **(facts or {}), **seen}), (original, twin, fork)
+        what, curves = (change, {**self._ground.facts, **(facts or {}), **self._lost, **seen}), (original, twin, fork)
         line = (self._line or 0) if len(self._lines) > 1 else 0
         if unjudged == "too early":
             unjudged = "negative values" if bool((np.fmin(original, fork) < 0).any()) else ""
         place = title, self._ground.kind, self.began, self.at
         return ForkRecord(*place, *curves, *what, self._differs, parts, ended, self.error, self.until, unjudged, line)
-
-
-def _line_of_loss(step: TapedStep) -> int | None:
-    """Where ``backward()`` is called for the first optimizer's step; the last one, where several are and none is an evaluation anew."""
-    found = None
-    stepped = anew = False
-    for entry in step.entries:
-        if found is not None and throws_away(entry):
-            found, anew = (None, False) if stepped else (found, True)
-        stepped = found is not None and (stepped or entry.kind == STEP)
-        if (
-            entry.kind == STEP
-            and entry.what == step.first
-            and (inside := [one for part in entry.closures for one in part if one.kind == BACKWARD])
-        ):
-            return inside[0].line
-        if entry.kind == BACKWARD:
-            found = found if anew else entry.line
-        elif entry.kind == STEP and entry.what == step.first and found is not None:
-            return found
-    return found
 
 
 def _sum(values: list[Any]) -> float:

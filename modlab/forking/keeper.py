@@ -15,7 +15,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
 from torch import Tensor
@@ -57,6 +58,15 @@ TORN, GONE = "torn", "gone"
 """Why no state is left, beside `JOINED`."""
 
 
+class _Part(NamedTuple):
+    """What another optimizer's step adds to the last step: where its entries begin there, and what that lacked before."""
+
+    optimizer: int
+    step: TapedStep
+    begins: int
+    before: str
+
+
 class Keeper:
     """Keeps states and a tape of one training.
 
@@ -87,6 +97,7 @@ class Keeper:
         self.trouble = self.lost = ""
         self._began = self._step = self._next = 0
         self._taken: TapedStep | None = None  # the last step
+        self._parts: list[_Part] = []  # what came behind it and belongs to it, as far as is known
         self._order: dict[int, str] = {}  # by the number of an optimizer that is not counted: where its step comes
         self._followed = False  # whether another one came behind the last step
         self._gap = GAP
@@ -140,13 +151,15 @@ class Keeper:
         is_last = self._last in (-1, optimizer)
         if made == self._step:
             if self._comes_behind(optimizer):
-                self._follow(is_last)
+                self._follow(optimizer, is_last)
             return
         if made == self._step + 1 and not is_last:
             return
+        if made - self._step > 1:
+            self._split(optimizer, made - self._step - 1)
         if self.recording.on:
             self._take(self.recording.take(self._step, made))
-        self._step = made
+        self._step, self._parts = made, []
         waits, self._followed = self._followed, False
         self._end(is_last and not waits)
 
@@ -161,11 +174,30 @@ class Keeper:
             self._order[optimizer] = AHEAD if self.recording.is_early(optimizer) else APART if passes else BEHIND
         return self._order[optimizer] == APART or not passes
 
-    def _follow(self, is_last: bool) -> None:
+    def _split(self, optimizer: int, late: int) -> None:
+        """An optimizer has come in the place of the one that was counted: so many of its steps were held for parts of the last one."""
+        starts = [number for number, part in enumerate(self._parts) if part.optimizer == optimizer]
+        if self._taken is None or not 0 < late <= len(starts):
+            return
+        begins = starts[-late:]
+        first = self._parts[begins[0]]
+        del self._taken.entries[first.begins :]
+        self._taken.lacks = first.before
+        if self.states.pop(self._step, None) is not None:  # it was kept behind the last part, which has another number now
+            self._next = self._step
+        for one, end in pairwise([*begins, len(self._parts)]):
+            steps = [part.step for part in self._parts[one:end]]
+            made = TapedStep(self._step, self._step + 1, [entry for step in steps for entry in step.entries])
+            made.first, made.lacks = steps[0].first, next((step.lacks for step in steps if step.lacks), "")
+            self.tape[made.number] = self._taken = made
+            self._step += 1
+
+    def _follow(self, optimizer: int, is_last: bool) -> None:
         """What came behind the last step belongs to it; a state that was kept between the two lies in the middle of an iteration."""
         if self.recording.on:
             more = self.recording.take(self._step, self._step)
             if self._taken is not None and self._taken.until == self._step:
+                self._parts.append(_Part(optimizer, more, len(self._taken.entries), self._taken.lacks))
                 self._taken.entries += more.entries
                 self._taken.lacks = self._taken.lacks or more.lacks
                 self._count(self._taken, more)

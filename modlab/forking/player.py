@@ -22,6 +22,7 @@ from modlab.forking.tape import (
     BACKWARD,
     CALL,
     CHECK,
+    FOREIGN,
     FUNCTION,
     GIVEN,
     SCALE,
@@ -335,6 +336,8 @@ class Player:
         self._made = len(behind)
 
     def _play(self, entry: TapeEntry) -> Any:
+        if entry.kind == FOREIGN:
+            return None
         if entry.kind == GIVEN:
             (held,) = entry.args
             self._numbers[entry.outputs[0]] = alike(held.tensor).requires_grad_(entry.what)

@@ -35,6 +35,7 @@ from modlab.forking.tape import (
     CHANGED,
     CHECK,
     EDITED,
+    FOREIGN,
     FUNCTION,
     LACKING,
     SCALE,
@@ -536,6 +537,7 @@ class Recording:
             return None
         number = self._number(optimizer)
         if number < 0:
+            self.tape.entries.append(TapeEntry(FOREIGN, None))
             return None
         self._take_off()
         self.tape.behind = False

@@ -25,10 +25,10 @@ from modlab.statistics.memory import NoValuesError, absence, is_gone, is_there
 from modlab.tracing.tensor_ids import version_of
 
 FUNCTION, CALL, BACKWARD, STEP, CHECK, GIVEN, SCALE, SET = "function", "call", "backward", "step", "check", "given", "scale", "set"
-ZERO = "zero"
+ZERO, FOREIGN = "zero", "foreign"
 """Kinds of entries: a function of torch, a call of a module, a backward pass, an optimizer's step, a branch that was taken, a tensor
-that comes from outside and is changed or trained, a loss that a `GradScaler` multiplies, a buffer that the loop replaces, and a
-whole `zero_grad`, whatever it finds."""
+that comes from outside and is changed or trained, a loss that a `GradScaler` multiplies, a buffer that the loop replaces, a
+whole `zero_grad`, whatever it finds, and the step of an optimizer that holds nothing that depends on the weights."""
 
 LACKING, CHANGED, EDITED, JOINED = "lacking", "changed", "edited", "joined"
 """Why a step cannot be made again: the weights got gradients past the tape; the loop itself changed the model's members, or what an
@@ -142,7 +142,7 @@ class TapeEntry:
     @property
     def lasts(self) -> bool:
         """Whether it has an effect beside its outputs and what it writes."""
-        return self.kind in (BACKWARD, STEP, CHECK, SET, ZERO) or self.settings is not None
+        return self.kind in (BACKWARD, STEP, CHECK, SET, ZERO, FOREIGN) or self.settings is not None
 
 
 def numbers_in(thing: Any) -> Iterator[int]:
@@ -195,25 +195,6 @@ class TapedStep:
     def losses(self) -> list[TapeEntry]:
         """Its backward passes."""
         return [entry for entry in flat(self.entries) if entry.kind == BACKWARD]
-
-    def loss(self, line: int | None) -> list[TapeEntry]:
-        """The backward passes at a line that make up the loss of the step, for the gradient is that of their sum.
-
-        Of a closure those of its first call; where gradients are thrown away, and the loss is evaluated anew, those before. Of several
-        optimizers with losses of their own, those before the step of the first one.
-        """
-        found: list[TapeEntry] = []
-        stepped: set[int] = set()
-        for entry in self.entries:
-            if found and throws_away(entry):
-                if not stepped or self.first in stepped:
-                    break
-                found, stepped = [], set()  # of another optimizer
-            if found and entry.kind == STEP:
-                stepped.add(entry.what)
-            inside = [entry] if not entry.closures else [] if found else [*flat(entry.closures[0])]
-            found += [one for one in inside if one.kind == BACKWARD and line in (None, one.line)]
-        return found
 
     def value_of(self, entry: TapeEntry) -> Tensor | None:
         """What a backward pass began from, without the factor of a scaler."""

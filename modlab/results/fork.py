@@ -26,9 +26,11 @@ from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import NotCopiedError, TrainedThings, is_finite
 from modlab.forking.module_settings import numbers_of, settings_of
+from modlab.forking.memories import memory_of
 from modlab.forking.param_groups import refusal
 from modlab.forking.player import Player
 from modlab.frozen import frozen
+from modlab.inspection import stores
 from modlab.inspection.distributed import distribution_of
 from modlab.inspection.optimizers import needs_closure
 from modlab.records.finding import Fact, Finding
@@ -188,6 +190,7 @@ class AskedChange:
         elif self._change is not None:
             given = {"model": things.model, "optimizer": optimizer}
             modules = {id(module) for module in things.modules().values()}
+            there = _memories(things)
             try:
                 returned = self._change(*(given[name] for name in self._arguments))
             except AttributeError as error:
@@ -202,18 +205,44 @@ class AskedChange:
                 _take(things, returned)
             elif isinstance(returned, Module) and id(returned) not in modules:
                 raise _in_vain(returned, "Put a module into the model: def change(model): model.part = …")
-            elif _is_meant(returned):
+            elif inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+                raise _not_run(self.facts["name"], returned)
+            elif _is_meant(returned) or _is_strange(returned, there + _memories(things)):
                 raise _in_vain(returned, 'Return one optimizer, or nothing. Settings go by name: w.fork(step, {"lr": 1e-3})')
 
 
 def _is_meant(returned: Any) -> bool:
     """Whether a function gave this so that the fork take it, and not because its last line has a value."""
     some = returned if type(returned) in (tuple, list) else (returned,)
-    settings = type(returned) is dict and "params" not in returned
+    settings = isinstance(returned, Mapping) and "params" not in returned
     return (
         settings
         or isinstance(returned, (numbers.Number, str, bytes))
         or any(isinstance(one, (Optimizer, LRScheduler)) or (isinstance(one, type) and issubclass(one, Optimizer)) for one in some)
+    )
+
+
+def _memories(things: TrainedThings) -> list[int]:
+    """In which memory all tensors of a training lie, its gradients and what its optimizers hold included."""
+    tensors = [*things.tensors()]
+    states = [state for optimizer in things.optimizers for state in optimizer.state.values() if isinstance(state, dict)]
+    held = [*tensors, *(one.grad for one in tensors if one.is_leaf), *(value for state in states for value in state.values())]
+    return [memory_of(one) for one in held if isinstance(one, Tensor)]
+
+
+def _is_strange(returned: Any, there: list[int]) -> bool:
+    """Whether it is a tensor that lies in none of these memories: one that was changed in place does, and is a last line's value."""
+    return isinstance(returned, Tensor) and memory_of(returned) not in there
+
+
+def _not_run(name: Any, returned: Any) -> QuestionError:
+    """The error for a function of which a call runs nothing."""
+    if inspect.iscoroutine(returned):
+        returned.close()  # else Python warns that nobody waited for it
+    kind = "a generator: it has a yield" if inspect.isgenerator(returned) else "asynchronous"
+    return QuestionError(
+        f"w.fork(change=…): {name} is {kind}, so a call of it runs nothing, and nothing would be changed.\n"
+        "  Write a plain function: def change(model, optimizer): …"
     )
 
 
@@ -321,10 +350,40 @@ def _set(player: Player, name: str, value: Any) -> None:
             raise QuestionError(f"{said}\n  Write: w.fork(step, {{{name!r}: False}})")
         modules[path].train(value)
     elif path in modules and attribute and hasattr(modules[path], attribute):
+        _require_setting(modules[path], name, value)
         _require_like(modules[path], name, value)
         setattr(modules[path], attribute, value)
     else:
         raise QuestionError(_unknown(player, name))
+
+
+SIZES = frozenset(
+    ("in_features", "out_features", "in_channels", "out_channels", "num_embeddings", "embedding_dim", "num_features", "hidden_size")
+)
+"""Attributes of PyTorch's layers that say how large their weights are: another number there changes no weight."""
+
+
+def _require_setting(module: Module, name: str, value: Any) -> None:
+    """What is named is a setting: no part of the module that torch would keep from a number, and nothing that it only says of itself."""
+    attribute = name.rpartition(".")[2]
+    held = getattr(module, attribute)
+    own, is_of_torch = stores.contents(module), type(module).__module__.startswith("torch.nn.")
+    what = ""
+    if attribute in own["_modules"] and not (value is None or isinstance(value, Module)):
+        what = "is a module"
+    elif attribute in own["_parameters"] and not (value is None or isinstance(value, nn.Parameter)):
+        what = "is a parameter"
+    elif attribute in own["_buffers"] and not (value is None or isinstance(value, Tensor)):
+        what = "is a buffer"
+    elif inspect.ismethod(held) or (callable(held) and not callable(value)):
+        what = "is a function"
+    elif is_of_torch and attribute in SIZES:
+        what = f"only says how large {format.article(type(module).__name__)} is"
+    if what:
+        raise QuestionError(
+            f'w.fork(change=…): {name} {what}; a setting is a number on a module, as {{"1.p": 0.5}}.\n'
+            f"  To change it, give a function: w.fork(step, lambda model: …)"
+        )
 
 
 def _require_like(module: Module, name: str, value: Any) -> None:
@@ -643,7 +702,7 @@ def without(what: str, title: str, again: str) -> ForkError:
     )
 
 
-def require_surest(finding: Finding, found: Iterable[Finding], is_kept: bool) -> None:
+def require_surest(finding: Finding, found: Iterable[Finding], is_kept: bool = False) -> None:
     """A cause's fix is tried where no surer cause was found: what stands behind that is what is left, or what came of it.
 
     Another rate is tried where no other cause stands in front: a loss that rises, or is not finite, comes of most of them.

@@ -197,7 +197,7 @@ def _sides(record: ForkRecord) -> tuple[str, str, str]:
 def _unchanged(record: ForkRecord, steps: str) -> tuple[str, str]:
     if record.exact:
         same = "gives the very same loss" if record.steps == 1 else "give the very same losses"
-        return "The fork equals the original, bit for bit:", f"{steps} from step {record.at:,} on {same}."
+        return "The fork equals the original, bit for bit:", f"{steps} from step {record.at:,} on {same}{_lost(record)}."
     return "The fork is not the original:", f"from step {record.differs:,} on its losses differ."
 
 
@@ -210,7 +210,12 @@ def _so_far(record: ForkRecord) -> str:
 
 
 def _since(record: ForkRecord) -> str:
-    return "" if record.source == "batch" else f", from step {record.at:,} on"
+    return "" if record.source == "batch" else f", from step {record.at:,} on{_lost(record)}"
+
+
+def _lost(record: ForkRecord) -> str:
+    """That another step was asked for."""
+    return f"; step {record.facts['asked']:,} was not kept" if "asked" in record.facts else ""
 
 
 def mark(record: ForkRecord) -> str:
@@ -229,8 +234,21 @@ def _rate(value: Any) -> str:
     return f"{float(f'{value:.3g}'):g}"
 
 
+def _moved(record: ForkRecord) -> Iterator[str]:
+    """That it begins elsewhere than was asked for."""
+    if "asked" in record.facts:
+        behind = format.plural(int(str(record.facts["kept"])), "step")
+        what = "the change is made" if record.change else "the fork begins"
+        yield (
+            f"Step {record.facts['asked']:,} was not kept: batches are kept for {behind} behind the state before it, so {what} at step "
+            f"{record.at:,}."
+        )
+
+
 def notes(record: ForkRecord) -> Iterator[str]:
     """What to know about a fork."""
+    if record.steps:
+        yield from _moved(record)
     if record.change and not record.running:
         yield from _ends(record)
         yield from _trials(record)
