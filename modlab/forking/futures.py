@@ -109,6 +109,7 @@ class Futures:
         self.fork = ground.player() if change is not None else None
         self._curves: tuple[list[float], list[float], list[float]] = [], [], []
         self._differs, self.ended, self.error = -1, "", ""
+        self._other = "", ""  # what the loop did to a member of the model, where that ends it
         self._stuck = ""  # the error in which the twin of one batch ends
         pairs = zip(self.twin.things.numbers, self.twin.things.optimizers, strict=False)
         self._rates = {(number, place): one.get("lr") for number, held in pairs for place, one in enumerate(held.param_groups)}
@@ -120,7 +121,7 @@ class Futures:
         """Make the steps; gives the number of each that was made."""
         for step in self._steps:
             if step.lacks:
-                self.ended = step.lacks
+                self.ended, self._other = step.lacks, step.other
                 return
             self._make(step)
             if self.ended:
@@ -199,6 +200,10 @@ class Futures:
             self._differs = step.number
         self._note_rates(step)
 
+    def _members(self) -> dict[str, Fact]:
+        how, name = self._other
+        return {"members": how, "member": name} if how else {}
+
     def _note_rates(self, step: TapedStep) -> None:
         """Whether the loop sets rates otherwise than by a schedule that counts steps: that notes in the group with which it began."""
         for entry in step.entries:
@@ -243,7 +248,7 @@ class Futures:
         parts = self.began + int(apart[0]) if len(apart) else -1
         ended = self.ended or "running"
         seen: dict[str, Fact] = {"stuck": self._stuck} if self._stuck else {"steered": True} if self._steered else {}
-        what, curves = (change, {**self._ground.facts, **(facts or {}), **self._lost, **seen}), (original, twin, fork)
+        what, curves = (change, {**self._ground.facts, **(facts or {}), **self._lost, **self._members(), **seen}), (original, twin, fork)
         line = (self._line or 0) if len(self._lines) > 1 else 0
         if unjudged == "too early":
             unjudged = "negative values" if bool((np.fmin(original, fork) < 0).any()) else ""

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
+import torch
 from torch import Tensor
 from torch.nn import Module
 
@@ -199,7 +200,7 @@ class Keeper:
             if self._taken is not None and self._taken.until == self._step:
                 self._parts.append(_Part(optimizer, more, len(self._taken.entries), self._taken.lacks))
                 self._taken.entries += more.entries
-                self._taken.lacks = self._taken.lacks or more.lacks
+                self._taken.lacks, self._taken.other = self._taken.lacks or more.lacks, max(self._taken.other, more.other)
                 self._count(self._taken, more)
         if self.states.pop(self._step, None) is not None:
             self._next = self._step
@@ -260,7 +261,7 @@ class Keeper:
         name = f"(beside {self._joined})"
         tensors = [*TrainedThings(Module(), [], {name: module}).tensors()]
         self._beside[name] = ref(module, partial(self._gone, name, frozenset(map(id, tensors))))
-        trained = any(one.requires_grad for one in tensors)
+        trained = torch.is_grad_enabled() and any(one.requires_grad for one in tensors)  # a teacher is called without gradients
         shared = any(map(self.places.memories.is_of_the_model, tensors))
         if trained or shared or self.recording.tape.lacks == JOINED:
             return False

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, Parameter
 
 from modlab.forking.tape import PlaceNumbers, alike
 from modlab.inspection import stores
@@ -14,6 +14,10 @@ from modlab.tracing.tensor_ids import version_of
 
 Setting = tuple[str, str, Any]
 """A module's name, an attribute of it, and its value."""
+
+
+OtherMember = tuple[str, str]
+"""What the loop did to the model's members, a key of `wording.forks.MEMBERS`, and the name of what it did it to."""
 
 
 class ModuleSettings:
@@ -54,10 +58,30 @@ class ModuleSettings:
     def _buffers_now(self) -> list[int]:
         return [id(one) for _, held in self._contents for one in held["_buffers"].values()]
 
-    def has_other_members(self) -> bool:
-        """Whether a module, a parameter, a buffer or a `forward` has come or gone since, or another but a buffer been replaced."""
+    def other_members(self) -> OtherMember | None:
+        """The first module, parameter, buffer or `forward` that has come or gone since, or, but for a buffer, been replaced; None if none."""
         before, self._members = self._members, self._members_now()
-        return self._members != before
+        return None if self._members == before else self._other(before)
+
+    def _other(self, before: list[int]) -> OtherMember:
+        """What it is: there are others, others in their places, or other buffers."""
+        named = [
+            (f"{path}.{name}".lstrip("."), one)
+            for path, held in self._contents
+            for kind in ("_modules", "_parameters")
+            for name, one in held[kind].items()
+        ]
+        new = next(((name, one) for name, one in named if one is not None and id(one) not in {*before}), None)
+        if new is not None and not isinstance(new[1], (Parameter, Module)):  # torch.func puts plain tensors in the places of parameters
+            return "called", ""
+        if len(before) != len(self._members):
+            return ("taken", "") if new is None else ("put", new[0])
+        if new is not None:
+            return "replaced", new[0]
+        places = [path or "the model" for path, _ in self._contents]
+        whats = [*(("emptied", name) for name, _ in named), *(("buffers", path) for path in places), *(("forward", path) for path in places)]
+        others = [what for what, old, now in zip(whats, before, self._members, strict=True) if old != now]
+        return others[0] if len(others) == 1 else ("", "")
 
     def replaced(self) -> list[tuple[int, str, str, Any]]:
         """The buffers in whose place others stand since: by the identity of the old one, the name of its module, and its own."""

@@ -444,7 +444,8 @@ class Recording:
 
     def _ask_members(self) -> None:
         """Buffers that the loop replaces are taped; a fork cannot repeat what else it puts into the model or takes out of it."""
-        if self.settings.has_other_members():
+        if (other := self.settings.other_members()) is not None:
+            self.tape.other = self.tape.other if self.tape.lacks == CHANGED else other  # the first tells: it is put back after that
             self.tape.lacks = CHANGED
         replaced = self.settings.replaced()
         self.tape.entries += [TapeEntry(SET, (path, name), (self.tape.as_it_is(one),)) for _, path, name, one in replaced]

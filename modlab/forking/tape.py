@@ -174,13 +174,14 @@ class TapedStep:
 
     Attributes:
         lacks: why it cannot be made again, as a fork's end: something is not on the tape; "" if it can.
+        other: where that is "changed", what the loop did to the model's members, and to which.
         first: the number of the first optimizer that was there.
     """
 
-    __slots__ = ("entries", "first", "lacks", "number", "until")
+    __slots__ = ("entries", "first", "lacks", "number", "other", "until")
 
-    def __init__(self, number: int, until: int, entries: list[TapeEntry], lacks: str = "") -> None:
-        self.number, self.until, self.entries, self.lacks = number, until, entries, lacks
+    def __init__(self, number: int, until: int, entries: list[TapeEntry], lacks: str = "", other: tuple[str, str] = ("", "")) -> None:
+        self.number, self.until, self.entries, self.lacks, self.other = number, until, entries, lacks, other
         self.first = 0
 
     def constants(self) -> Iterator[Constant]:
@@ -402,6 +403,7 @@ class Tape:
     Attributes:
         fresh: bytes of the constants that came since they were counted.
         lacks: what this step did that is not on the tape, as a fork's end: "lacking", "changed", "edited" or "joined"; "" if nothing.
+        other: as in `TapedStep`.
         behind: whether what comes now belongs to the round whose step has ended.
         torn: the least number of a tensor that was made before this step and through which a gradient flowed in it; 0 if there is none.
     """
@@ -410,7 +412,7 @@ class Tape:
         self.places = places
         self.torn, self._reaches_back = 0, False
         self.entries: list[TapeEntry] = []
-        self.fresh, self.lacks = 0, ""
+        self.fresh, self.lacks, self.other = 0, "", ("", "")
         self.behind = False
         self._held: dict[int, Constant] = {}  # by the tensor's identity; the constant keeps it
         self._lying: dict[int, list[Constant]] = {}  # the constants in a memory, which they keep
@@ -607,8 +609,8 @@ class Tape:
         """The step without what nothing came of: neither in the weights, nor in anything that still lives."""
         self.places.memories.forget_gone()
         needed = {self._lies.get(one, -one) for one in self.places.alive()}
-        step = TapedStep(number, until, self._useful(self.entries, needed), self.lacks)
-        self.entries, self._lies, self._gradients, self._bare, self.lacks = [], {}, set(), set(), ""
+        step = TapedStep(number, until, self._useful(self.entries, needed), self.lacks, self.other)
+        self.entries, self._lies, self._gradients, self._bare, self.lacks, self.other = [], {}, set(), set(), "", ("", "")
         self.torn, self._reaches_back = 0, False
         self.places.step_ended()
         self._reached = {key: one for key, one in self._reached.items() if one() is not None}

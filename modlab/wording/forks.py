@@ -40,6 +40,14 @@ NOTHING = {
 }
 """Why no state is left, where no error tells."""
 
+FIRST = {
+    "": "",
+    "joined": "in the steps before a module came that holds weights, its own ones or the model's (a loss with weights, a compiled model), "
+    "and the states from before lack it",
+    "torn": "gradients flowed through what the steps before it had computed, and a copy has no graph",
+}
+"""Why the first steps are not kept, by what the keeper has lost."""
+
 UNKEPT = {
     "": "of its steps that were looked at, none had a loss to be read",
     "evaluation": "it trains in evaluation mode, and of such a pass a watch keeps no batch",
@@ -59,6 +67,18 @@ CHANGES: dict[str, str] = {
 }
 """By the `change` of a record: what was done to the fork."""
 
+MEMBERS = {
+    "": "put a module, a parameter or a buffer into the model, took one out, or called it with others (functional_call)",
+    "called": "called the model with other parameters (torch.func.functional_call)",
+    "replaced": "put something else into the place of {member}",
+    "put": "put {member} into the model",
+    "taken": "took a module or a parameter out of the model",
+    "emptied": "took {member} out of the model",
+    "buffers": "put a buffer into {member}, or took one out",
+    "forward": "gave {member} another forward",
+}
+"""What it did to the model's members, by the fact `members`."""
+
 _ENDED = {
     "branch": "At step {step} the loop would have gone another way with these numbers (an `if` on a tensor), so the fork ends there.",
     "constant": "A tensor that step {step} was given (a batch, a state) was changed in place later, so the fork ends there.",
@@ -71,10 +91,10 @@ _ENDED = {
     "what it gave, its forward hook): the fork ends there.",
     "brought": "In step {step} the loop itself computes with the parameters or with their gradients, or calls the layers one by one, and a "
     "fork does not know whether it would with those that the change has brought: the fork ends there.",
-    "changed": "In step {step} the loop put a module, a parameter or a buffer into the model, took one out, or called it with others "
-    "(functional_call): the fork ends there.",
+    "changed": "In step {step} the loop {members}: the fork ends there.",
     "edited": "Before step {step} the loop itself changed what is in the optimizer's state: the fork ends there.",
-    "joined": "In step {step} a module or an optimizer came that trains along, and the kept state lacks it: the fork ends there.",
+    "joined": "In step {step} a module or an optimizer came that trains along, or holds weights of the model, and the kept state lacks it: "
+    "the fork ends there.",
     "original": "In step {step} the code of the model reached the original by another name (a global variable): the fork ends there.",
     "error": "Step {step} of the fork ended in an error: {error}.",
     "cancelled": "It was cancelled there.",
@@ -341,7 +361,9 @@ def _exactness(record: ForkRecord) -> str:
 
 def _ended(record: ForkRecord) -> str:
     error = record.error.rstrip(".")
-    return _ENDED[record.ended].format(step=f"{record.began + len(record.fork):,}", error=error).replace("….", "…")
+    members = MEMBERS[str(record.facts.get("members", ""))].format(member=record.facts.get("member", ""))
+    step = f"{record.began + len(record.fork):,}"
+    return _ENDED[record.ended].format(step=step, error=error, members=members).replace("….", "…")
 
 
 def _why_none(record: ForkRecord) -> str:
