@@ -314,7 +314,8 @@ class Player:
             BroughtError: the loop may do the same to what the change has brought.
             Exception: what a call raises.
         """
-        self.losses, self._plain, self._owners, self._whole = {}, {}, {}, []
+        self.losses = self.losses if self._made else {}  # a pass may come behind a step
+        self._plain, self._owners, self._whole = {}, {}, []
         self._require_known(step)
         stale = self._stepped() if self.fresh_gradients else []
         made, self._made = self._made, 0
@@ -329,6 +330,7 @@ class Player:
 
     def play_behind(self, step: TapedStep) -> None:
         """Make what the loop does behind its last step in the same round, such as an average of the weights."""
+        self.losses = {}
         behind = [*takewhile(lambda one: one.behind, step.entries)]
         for entry in behind:
             self._play(entry)

@@ -816,7 +816,7 @@ def require_step(step: Any, keeper: Keeper, made: int) -> int:
     if isinstance(step, bool) or not isinstance(step, numbers.Integral):
         raise QuestionError(f"w.fork(step=…) got {step!r}, but takes the number of a step: w.fork(step={kept[-1]})")
     if int(step) < kept[0]:
-        why = forks.FIRST.get(keeper.lost, "")
+        why = forks.FIRST.get(keeper.lost, "") if step >= 0 else ""
         raise ForkError(
             f"Nothing is kept at or before step {int(step):,}: the first kept state is the one at step {kept[0]:,}"
             f"{f', for {why}' if why else ''}.\n  Write: w.fork(step={kept[0]})"

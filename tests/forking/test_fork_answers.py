@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,9 +15,11 @@ from torch import Tensor, nn
 import modlab
 from modlab import errors as modlab_errors
 from modlab import wording
+from modlab.forking import keeper as keeping
 from modlab.forking.futures import KeptGround
-from modlab.records.finding import Finding
-from modlab.results.fork import of_finding
+from modlab.records.finding import Finding, Remedy
+from modlab.results.fork import of_finding, require_fix
+from modlab.running.guarded import line_of
 from tests.forking.test_forks import plain_run, small, trained, watched
 from tests.watching.test_identity import Run
 
@@ -33,6 +36,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a word": ({"2.p": "half"}, "got 'half' as 2.p of a Dropout"),
     "a slope that is none": ({"3.negative_slope": None}, "got None as 3.negative_slope of a LeakyReLU, but takes a number"),
     "a number for a flag": ({"2.inplace": 3}, "takes True or False"),
+    "a number for a module": ({"2": 0.5}, r'2 is a module; a setting is a number on a module, as {"1.p": 0.5}.'),
+    "a number for a weight": ({"0.weight": 0}, "0.weight is a parameter; .*\n  To change it, give a function"),
+    "a tensor for a weight": ({"0.weight": torch.zeros(8, 4)}, "0.weight is a parameter"),
+    "a number for a method": ({"0.forward": 3}, "0.forward is a function"),
+    "a size": ({"0.in_features": 8}, "0.in_features only says how large a Linear is"),
 }
 
 
@@ -50,6 +58,48 @@ def test_a_function_that_takes_something_else_is_refused(change: Any) -> None:
     w, *_ = watched(dropping)
     with pytest.raises(modlab_errors.QuestionError, match=r"but is called with model and optimizer\.\n  Write: def change"):
         w.fork(5, change)
+
+
+async def later(model: Any, optimizer: Any) -> None:
+    optimizer.param_groups[0]["lr"] = 1.0
+
+
+def by_turns(model: Any) -> Iterator[None]:
+    model[2].p = 0.5
+    yield
+
+
+async def by_turns_later(model: Any) -> AsyncIterator[None]:
+    yield
+
+
+VAIN: dict[str, tuple[Any, str]] = {
+    "asynchronous": (later, "later is asynchronous, so a call of it runs nothing"),
+    "one that gives such": (lambda model: later(model, None), "the given function is asynchronous"),
+    "a generator": (by_turns, "by_turns is a generator: it has a yield, so a call of it runs nothing"),
+    "both": (by_turns_later, "by_turns_later is asynchronous"),
+    "a tensor": (lambda model: torch.tensor(0.1), "returned a Tensor, and a fork takes nothing but an optimizer"),
+    "a state": (lambda model: model.state_dict(), "returned an OrderedDict, and a fork takes nothing but an optimizer"),
+}
+
+
+@pytest.mark.parametrize("name", VAIN)
+def test_a_function_that_changes_nothing_is_refused(name: str) -> None:
+    w, *_ = watched(dropping)
+    change, said = VAIN[name]
+    with pytest.raises(modlab_errors.QuestionError, match=said):
+        w.fork(5, change)
+
+
+def test_a_last_line_whose_value_is_what_it_changed_is_none() -> None:
+    w, *_ = watched(dropping)
+    changes: list[Any] = [
+        lambda model: nn.init.zeros_(model[0].weight),
+        lambda model: model[0].weight.data.mul_(2),
+        lambda model: model.load_state_dict({name: one * 2 for name, one in model.state_dict().items()}),
+        lambda optimizer: optimizer.param_groups[0].setdefault("lr", 1.0) and None,
+    ]
+    assert [w.fork(5, change).exact for change in changes] == [True] * 4
 
 
 def keywords(**settings: Any) -> None:
@@ -202,6 +252,64 @@ def test_a_model_in_evaluation_mode_begins_in_it() -> None:
     said = str(made.try_fix(Finding("eval while training"), 3))
     assert "The unchanged one is in evaluation mode, as the model is now; the other one in training mode." in said
     assert "do not do what they do in training. Ask for the other mode before" in str(made.try_fix(Finding("too much dropout"), 3))
+
+
+def test_how_to_tell_a_cause_from_its_rival_is_a_sentence_of_its_own() -> None:
+    def make() -> Run:
+        model = nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(8, 8), nn.Sigmoid())], nn.Linear(8, 1))
+        return trained(model, lambda: model(x := torch.randn(16, 8)).sub(x.sum(1, keepdim=True)).square().mean(), adam(model))
+
+    def adam(model: nn.Module) -> Any:
+        return torch.optim.Adam(model.parameters(), 1e-3)
+
+    w, *_ = watched(make, steps=120)
+    found = next(one for one in w.findings if wording.fix_and_settled(one)[1])
+    advice, settled = wording.fix_and_settled(found)
+    assert advice and "o tell it from" not in advice and settled.startswith("to tell it from")
+    assert wording.fix(found).endswith(settled[1:])
+    for is_kept in (True, False):
+        with pytest.raises(modlab_errors.ForkError) as caught:
+            require_fix(Finding(found.kind, facts=found.facts, fixes=(Remedy(found.kind),)), is_kept)
+        first, second, last = str(caught.value).split("\n")
+        assert (first, second) == (f"Its fix cannot be applied to a copy by itself: {advice}", f"  T{settled[1:]}")
+        assert ("of a watch with keep" in last) is not is_kept
+
+
+def test_a_long_error_is_cut_between_words() -> None:
+    assert line_of(ValueError("word " * 100)).endswith("word …") and line_of(ValueError("word")) == "ValueError: word"
+
+
+def test_a_fork_that_cannot_begin_where_it_should_says_where_it_does(monkeypatch: Any) -> None:
+    monkeypatch.setattr(keeping, "TAPE_ROOM", 40_000)
+    w, *_ = watched(dropping, steps=64)
+    assert not w.fork(8).record.facts
+    for fork, said in ((w.fork(14), "the fork begins"), (w.fork(14, {"lr": 0.2}), "the change is made")):
+        kept = fork.record.facts["kept"]
+        note = f"Step 14 was not kept: batches are kept for {kept} steps behind the state before it, so {said} at step 0."
+        assert fork.exact and fork.record.at == 0 and note in str(fork) and note in fork.html(bundle=False)
+        assert "; step 14 was not kept" in fork.headline
+
+
+class OwnLoss(nn.Module):
+    """A loss with a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.scale).square().mean()
+
+
+def test_it_says_why_the_first_step_is_not_kept() -> None:
+    def make() -> Run:
+        model, loss = small(), OwnLoss()
+        return trained(model, lambda: loss(model(torch.randn(8, 4))), torch.optim.SGD([*model.parameters(), *loss.parameters()], 0.1))
+
+    w, *_ = watched(make)
+    with pytest.raises(modlab_errors.ForkError, match=r"the one at step 1, for in the steps before a module came that holds weights"):
+        w.fork(0)
+    assert w.fork(1).exact
 
 
 def test_a_fix_that_introduces_its_code_ends_with_it() -> None:

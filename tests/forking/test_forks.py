@@ -1116,6 +1116,20 @@ MEMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "another activation": lambda model, _: model.__setitem__(1, nn.ReLU()),
     "another weight": lambda model, _: prune.l1_unstructured(model[0], "weight", 0.5),
     "another forward": lambda model, _: setattr(model[1], "forward", torch.relu),
+    "no bias": lambda model, _: model[0].register_parameter("bias", None),
+    "a layer less": lambda model, _: model.__delitem__(1),
+    "a buffer more": lambda model, _: model[1].register_buffer("more", torch.ones(1)),
+}
+
+
+DONE = {
+    "a layer more": "put 3 into the model",
+    "another activation": "put something else into the place of 1",
+    "another weight": "put a module, a parameter or a buffer into the model, took one out",
+    "another forward": "gave 1 another forward",
+    "no bias": "took 0.bias out of the model",
+    "a layer less": "took a module or a parameter out of the model",
+    "a buffer more": "put a buffer into 1, or took one out",
 }
 
 
@@ -1130,7 +1144,7 @@ def test_a_fork_ends_where_the_loop_changes_the_model_s_members(name: str) -> No
 
     w, *_ = watched(make)
     fork = w.fork(5)
-    assert fork.exact and fork.record.ended == "changed" and len(fork.losses) in (2, 3) and "put a module" in str(fork)
+    assert fork.exact and fork.record.ended == "changed" and len(fork.losses) in (2, 3) and f"the loop {DONE[name]}" in str(fork)
     states = [one for one in w.record.kept.states if 8 < one < 24]
     assert states and all(w.fork(one).exact for one in states)
 
