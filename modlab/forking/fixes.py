@@ -182,7 +182,9 @@ def _descend(player: Player, _: Finding) -> None:
 
 
 def _no_decay(player: Player, finding: Finding) -> None:
-    _require(finding.facts.keys().isdisjoint(("part", "looks")) and not finding.facts.get("penalty"), player)  # what the loop or the loss does
+    _require(
+        finding.facts.keys().isdisjoint(("part", "looks")) and not finding.facts.get("penalty"), player
+    )  # what the loop or the loss does
     _set("weight_decay", 0.0)(player, finding)
 
 

@@ -59,7 +59,7 @@ class ModuleSettings:
         return [id(one) for _, held in self._contents for one in held["_buffers"].values()]
 
     def other_members(self) -> OtherMember | None:
-        """The first module, parameter, buffer or `forward` that has come or gone since, or, but for a buffer, been replaced; None if none."""
+        """What the loop did to a module, a parameter, a buffer or a `forward` since; that it replaced a buffer does not count."""
         before, self._members = self._members, self._members_now()
         return None if self._members == before else self._other(before)
 
@@ -79,7 +79,11 @@ class ModuleSettings:
         if new is not None:
             return "replaced", new[0]
         places = [path or "the model" for path, _ in self._contents]
-        whats = [*(("emptied", name) for name, _ in named), *(("buffers", path) for path in places), *(("forward", path) for path in places)]
+        whats = [
+            *(("emptied", name) for name, _ in named),
+            *(("buffers", path) for path in places),
+            *(("forward", path) for path in places),
+        ]
         others = [what for what, old, now in zip(whats, before, self._members, strict=True) if old != now]
         return others[0] if len(others) == 1 else ("", "")
 

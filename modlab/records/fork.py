@@ -88,9 +88,10 @@ class ForkRecord:
             steps"; `first`: the first loss that a watch saw, where its present weights are forked; `lr`, `lr_before` and `lr_last`: of a
             fix, what the one learning rate of all groups became, was, and is at the end, if it moved; `trials`: doses of the change that
             were tried before, each with its loss in the last quarter of `trial` steps, and with its `lr`; `stuck`: the error in which the
-            unchanged copy ends, which cannot run on the batch; `asked` and `kept`: the step that was asked for, where only so many steps
-            were kept behind the state, and the fork begins there instead; `members` and `member`: where it ends as "changed", what the loop did to the model, as `wording.forks.MEMBERS`
-            has it, and to which part; `steered`: the loop set learning rates otherwise than by a schedule that
+            unchanged copy ends, which cannot run on the batch; `asked` and `kept`: the step that was
+            asked for, where only so many steps were kept behind the state, and the fork begins there instead; `members` and `member`: where
+            it ends as "changed", what the loop did to the model, as `wording.forks.MEMBERS` has it, and to which part;
+            `steered`: the loop set learning rates otherwise than by a schedule that
             counts steps.
         differs: the first step at which the unchanged fork was not the original bit for bit; -1 if it was.
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.

@@ -25,8 +25,8 @@ from modlab.forking.fixes import DOSES, FURTHER, TRIAL, RateNoted, applied, fix_
 from modlab.forking.futures import ForkGround, Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import NotCopiedError, TrainedThings, is_finite
-from modlab.forking.module_settings import numbers_of, settings_of
 from modlab.forking.memories import memory_of
+from modlab.forking.module_settings import numbers_of, settings_of
 from modlab.forking.param_groups import refusal
 from modlab.forking.player import Player
 from modlab.frozen import frozen
@@ -816,7 +816,7 @@ def require_step(step: Any, keeper: Keeper, made: int) -> int:
     if isinstance(step, bool) or not isinstance(step, numbers.Integral):
         raise QuestionError(f"w.fork(step=…) got {step!r}, but takes the number of a step: w.fork(step={kept[-1]})")
     if int(step) < kept[0]:
-        why = forks.FIRST.get(keeper.lost, "") if step >= 0 else ""
+        why = forks.FIRST.get(keeper.lost, "") if int(step) >= 0 else ""
         raise ForkError(
             f"Nothing is kept at or before step {int(step):,}: the first kept state is the one at step {kept[0]:,}"
             f"{f', for {why}' if why else ''}.\n  Write: w.fork(step={kept[0]})"

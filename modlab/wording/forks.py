@@ -82,8 +82,8 @@ MEMBERS = {
 _ENDED = {
     "branch": "At step {step} the loop would have gone another way with these numbers (an `if` on a tensor), so the fork ends there.",
     "constant": "A tensor that step {step} was given (a batch, a state) was changed in place later, so the fork ends there.",
-    "lacking": "Step {step} got gradients in a way that a fork does not see (compiled code, torch.func.grad, an autograd.Function between the "
-    "modules, checkpoint(use_reentrant=True) in the loop, a class of tensors, a hook that collects, a leaf of the loop's own): "
+    "lacking": "Step {step} got gradients in a way that a fork does not see (compiled code, torch.func.grad, an autograd.Function between "
+    "the modules, checkpoint(use_reentrant=True) in the loop, a class of tensors, a hook that collects, a leaf of the loop's own): "
     "the fork ends there.",
     "old": "Step {step} uses a tensor that the kept state lacks (from before it, or one that shares the memory of others): "
     "the fork ends there.",

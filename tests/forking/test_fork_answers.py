@@ -17,7 +17,7 @@ from modlab import errors as modlab_errors
 from modlab import wording
 from modlab.forking import keeper as keeping
 from modlab.forking.futures import KeptGround
-from modlab.records.finding import Finding, Remedy
+from modlab.records.finding import Finding
 from modlab.results.fork import of_finding, require_fix
 from modlab.running.guarded import line_of
 from tests.forking.test_forks import plain_run, small, trained, watched
@@ -269,7 +269,7 @@ def test_how_to_tell_a_cause_from_its_rival_is_a_sentence_of_its_own() -> None:
     assert wording.fix(found).endswith(settled[1:])
     for is_kept in (True, False):
         with pytest.raises(modlab_errors.ForkError) as caught:
-            require_fix(Finding(found.kind, facts=found.facts, fixes=(Remedy(found.kind),)), is_kept)
+            require_fix(found, is_kept)
         first, second, last = str(caught.value).split("\n")
         assert (first, second) == (f"Its fix cannot be applied to a copy by itself: {advice}", f"  T{settled[1:]}")
         assert ("of a watch with keep" in last) is not is_kept
