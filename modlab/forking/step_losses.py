@@ -1,4 +1,4 @@
-"""The loss of a step: of all backward passes those whose gradients the first optimizer takes."""
+"""The losses that count in a step: of all backward passes those whose gradients the first optimizer takes."""
 
 from __future__ import annotations
 

@@ -214,7 +214,10 @@ def line_of(error: BaseException) -> str:
 
 def _shortened(text: str) -> str:
     """At most `LONG` characters, with whole words; "…" stands for the rest."""
-    return text if len(text) <= LONG else f"{text[:LONG].rpartition(' ')[0] or text[:LONG]} …"
+    if len(text) <= LONG:
+        return text
+    space = text.rfind(" ", 0, LONG + 1)
+    return f"{text[:space]} …" if space > 0 else f"{text[:LONG]}…"
 
 
 def steady_line(error: BaseException) -> str:

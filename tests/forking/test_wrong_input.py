@@ -258,7 +258,7 @@ def test_a_fork_without_a_step_is_not_exact() -> None:
     w, *_ = watched(make)
     fork = w.fork(0)
     assert not fork.exact and not fork.to_dict()["exact"] and fork.outcome == "not seen"
-    assert "took one out, or called it with others (functional_call): the fork ends there" in fork.headline
+    assert "the loop called the model with other parameters (torch.func.functional_call): the fork ends there" in fork.headline
 
 
 @pytest.mark.parametrize("given", [None, "x", (), 3], ids=["None", "a text", "several", "a number"])
