@@ -153,8 +153,7 @@ class NaNGuard:
             took = self.tap.seconds + EACH * self._index.modules
             self.tap.seconds = 0.0
             self._each = 0.8 * self._each + 0.2 * took if self._each else took
-        self._schedule.stand(took + GLANCE * self._glances)
-        self._schedule.listen(self._losses.pay())
+        self._schedule.stand(took + GLANCE * self._glances + self._losses.pay())
         self._paid, self._glances = step, 0
 
     def settle(self, pace: float, budget: float) -> None:

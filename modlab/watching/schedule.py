@@ -71,14 +71,13 @@ class Schedule:
 
     Attributes:
         stood: seconds that it took to stand by for a NaN.
-        listened: seconds that it took to read losses, which the purses wait for.
     """
 
     def __init__(self, budget: float) -> None:
         self.whole, self.light, self.page = Budget(0), Budget(0), Budget(0)
         self.budget = budget
         self.counting = True
-        self.stood = self.listened = 0.0
+        self.stood = 0.0
         self._origin: tuple[int, float] | None = None
         self._mark = (0, 0.0, 0.0)
         self.pace = 0.0
@@ -94,11 +93,7 @@ class Schedule:
     @property
     def spent(self) -> float:
         """Seconds, without the first samples."""
-        return self._paid + self.stood
-
-    @property
-    def _paid(self) -> float:
-        return self.whole.spent + self.light.spent + self.page.spent + self.listened
+        return self.whole.spent + self.light.spent + self.page.spent + self.stood
 
     def learn(self, seconds: float) -> None:
         """One of the first steps, without what was done in it, took so long; the quickest of them tells, for the first ones warm up."""
@@ -127,7 +122,7 @@ class Schedule:
         """The steps until this budget, and the one of all parts together, cover its next expense; at least 1."""
         loop = self.loop(now)
         left = self.budget - min(self.stood / loop, GUARDED * self.budget) if loop > 0 else self.budget
-        missing = (self._paid + budget.last) / left - loop
+        missing = (self.spent - self.stood + budget.last) / left - loop
         return max(budget.wait(loop, self.pace), math.ceil(missing / self.pace) if missing > 0 and self.pace > 0 else 1)
 
     def loop(self, now: float) -> float:
@@ -157,11 +152,6 @@ class Schedule:
         """Note what it took to stand by."""
         if self.began:
             self.stood += seconds
-
-    def listen(self, seconds: float) -> None:
-        """Note what it took to read losses."""
-        if self.began:
-            self.listened += seconds
 
     def pause(self, seconds: float) -> None:
         """Leave out the time in which the loop stood still."""

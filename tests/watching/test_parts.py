@@ -459,21 +459,6 @@ def test_a_schedule_keeps_its_budget() -> None:
     assert 0.9 * schedule.whole.share < schedule.spent / schedule.loop(now) <= 1.05 * schedule.whole.share
 
 
-def test_what_losses_cost_is_saved_elsewhere_and_standing_by_only_in_part() -> None:
-    """The former is ours; who asks for the latter in every step gets the looks all the same."""
-    schedule = Schedule(0.02)
-    schedule.begin(0, 0.0)
-    schedule.tick(1000, 1.0)
-    schedule.whole.spend(0.001)
-    alone = schedule.wait(schedule.whole, 1.0)
-    schedule.listen(0.03)
-    assert schedule.wait(schedule.whole, 1.0) == pytest.approx(600, rel=0.05)  # (0.03 + 2 * 0.001) / 0.02 seconds of the loop
-    schedule.listen(-0.03)
-    schedule.stand(0.5)
-    assert schedule.wait(schedule.whole, 1.0) == alone
-    assert schedule.spent == pytest.approx(0.501)
-
-
 def test_a_pause_is_no_time_of_the_loop() -> None:
     schedule = Schedule(0.02)
     schedule.begin(0, 1.0)
