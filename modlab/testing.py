@@ -357,7 +357,8 @@ def _failure(record: WatchRecord, below: float | None) -> str:
     last = math.nan if falls is None else float(falls.facts.get("last", math.nan))  # type: ignore[arg-type]
     is_broken, steps = record.verdict.exit_code == 1, plural(record.steps, "step")
     if falls is not None and falls.kind == "low already" and not is_broken:
-        return f"{record.title} has nothing left to learn here: its loss was {rough(float(falls.facts['first']))} from the first step on."  # type: ignore[arg-type]
+        began = rough(float(falls.facts["first"]))  # type: ignore[arg-type]
+        return f"{record.title} does not learn any more: its loss began at {began}, less than a tenth of what a constant answer gives."
     if state == "passed" and is_broken:
         return f"{record.title} learns, but something is broken, as {steps} showed."
     if state == "not seen" and not is_broken:

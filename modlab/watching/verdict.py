@@ -390,7 +390,7 @@ def _moves(symptoms: Symptoms, falls: Check) -> Check:
         return _check(name, "not seen", "moves between looks")
     if still and record.samples < SAMPLES:
         return _check(name, "not seen", "not moved yet", {"paths": tuple(weight.path for weight in still), "looks": record.samples})
-    if still and symptoms.start < LEARNT_OUT * symptoms.constant and symptoms.most < LEARNT_OUT * symptoms.constant:
+    if still and symptoms.most < LEARNT_OUT * symptoms.constant:
         return _check(name, "not seen", "nothing left", {"paths": tuple(weight.path for weight in still), "loss": symptoms.last})
     if still:
         return _stands(name, still, owned, rate)
