@@ -180,6 +180,8 @@ def _overwritten_on_the_way(s: Symptoms) -> Facts | None:
             return {"path": one.path, "places": (one.path,), "into": one.kind}
         if one.kind in ("nan", "inf") and one.facts.get("alone") and one.path in s.loop.hooked:
             return {"path": one.path, "places": (one.path,), "alone": one.kind}
+        if one.kind in ("nan", "inf") and one.facts.get("birth") == "elsewhere" and one.path in s.loop.hooked:
+            return {"path": one.path, "places": (one.path,), "behind": one.kind}
     halved = _halved_by_hooks(s)
     if halved and s.is_stuck:
         return {"path": halved[0], "places": halved, "positive": True}

@@ -40,7 +40,7 @@ def _in_the_loss(s: Symptoms) -> bool:
 
 
 def _in_one_parameter(s: Symptoms) -> bool:
-    """Whether one parameter became NaN or infinite while all others were numbers."""
+    """Whether one parameter became NaN or infinite while all others were numbers, or a parameter's gradient was the first that did."""
     birth = s.birth
     return birth is not None and (bool(birth.facts.get("alone")) or birth.facts.get("role") == PARAMETER_GRADIENT)
 

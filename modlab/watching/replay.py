@@ -156,8 +156,6 @@ class _Search:
     def _elsewhere(self, spoilt: tuple[str, str, str], passes: int, trace: TraceRecord) -> Birth:
         """Each pass is the same pass, and all it gives is finite."""
         path, kind, dtype = spoilt
-        if self._is_hooked(path):  # one that runs when the gradient has been added up
-            return replace(_of_hook(path, kind, {}), trace=trace)
         if passes > 1:
             return Birth(
                 "backward",
@@ -279,7 +277,7 @@ class _Search:
             for path, gradient in came:
                 if gradient is not None and is_plain(gradient) and (kind := kind_of(gradient)):
                     count = _counts(gradient, kind)
-                    if self._is_hooked(path):
+                    if kind == "nan" and self._is_hooked(path):  # finite numbers add up to infinity, and never to NaN
                         return _of_hook(path, kind, count)
                     return Birth("backward", path, kind, {"birth": "sum", **count}, _scaled(kind, _named(gradient.dtype))[1])
         if FSDP2 in distribution_of(self._model).kinds:  # the pass is made with other tensors than the parameters

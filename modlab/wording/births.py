@@ -86,8 +86,7 @@ def _sum_inside(facts: Facts) -> str:
 
 def _hook(facts: Facts) -> str:
     which = "a backward hook at" if facts["of a module"] else "a hook on" if facts.get("of a parameter") else "a hook on a tensor of"
-    share = f", in {_share(facts)}" if "bad" in facts else ""
-    return f"backward: {which} {facts['place']} turns finite gradients into {facts['word']}{share}"
+    return f"backward: {which} {facts['place']} turns finite gradients into {facts['word']}, in {_share(facts)}"
 
 
 def _other_ranks(facts: Facts) -> str:
@@ -113,7 +112,7 @@ BIRTHS: dict[str, Words] = {
     "arrives": "backward: the gradient that arrives at the output of {place} contains {amount}, and is the first that is not finite",
     "elsewhere": (
         "the gradients of the pass are finite, but the gradient of {place} is not when the step begins: "
-        "it comes from another loss or from gradient clipping, or was not zeroed"
+        "it comes from another loss, from gradient clipping or a hook behind the backward pass, or was not zeroed"
     ),
     "finite": "run again, the step gives only finite numbers",
     "raises": "run again, it raises {error}",

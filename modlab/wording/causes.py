@@ -189,6 +189,9 @@ def _overwritten(facts: Facts) -> str:
     if "alone" in facts:
         word = "NaN" if facts["alone"] == "nan" else "infinite"
         return f"{where} became {word} while all other weights were numbers, and a hook stands on it"
+    if "behind" in facts:
+        word = "NaN" if facts["behind"] == "nan" else "infinite"
+        return f"the gradient of {where} became {word} behind the backward pass, and a hook stands on it"
     if "emptied" in facts:
         return f"a hook stands at {where}, which gets gradients, and in front of it all are zero"
     if "positive" in facts:
