@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
-from weakref import ref
+from weakref import WeakMethod, ref
 
 from modlab import wording
 from modlab.errors import ModlabError, QuestionError
@@ -125,6 +125,25 @@ def notebook() -> Any:
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell if getattr(shell, "kernel", None) is not None else None
+
+
+def after_each_cell(told: Callable[[], bool]) -> None:
+    """Call a method whenever a cell of this notebook has ended; elsewhere nothing is called.
+
+    Args:
+        told: the method, of an object that is not kept alive; it is called until it answers False.
+    """
+    shell = notebook()
+    if shell is None:
+        return
+    method = WeakMethod(told)
+
+    def cell_ended(result: Any) -> None:
+        alive = method()
+        if alive is None or not alive():
+            shell.events.unregister("post_run_cell", cell_ended)
+
+    shell.events.register("post_run_cell", cell_ended)
 
 
 class Output:

@@ -28,7 +28,7 @@ from modlab.records.paths import as_known, spellings
 from modlab.records.watch import Entry, WatchRecord, part
 from modlab.results.alert import Alert
 from modlab.results.knob import Knob
-from modlab.results.live import ENDED, Output, Stage, WatchPage, notebook, push, stage
+from modlab.results.live import ENDED, Output, Stage, WatchPage, after_each_cell, notebook, push, stage
 from modlab.results.result import Result, missing
 from modlab.results.verdict import Verdict
 from modlab.results.worded import Worded
@@ -246,6 +246,16 @@ class Watch(Result):
     def _begin(self) -> None:
         self._stage = stage(self)
         self._stage.begin()
+        after_each_cell(self._catch_up)
+
+    def _catch_up(self) -> bool:
+        """Show the last steps of a cell that has ended; whether there is a next cell to wait for."""
+        watcher = self._watcher
+        if watcher is None or watcher.closed:
+            return False
+        with watcher.lock:  # the loop may run in another thread
+            watcher.snapshots.catch_up()
+        return True
 
     def _publish(self) -> None:
         """There is something new."""

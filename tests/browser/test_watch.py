@@ -333,12 +333,13 @@ TWO = [
     "w = modlab.watch(evil, optimizer, budget=0.2)",
     "w.widget()",
     """
-until = time.monotonic() + 4
-while time.monotonic() < until:
+from pathlib import Path
+until = time.monotonic() + 300
+while time.monotonic() < until and not Path("enough").exists():
     optimizer.zero_grad()
     evil(torch.randn(4)).square().sum().backward()
     optimizer.step()
-time.sleep(0.5)
+print(w.record.steps)
 """,
     "w.close()",
 ]
@@ -374,7 +375,10 @@ def test_two_views_agree_whatever_the_names_are(lab: JupyterLab) -> None:
     settled(lab, 1)
     assert steps(lab, 1) == steps(lab, 2)
     click(lab, 1, "resume")
+    (lab.root / "enough").touch()
     lab.wait_until_done()
+    made = int(lab.text(3))
+    until(lambda: steps(lab, 1) == steps(lab, 2) == made)  # the watch is open, and its cell has ended
     lab.run_cell(4)
     assert steps(lab, 1) == steps(lab, 2)
     assert view(lab, 2).get_by_role("button", name="stop").count() == 0

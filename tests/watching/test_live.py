@@ -100,6 +100,42 @@ def test_a_page_of_which_nothing_is_heard_gets_all_now_and_then(clock: list[floa
     loop.watch.close()
 
 
+def test_a_cell_that_has_ended_shows_its_last_steps(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "notebook", lambda: shell)
+    before = [*shell.events.callbacks["post_run_cell"]]
+    loop = Loop()
+    view = loop.watch._stage.pages[0].view
+    loop.go(3000)
+    assert view.last["foot"] != "3,000 steps"
+    shell.user_ns["loop"] = loop
+    shell.run_cell("loop.go(500)")
+    assert view.last["foot"].startswith("3,500 steps")
+    sent = len(view.sent)
+    shell.run_cell("1 + 1")
+    assert len(view.sent) == sent  # nothing is new
+    shell.run_cell("loop.watch.close()")
+    assert shell.events.callbacks["post_run_cell"] == before
+
+
+def test_who_waits_for_the_end_of_a_cell_is_not_kept_alive(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "notebook", lambda: shell)
+    before, told = [*shell.events.callbacks["post_run_cell"]], list[int]()
+
+    class Waits:
+        def cell_ended(self) -> bool:
+            told.append(1)
+            return True
+
+    waits = Waits()
+    live.after_each_cell(waits.cell_ended)
+    shell.run_cell("1 + 1")
+    shell.run_cell("1 + 1")
+    assert told == [1, 1]
+    del waits
+    shell.run_cell("1 + 1")
+    assert told == [1, 1] and shell.events.callbacks["post_run_cell"] == before
+
+
 def test_a_page_has_all_of_a_curve_whose_slots_became_one(clock: list[float]) -> None:
     """A record takes in the values that wait, and so has made two slots one before the watch does."""
     loop, has = Loop(), dict[str, list[int]]()
