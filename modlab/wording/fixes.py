@@ -93,7 +93,7 @@ FIXES: dict[str, Words] = {
     ),
     "scale, or trace": "Scale the inputs to about 1; modlab.trace(model) shows where they are lost.",
     "keep above zero": "keep its input above zero: torch.log(x.clamp_min(1e-8))",
-    "add to the divisor": "add a small number to what it divides by: x / (y + 1e-8)",
+    "add to the divisor": "keep what it divides by above zero: x / y.clamp(min=1) for a count, else x / (y + 1e-8)",
     "keep at zero or above": "keep its input at zero or above: torch.sqrt(x.clamp_min(0))",
     "leave one in each row": "let the mask leave at least one position in each row",
     "wider dtype": "run this part in float32: with torch.autocast(device_type, enabled=False), or use bfloat16",
