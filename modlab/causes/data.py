@@ -17,6 +17,9 @@ FEW = 16
 AGAIN = 2
 """Times that each was seen of those that are all there are: of many others some would be seen once, still."""
 
+RARELY = 4
+"""Times that a name must come in the pairs that are asked whether names tell the targets."""
+
 GROWING = 0.94
 """Share of the samples that the first half of the looks should have had, drawn at random, below which more come all the time."""
 
@@ -251,7 +254,7 @@ def _same_batch(s: Symptoms) -> Facts | None:
     one = _batch(s)
     if one is None or len(one.shape) < 2 or one.repeated < 0.9 or one.same > 0.5 or s.record.steps < 20:
         return None
-    if _is_all_there_is(s, one) or _takes_all_at_once(s):
+    if _is_all_there_is(s, one) or _takes_all_at_once(s) or any(two.repeated < 0.1 for two in _beside(s, one)):
         return None
     if one.distinct > (4 * FEW if math.prod(one.shape[1:]) >= SEVERAL and s.progress > 0.9 else FEW):
         return None
@@ -264,6 +267,11 @@ def _same_batch(s: Symptoms) -> Facts | None:
 def _same_batch_that_serves(s: Symptoms) -> Facts | None:
     """The same where the loss falls well: a small set may be taken at once on purpose."""
     return _same_batch(s) if s.learns else None
+
+
+def _beside(s: Symptoms, one: InputClues) -> list[InputClues]:
+    """Other inputs that belong to a sample: a question may be one of a few, and what it is asked of another one each time."""
+    return [two for two in s.clues.inputs if two is not one and len(two.shape) > 1 and two.shape[0] == one.shape[0] and not two.state]
 
 
 def _is_all_there_is(s: Symptoms, one: InputClues) -> bool:
@@ -294,6 +302,8 @@ def _few(s: Symptoms) -> Facts | None:
     if math.prod(one.shape[1:]) < 2 or _is_all_there_is(s, one) or one.one_hot:  # points of a curve, say; rooms, or letters
         return None
     if _grows(one) or (_takes_all_at_once(s) and one.distinct <= one.shape[0]):
+        return None
+    if any(two.distinct > AGAIN * one.distinct for two in _beside(s, one)):
         return None
     if one.numbers.whole and 0 <= one.numbers.low < one.numbers.high <= 1 and s.loss.looks and not s.loss.term.criterion:
         return None  # patterns of yes and no, of which nothing is asked but how often they come
@@ -495,12 +505,18 @@ def _are_names(s: Symptoms) -> bool:
     return bool(beside) or math.prod(one.shape[1:]) > 1 or one.distinct > KINDS
 
 
+def _come_too_rarely(s: Symptoms, pairs: int) -> bool:
+    """Whether inputs are names of which each was seen too few times to tell what it stands for."""
+    one = _batch(s)
+    return one is not None and _are_names(s) and pairs < RARELY * one.distinct
+
+
 def _shuffled(s: Symptoms) -> Facts | None:
     told = s.clues.relations
     loss = s.loss
     places = told.places if len(s.clues.inputs) == 1 else 0  # what comes in beside them may tell it
     pairs, most = told.rows or places, max(told.together, told.counted, told.around)
-    if pairs < PAIRS or most > SOME or loss.goes > (A_LITTLE if _are_names(s) else GOES):
+    if pairs < PAIRS or _come_too_rarely(s, told.rows) or most > SOME or loss.goes > (A_LITTLE if _are_names(s) else GOES):
         return None
     if len(loss.term.compared) == 2 and loss.term.compared[0] == loss.term.compared[1] == loss.classes and len(s.clues.inputs) == 2:
         chance = math.log(loss.classes) * sum(abs(one.factor) for one in loss.terms if one.criterion == "cross-entropy")

@@ -95,6 +95,10 @@ def _ignored(s: Symptoms) -> Facts | None:
     return {"away": s.loss.away}
 
 
+FOUND, FLAT, MOVED = 8.0, 0.1, 5e-3
+"""Standard errors by which scores go with the samples that they belong to, while the logarithms of their shares hardly differ, though
+each step changes the weights by so much: products would have grown by then, and cosines that are divided cannot."""
+
 FIERCE, FAR_ABOVE = 1000.0, 10.0
 """Scores times more than the first are no temperature that anybody means, where the loss begins so many times above a guess's."""
 
@@ -114,6 +118,8 @@ def _temperature(s: Symptoms) -> Facts | None:
         return {"path": faint[0].path, "temperature": 1 / faint[0].facts["scale"]}
     if loss.even > ALIKE and len(loss.terms) == 1 and not any(one.name in ("Mul", "Div") for one in loss.term.functions):
         return {"even": loss.even}
+    if _is_held_down(s):
+        return {"found": loss.goes, "deviation": loss.outputs.std}
     if loss.term.criterion not in ("cross-entropy", "divergence"):
         return None
     scales = [
@@ -127,6 +133,13 @@ def _temperature(s: Symptoms) -> Facts | None:
     if scale > FIERCE and s.start > FAR_ABOVE * s.passes * loss.baseline > 0:
         return {"temperature": 1 / scale}  # whatever is learned through it
     return {"temperature": 1 / scale} if (scale < 0.05 or scale > 300) and not loss.value < 0.5 * loss.baseline else None
+
+
+def _is_held_down(s: Symptoms) -> bool:
+    """Whether the right one of each row is told from the others, and no chance is said to be larger for that."""
+    loss = s.loss
+    found = loss.term.criterion == "cross-entropy" and loss.diagonal and loss.goes > FOUND
+    return found and s.progress < 0.05 and loss.outputs.std < FLAT and s.pace > MOVED and s.made >= 5 * LONG
 
 
 def _binds(loss: LossClues, scale: float) -> bool:

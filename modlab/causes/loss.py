@@ -148,7 +148,8 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
         alone = places or one.facts["kept"] or not s.progress > 0.9
         if one.facts["dim"] == 0 and shape.count(samples) == 1 and shape[0] == samples and alone:
             right = [dim for dim, size in enumerate(shape) if dim and size > 1]
-            return {"along": 0, "path": one.path, "samples": True, "right": right[0] if len(right) == 1 else -1}
+            anywhere = {} if one.path else {"anywhere": True}  # in forward of the model itself, or in the loss
+            return {"along": 0, "path": one.path, "samples": True, "right": right[0] if len(right) == 1 else -1, **anywhere}
     if samples and _is_over_samples(loss.term, samples):
         return {"along": 0, "path": loss.term.source or ""}
     if loss.term.across >= 0:

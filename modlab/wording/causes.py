@@ -731,6 +731,8 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"the weights of {{place}} add up to 1 along dimension {f['along']}, not over the positions that are looked at"
             if f.get("attention")
+            else "what a softmax gives on the way to the loss adds up to 1 along dimension 0, in which the samples are"
+            if f.get("anywhere")
             else "what a softmax gives on the way to the output of {place} adds up to 1 along dimension 0, in which the samples are"
             if f.get("samples")
             else f"the probabilities add up to 1 along dimension {f['along']}, not over the classes"
@@ -1251,7 +1253,9 @@ CAUSES: dict[str, CauseWords] = {
         _born,
         "As in the mean of nothing.",
         lambda f: (
-            "look for float('inf') among the factors, and for what they are divided by" if f.get("in") == "factor" else "x / (y + 1e-8)"
+            "look for float('inf') among the factors, and for what they are divided by"
+            if f.get("in") == "factor"
+            else "x / y.clamp(min=1) if y is a count; else x / (y + 1e-8), which helps only where x is as small"
         ),
     ),
     "overflow": CauseWords(
@@ -1343,6 +1347,8 @@ CAUSES: dict[str, CauseWords] = {
             if "sharp" in f
             else "the targets give all classes the same share"
             if "even" in f
+            else f"scores go with the right ones, and yet the logarithms of their chances differ by {rough(f['deviation'])} alone"
+            if "found" in f
             else f"scores are divided by {rough(f['temperature'])}"
         ),
         "All scores are alike, or one takes everything: the gradient is lost either way.",

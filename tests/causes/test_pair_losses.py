@@ -327,6 +327,31 @@ def test_likenesses_of_outputs_that_are_pulled_alone(apart):
     assert ("collapse" in causes(Sphere(), batch, loss, 100)) is not apart
 
 
+class Pulled(nn.Module):
+    """Two views of each sample, one of which is to be told from the other one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 32))
+        self.predictor = nn.Sequential(nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 32))
+
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor]:
+        return self.predictor(self.net(views[0])), self.net(views[1])
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_directions_of_which_one_is_to_be_the_other_come_together_unless_a_gradient_stops(stops):
+    centres = 2 * torch.randn(10, 16)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        return centres[torch.randint(10, (64,))] + torch.randn(2, 64, 16) / 2, torch.zeros(64)
+
+    def loss(pair: tuple[Tensor, Tensor], _: Tensor) -> Tensor:
+        return -F.cosine_similarity(pair[0], pair[1].detach() if stops else pair[1], dim=1).mean()
+
+    assert ("collapse" in causes(Pulled(), batch, loss, 200)) is not stops
+
+
 def test_a_length_is_no_likeness_of_two():
     z = torch.randn(2, 8, 4, requires_grad=True) * 1
     made = {z.grad_fn: ""}

@@ -877,3 +877,103 @@ def test_no_rate_is_blamed_for_what_a_batch_holds() -> None:
 
     told = kinds(watched(model, loss, 20, optimizer, budget=1.0))
     assert "not a number in data" in told and "not finite by the rate" not in told
+
+
+class Asked(nn.Module):
+    """Answers a question, one of a few, about a text that is another one each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 1))
+
+    def forward(self, question: Tensor, text: Tensor) -> Tensor:
+        return self.net(torch.cat([question, text], 1))
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_what_a_few_questions_are_asked_of_is_a_part_of_a_sample(new: bool) -> None:
+    torch.manual_seed(0)
+    model, questions, texts = Asked(), torch.randn(8, 4), torch.randn(8, 16)
+
+    def loss() -> Tensor:
+        which = torch.randint(8, (32,))
+        text = torch.randn(32, 16) if new else texts[which]
+        return F.mse_loss(model(questions[which], text), text[:, :1])
+
+    assert ("few samples" in kinds(watched(model, loss, 80))) is not new
+
+
+class Chosen(nn.Module):
+    """Whether somebody likes something, by what their numbers stand for."""
+
+    def __init__(self, people: int) -> None:
+        super().__init__()
+        self.people, self.things = nn.Embedding(people, 8), nn.Embedding(people, 8)
+        self.net = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, person: Tensor, thing: Tensor) -> Tensor:
+        return self.net(torch.cat([self.people(person), self.things(thing)], 1))[:, 0]
+
+
+@pytest.mark.parametrize(("people", "told"), [(400, False), (20, True)])
+def test_names_that_come_once_tell_nothing_of_what_they_stand_for(people: int, told: bool) -> None:
+    torch.manual_seed(0)
+    model = Chosen(people)
+
+    def loss() -> Tensor:
+        person, thing = torch.randint(people, (128,)), torch.randint(people, (128,))
+        return F.binary_cross_entropy_with_logits(model(person, thing), torch.randint(2, (128,)).float())
+
+    optimizer = torch.optim.Adam(model.parameters(), 3e-4)
+    assert ("targets shuffled" in kinds(watched(model, loss, 150, optimizer, budget=1.0))) is told
+
+
+def test_a_dead_unit_among_a_few_is_no_fault_where_next_to_nothing_is_left_to_learn() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 6), nn.ReLU(), nn.Linear(6, 12))
+    nn.init.constant_(model[2].bias, 2)
+    x = torch.rand(256, 2) @ torch.randn(2, 12)
+    losses: list[Tensor] = []
+
+    def loss() -> Tensor:
+        losses.append(F.mse_loss(model(x), x))
+        if len(losses) == 20:
+            nn.init.constant_(model[2].bias[4:5], -100)
+        return losses[-1]
+
+    w = watched(model, loss, 500, torch.optim.Adam(model.parameters(), 4e-3))
+    assert [alert.path for alert in w.alerts if alert.kind == "dead"] == ["2"] and w.verdict.exit_code != 1
+
+
+def test_a_softmax_behind_the_model_is_not_said_to_stand_in_it() -> None:
+    model, (x, y) = mlp(), blobs()
+
+    def loss() -> Tensor:
+        return (1 - model(x).softmax(0).gather(1, y[:, None])).mean()
+
+    found = next(one for one in watched(model, loss, 60).findings if one.kind == "softmax over the wrong dimension")
+    assert "on the way to the loss" in found.text and "output of" not in found.text
+
+
+class Matched(nn.Module):
+    """Pictures and texts as directions, whose likenesses are divided."""
+
+    def __init__(self, divided: float) -> None:
+        super().__init__()
+        self.one, self.other = (nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)) for _ in range(2))
+        self.register_buffer("divided", torch.tensor(divided))
+
+    def forward(self, one: Tensor, other: Tensor) -> Tensor:
+        return F.normalize(self.one(one), dim=1) @ F.normalize(self.other(other), dim=1).T / self.divided
+
+
+@pytest.mark.parametrize(("divided", "told"), [(14.0, True), (0.07, False)])
+def test_a_temperature_that_holds_the_right_answer_down(divided: float, told: bool) -> None:
+    torch.manual_seed(0)
+    model, ways = Matched(divided), torch.randn(2, 6, 16)
+
+    def loss() -> Tensor:
+        meant = torch.randn(64, 6)
+        return F.cross_entropy(model(meant @ ways[0], meant @ ways[1]), torch.arange(64))
+
+    assert ("temperature" in kinds(watched(model, loss, 200, torch.optim.Adam(model.parameters(), 2e-3)))) is told
