@@ -26,6 +26,9 @@ REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 CLOSE = 1e-5
 """Relative difference up to which two values of a loss are one."""
 
+GIVEN = 8
+"""Tensors of an output that are asked whether the loss is one of theirs."""
+
 SCALED, STEPS = SHAPES | {"Mul", "Div"}, 4
 """What a loop does to a loss that it was given, and how often."""
 
@@ -38,16 +41,26 @@ def smoothing(found: list[Found]) -> float:
     return 1 - first.factor if 0 < first.factor < 1 else 0.0
 
 
-def rebuilt(found: Found, nodes: list[Any], output: Tensor, value: float, smoothed: float = 0.0) -> Loss | None:
+def rebuilt(found: Found, nodes: list[Any], output: Any, value: float, smoothed: float = 0.0) -> Callable[[Any, Tensor], Tensor] | None:
     """The loss as a function of the model's output and the target; None where it would not give this value.
 
     Args:
         found: the only term of the loss, or the first one of a cross-entropy that is smoothed.
         nodes: the functions between it and the output, the nearest to the loss first.
-        output: of the model.
+        output: of the model: a tensor, or several, of which one is compared.
         value: of the loss.
         smoothed: see `smoothing`.
     """
+    if isinstance(output, Tensor):
+        return _rebuilt(found, nodes, output, value, smoothed)
+    for place, one in enumerate(_tensors(output)[:GIVEN]):
+        loss = _rebuilt(found, nodes, one, value, smoothed) if one.requires_grad and one.dim() else None
+        if loss is not None:
+            return LossOfOne(place, loss)
+    return None
+
+
+def _rebuilt(found: Found, nodes: list[Any], output: Tensor, value: float, smoothed: float) -> Loss | None:
     criterion = _smoothed(found, smoothed) if smoothed else _criterion(found)
     if criterion is None or found.target is None or (found.term.met and found.term.criterion.endswith("error")):
         return None  # of what comes in on the way nothing is known
@@ -155,6 +168,23 @@ def _step(node: Any, function: Function) -> Callable[[Tensor], Tensor] | None:
         return (lambda x: x.squeeze(dim)) if name == "Squeeze" else (lambda x: x.unsqueeze(dim))
     unary = {"Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Relu": torch.relu, "Clone": torch.clone, "Alias": torch.clone}.get(name)
     return unary
+
+
+@frozen
+class LossOfOne:
+    """The loss of one tensor among those that a model gives, as of the logits of one that gives its state as well.
+
+    Attributes:
+        place: which one it is.
+        loss: of that tensor and the target.
+    """
+
+    place: int
+    loss: Loss
+
+    def __call__(self, output: Any, target: Tensor) -> Tensor:
+        """The loss of an output."""
+        return self.loss(_tensors(output)[self.place], target)
 
 
 # ---- a loss that the model computes itself, as those of transformers do, and gives among its outputs

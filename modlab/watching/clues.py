@@ -626,9 +626,8 @@ class ClueCollector:
             return "terms"
         if not found or self._given is None:
             return "loss"
-        if own is not None:
-            return ""
-        return "" if isinstance(self._output, Tensor) and self._output.dim() else "output"
+        given = [one for _, one, _ in leaves(self._output) if isinstance(one, Tensor)]
+        return "" if own is not None or any(one.dim() for one in given) else "output"
 
     def _keep(self, found: loss_graph.Found, value: float, scale: float, smoothed: float, own: OwnLoss | None) -> None:
         """Keep a copy of this batch and its loss, where that can be computed once more."""

@@ -52,7 +52,7 @@ UNKEPT = {
     "": "of its steps that were looked at, none had a loss to be read",
     "evaluation": "it trains in evaluation mode, and of such a pass a watch keeps no batch",
     "terms": "its loss has several terms (a sum, a penalty), and a watch computes a loss of one term again from a batch",
-    "output": "it gives more than one tensor, so its loss cannot be computed again from a batch",
+    "output": "it gives no tensor of more than one number, which a loss could be computed from again",
     "inputs": "it is called with arguments both by place and by name, and such a batch is not kept",
     "large": "its batch is larger than what a watch keeps (16 MB)",
     "loss": "its loss could not be computed again from a batch",

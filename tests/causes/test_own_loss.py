@@ -1,4 +1,4 @@
-"""A model that gives its loss itself: `w.diagnose()` runs it on the batch that the watch kept."""
+"""A model that gives its loss itself, or more than its answer: `w.diagnose()` runs it on the batch that the watch kept."""
 
 from __future__ import annotations
 
@@ -101,3 +101,33 @@ def test_arguments_have_the_names_of_forward() -> None:
     assert named_inputs(Classifier("dict"), (x,), {"labels": y}) == {"x": x, "labels": y}
     assert named_inputs(Several(), (x,), {"mask": y, "labels": y}) == {"x": x, "mask": y, "labels": y}
     assert named_inputs(Several(), (x, y), {}) is None and named_inputs(Classifier("dict"), (x,), {"label": y}) is None
+
+
+class Remembers(nn.Module):
+    """Gives scores for each step, and its state."""
+
+    def __init__(self, form: str, *, cut: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.lstm, self.head, self.form, self.cut = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 3), form, cut
+
+    def forward(self, x: Tensor) -> Any:
+        steps, state = self.lstm(x)
+        scores = self.head(steps.detach() if self.cut else steps)
+        return {"state": state, "scores": scores} if self.form == "dict" else (scores, state)
+
+
+@pytest.mark.parametrize("form", ["dict", "tuple"])
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_loss_of_one_of_several_tensors_is_kept(form: str, cut: bool) -> None:
+    model = Remembers(form, cut=cut)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(60):
+            x = torch.randn(16, 6, 8)
+            scores = model(x)["scores"] if form == "dict" else model(x)[0]
+            optimizer.zero_grad()
+            F.cross_entropy(scores.reshape(-1, 3), x[..., :3].argmax(-1).reshape(-1)).backward()
+            optimizer.step()
+    made = {one.name: one.outcome for one in w.diagnose().experiments}
+    assert made["gradients"] == ("failed" if cut else "passed") and made["leak"] == "passed"

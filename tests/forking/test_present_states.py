@@ -133,6 +133,17 @@ class Pair(nn.Module):
         return self.inner(x) * scale, x
 
 
+class Number(nn.Module):
+    """Gives one number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = net()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x).mean()
+
+
 def mse(model: nn.Module) -> Tensor:
     return F.mse_loss(model(X), TARGET)
 
@@ -141,7 +152,8 @@ WITHOUT_BATCH: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Tensor],
     "two terms": (net, lambda model: mse(model) + 0.3 * F.l1_loss(model(X), TARGET), "its loss has several terms"),
     "a penalty": (net, lambda model: mse(model) + 1e-3 * model[0].weight.square().sum(), "its loss has several terms"),
     "evaluation mode": (lambda: net(nn.Dropout(0.5)).eval(), mse, "it trains in evaluation mode"),
-    "two tensors": (Pair, lambda model: F.mse_loss(model(X)[0], TARGET), "it gives more than one tensor"),
+    "two tensors": (Pair, lambda model: (model(X)[0] - TARGET).abs().pow(2.7).mean(), "its loss could not be computed again"),
+    "a number": (Number, lambda model: (model(X) - TARGET.mean()) ** 2, "it gives no tensor of more than one number"),
     "a loss of its own": (net, lambda model: (model(X) - TARGET).abs().pow(2.7).mean(), "its loss could not be computed again"),
 }
 
