@@ -58,6 +58,8 @@ def title(finding: Finding) -> str:
 def fix(finding: Finding) -> str:
     """Code, advice or both, in words; empty if there is none."""
     code, advice = fix_parts(finding)
+    if code and advice and is_cause(finding) and advice == causes.settled(finding):
+        return f"{code}. {capital(advice)}"
     return f"{advice} {code}" if finding.fixes and finding.fixes[0].kind in INTRODUCING else ", ".join(filter(None, (code, advice)))
 
 
