@@ -170,11 +170,15 @@ def _was_called(s: Symptoms, path: str) -> bool:
 
 
 def _is_passed_by(s: Symptoms, lost: tuple[str, ...]) -> bool:
-    """Whether gradients come to what is called before all that is lost: so something goes past it."""
+    """Whether gradients come to what is called before all that is lost, or takes the same as the first of it: so something goes past it."""
     order = {one.path: one.order for one in s.watched.modules if one.called}
-    some = [order[one.module] for one in s.watched.parameters if one.path in lost and one.module in order]
-    felt = [order[one.module] for one in s.watched.parameters if one.felt and one.trainable and one.module in order]
-    return bool(some) and bool(felt) and min(felt) < min(some)
+    some = {order[one.module]: one.module for one in s.watched.parameters if one.path in lost and one.module in order}
+    felt = {order[one.module]: one.module for one in s.watched.parameters if one.felt and one.trainable and one.module in order}
+    if not some or not felt:
+        return False
+    taken = {one.path: (one.facts["mean"], one.facts["std"]) for one in s.modules("front")}
+    first = taken.get(some[min(some)])
+    return min(felt) < min(some) or (first is not None and any(taken.get(path) == first for path in felt.values()))
 
 
 def _unused(s: Symptoms) -> Facts | None:

@@ -305,6 +305,36 @@ def test_a_gradient_that_comes_from_one_of_several_heads_explodes_along_no_depth
     assert "exploding" not in [one.kind for one in watched(net, loss, 40).alerts]
 
 
+class Blocks(nn.Module):
+    """Two blocks, of which the shortcut may stand in place of what it should be added to."""
+
+    def __init__(self, adds: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.deep, self.short = (nn.ModuleList([nn.Linear(16, 16), nn.Linear(16, 16)]) for _ in range(2))
+        self.head, self.adds = nn.Linear(16, 5), adds
+
+    def forward(self, x: Tensor) -> Tensor:
+        for deep, short in zip(self.deep, self.short, strict=True):
+            out = F.relu(deep(x))
+            out = short(x) + (out if self.adds else 0.0)
+            x = F.relu(out)
+        return self.head(x)
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_where_a_shortcut_takes_the_same_nothing_is_cut(*, adds: bool) -> None:
+    net = Blocks(adds)
+
+    def loss() -> Tensor:
+        x, label = blobs()
+        return F.cross_entropy(net(x), label)
+
+    found = kinds(watched(net, loss, 40))
+    assert ("unused layers" in found) is not adds
+    assert "detached" not in found
+
+
 def test_a_layer_that_is_called_and_gets_no_gradient_is_not_told_to_be_called() -> None:
     net = Heads()
 
