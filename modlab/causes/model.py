@@ -394,6 +394,22 @@ def _twice(s: Symptoms) -> Facts | None:
     return {"path": some[0], "places": some} if some and (s.progress < 0.6 or s.category(some[0]) == "norm") else None
 
 
+def _repeated(s: Symptoms) -> Facts | None:
+    """The same at places of a list that follow one another, as ``[layer] * n`` makes them; some share on purpose, and it may learn so."""
+    some = s.loop.twice
+    follow = len(some) > 1 and not s.progress > NEARLY_ALL_THE_WAY and all(_follow(*pair) for pair in pairwise(some))
+    return {"path": some[0], "places": some, "perhaps": True} if follow else None
+
+
+def _follow(path: str, other: str) -> bool:
+    """Whether two paths differ in one number alone, by 1."""
+    both = [(one, two) for one, two in zip(path.split("."), other.split("."), strict=False) if one != two]
+    if path.count(".") != other.count(".") or len(both) != 1:
+        return False
+    one, two = both[0]
+    return one.isdecimal() and two.isdecimal() and int(two) == int(one) + 1
+
+
 ROWS = (
     CauseRow("all weights equal", _equal),
     CauseRow("overwritten activation", _nothing),
@@ -410,6 +426,7 @@ ROWS = (
     CauseRow("overwritten activation", _thrown_away, "detached", "why", tier=2),
     CauseRow("vanishing gradient", _nothing_comes, "detached", "why", tier=2),
     CauseRow("shared by mistake", _twice, tier=2),
+    CauseRow("shared by mistake", _repeated, severity="careful", tier=2),
     CauseRow("bottleneck", _bottleneck, tier=2),
     CauseRow("no bias where needed", _no_bias, tier=2),
 )

@@ -1064,7 +1064,10 @@ CAUSES: dict[str, CauseWords] = {
         "one layer stands in several places",
         lambda f: f"{all_named(f['places'])} are one and the same" + (", and take the same in one pass" if f.get("alike") else ""),
         "[layer] * n repeats the same object: all places share its weights.",
-        "make a layer for each place: nn.Sequential(*(make() for _ in range(n)))",
+        lambda f: (
+            ("if that is not meant: " if f.get("perhaps") else "")
+            + "make a layer for each place: nn.Sequential(*(make() for _ in range(n)))"
+        ),
     ),
     "dead units": CauseWords(
         lambda f: f"{f['dead']:,} of {format.plural(f['units'], 'unit')} of {{place}} are dead",

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 import modlab
 from modlab import wording
+from modlab.causes.symptoms import Symptoms
 from modlab.records.finding import Finding
 from modlab.running import loss_graph
 from tests.causes.test_sequences import kinds, trained
+from tests.causes.test_untrue import watched
 
 
 def net(answers: int = 3) -> nn.Sequential:
@@ -79,6 +81,18 @@ def test_one_head_in_three_places_says_the_same_three_times(wrong):
     torch.manual_seed(0)
     heads = [nn.Linear(24, 1)] * 3 if wrong else [nn.Linear(24, 1) for _ in range(3)]
     assert ("shared by mistake" in kinds(trained(Heads(heads), values, F.mse_loss))) is wrong
+
+
+@pytest.mark.parametrize(("order", "severity"), [((0, 0, 0, 0), "careful"), ((0, 1, 0, 1), ""), ((0, 1, 2, 3), "")])
+def test_one_layer_at_places_that_follow_one_another_is_worth_a_look_where_it_learns(order, severity):
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(4)]
+    model = nn.Sequential(*(layers[one] for one in order), nn.Linear(6, 3))
+    x = torch.randn(64, 6)
+    w = watched(model, lambda: F.mse_loss(model(x), x[:, :3] + 0.7 * x[:, 3:].sin()), 150, torch.optim.Adam(model.parameters(), 1e-2))
+    found = next((one for one in w.verdict.findings if one.kind == "shared by mistake"), None)
+    assert 0.6 < Symptoms(w.record).progress < 0.95
+    assert (found.severity if found is not None else "") == severity
 
 
 class Taught(nn.Module):
