@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import SEVERAL
 from modlab.causes.model import begins_too_small
 from modlab.causes.symptoms import STUCK, Symptoms
-from modlab.records.clues import GroupClues
+from modlab.records.clues import GroupClues, LossClues
 
 MOST = 0.997
 """Momentum from which on it is that, and not the rate."""
@@ -70,6 +71,9 @@ STUCK_APART, NOTHING = 1000.0, 0.02
 COUPLED = frozenset(("SGD", "ASGD", "Adam", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "Adagrad", "Adadelta"))
 """Optimizers of PyTorch's that add decay to the gradient."""
 
+JUDGED = 3
+"""Times that a judge is asked in each turn: of what is real, of what is made, and once more of the latter by who makes it."""
+
 MUCH = 0.02
 """Part of the weights that is too much to lose in each step."""
 
@@ -101,6 +105,20 @@ def _two(s: Symptoms) -> Facts | None:
     if not s.loop.shared or len(s.loop.optimizers) < 2 or s.learns or s.watched.beside < s.record.steps / 2 or not worse:
         return None
     return {"path": s.loop.shared[0], "places": s.loop.shared, "optimizers": s.loop.sharing}
+
+
+def _of_both_players(s: Symptoms) -> Facts | None:
+    """Of two who play against each other, each with an optimizer: what both hold, and the losses of both move."""
+    two = len(s.loop.optimizers) == len(s.loop.sharing) == len(s.clues.losses) == 2  # a third may serve both on purpose
+    if not s.loop.pulled or not two or s.watched.beside < s.record.steps / 2 or not _play(*s.clues.losses):
+        return None
+    return {"path": s.loop.pulled[0], "places": s.loop.pulled, "optimizers": s.loop.sharing}
+
+
+def _play(one: LossClues, other: LossClues) -> bool:
+    """Whether one of two losses asks a layer for both answers, as that of a judge does, and the other one asks it once."""
+    asked = [Counter(term.source for term in loss.terms if term.criterion and term.source) for loss in (one, other)]
+    return any(asked[0][source] + asked[1][source] == JUDGED for source in asked[0].keys() & asked[1].keys())
 
 
 def _swapped(s: Symptoms) -> Facts | None:
@@ -335,6 +353,7 @@ HELD = (
 
 ROWS = (
     CauseRow("two optimizers", _two),
+    CauseRow("two optimizers", _of_both_players),
     CauseRow("groups swapped", _swapped, "rate too low", "one rate", tier=1),
     CauseRow("warmup never ends", _never_warm, "rate too low", "rates", tier=1),
     CauseRow("warmup never ends", _warms_anew, "rate too low", "rates", tier=1),

@@ -472,6 +472,7 @@ class LoopClues:
         written: of all weights that somebody wrote, where that were not the same ones.
         restarted: batch norms that have taken in batches, and are trained, and whose statistics are as at the beginning in the end.
         exchanged: how often the optimizer was gone, and another one had come in its place.
+        pulled: those of the `shared` that the graphs of several losses end in.
     """
 
     backwards: int = 0
@@ -509,6 +510,7 @@ class LoopClues:
     written: WrittenClues = WrittenClues()
     restarted: tuple[str, ...] = ()
     exchanged: int = 0
+    pulled: tuple[str, ...] = ()
 
 
 @frozen

@@ -188,7 +188,7 @@ class ClueCollector:
         self._met = 0  # modules with trained parameters that have given something in this pass
         self._walks: Counter[str] = Counter()  # by the place of a loss, how often its whole graph was looked at
         self._walked: dict[str, int] = {}  # in which step that was last
-        self._reached: set[str] = set()
+        self._reached: dict[str, set[str]] = {}  # by the place of a loss, the parameters that its graph ends in
         self._stale = StaleWeights()
         self._answers = SameAnswers()
         self._pass = 0
@@ -470,7 +470,7 @@ class ClueCollector:
             if whole and self.reads and (self._walks[name] < SOON or (self.looks <= SOON and self._walked.get(name) != step)):
                 self._walks[name] += 1
                 self._walked[name] = step
-                without_autograd(self._walk, tensor)
+                without_autograd(self._walk, name, tensor)
                 without_autograd(self._look_beside, found)
             if whole and not why:
                 without_autograd(self._keep, found[0], value, times, smoothed, own)
@@ -491,7 +491,7 @@ class ClueCollector:
         for name, thing in [*zip(self._names, self.batch, strict=True)][1:]:
             self._inputs[name].asked |= any(_is_view(one, thing) for one in asked)
 
-    def _walk(self, loss: Tensor) -> None:
+    def _walk(self, name: str, loss: Tensor) -> None:
         """Look at the whole graph of a loss: attention, dropout, and weights that the model does not know."""
         met = [*walk(loss.grad_fn, self._made)]
         nodes = {node for node, _ in met}
@@ -517,7 +517,7 @@ class ClueCollector:
         for path, cast in self._stale.met(nodes, known, by_hand=not self.steps.heard):
             self._note(path, "stale", cast=cast)
         ends = [node.variable for node, _ in met if name_of(node) == "AccumulateGrad"]
-        self._reached.update(known[id(one)] for one in ends if id(one) in known)
+        self._reached.setdefault(name, set()).update(known[id(one)] for one in ends if id(one) in known)
         loose = [one for one in ends if id(one) not in held | known.keys()]
         if any(not isinstance(one, nn.Parameter) for one in loose):  # of which the loss, or a part of it, may be the slope
             self._note("", "derived")
@@ -794,6 +794,7 @@ class ClueCollector:
             written,
             held.restarted,
             self.steps.exchanged,
+            tuple(path for path in held.shared if sum(path in self._reached.get(name, ()) for name in accepted) > 1),
         )
         return Clues(
             losses,
@@ -803,7 +804,7 @@ class ClueCollector:
             held.groups,
             loop,
             tuple(ModuleClues(path, kind, dict(facts)) for (path, kind), facts in self._modules.items()),
-            frozenset(self._reached),
+            frozenset().union(*self._reached.values()),
             tuple(self._walks[name] for name in self._losses if name in accepted),
             *held.numbers,
         )

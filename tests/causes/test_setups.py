@@ -441,6 +441,31 @@ def test_scores_whose_mean_is_far_off_are_not_known(scale: float) -> None:
     assert "knows it" not in [one.kind for one in found.record.experiments]
 
 
+@pytest.mark.parametrize(("cut", "third", "told"), [(False, False, True), (True, False, False), (True, True, False)])
+def test_an_optimizer_of_a_judge_that_holds_its_generator_moves_it_where_nothing_is_cut_in_between(
+    *, cut: bool, third: bool, told: bool
+) -> None:
+    """A third one may serve both on purpose, as for what a generator should let be known."""
+    model = nn.ModuleList(made())
+    makes, judges = torch.optim.Adam(model[0].parameters(), 1e-3), torch.optim.Adam((model[1] if third else model).parameters(), 1e-3)
+    both = torch.optim.Adam(model.parameters(), 1e-3)
+    yes, no = torch.ones(64, 1), torch.zeros(64, 1)
+    with modlab.watch(model, [makes, judges, both] if third else [makes, judges]) as w:
+        for _ in range(60):
+            makes.zero_grad()
+            F.mse_loss(model[1](model[0](torch.randn(64, 4))), yes).backward()
+            makes.step()
+            judges.zero_grad()
+            real, fake = F.normalize(torch.randn(64, 2), dim=1), model[0](torch.randn(64, 4))
+            (F.mse_loss(model[1](real), yes) + F.mse_loss(model[1](fake.detach() if cut else fake), no)).backward()
+            judges.step()
+            if third:
+                both.zero_grad()
+                F.mse_loss(model[1](model[0](torch.randn(64, 4))), torch.rand(64, 1)).backward()
+                both.step()
+    assert ("two optimizers" in kinds(w)) is told
+
+
 @pytest.mark.parametrize("turns", [True, False])
 def test_a_critic_that_is_frozen_for_the_turn_of_its_generator_is_trained(*, turns: bool) -> None:
     generator, judge = made()
