@@ -250,7 +250,7 @@ BLIND = {
         "what autograd_nodes.saved gives, which asks",
     ),
     **dict.fromkeys(
-        (f"watching/{name}.py" for name in ("gradient_clues", "module_clues", "rewritten_weights", "same_answers")),
+        (f"watching/{name}.py" for name in ("gradient_clues", "index_choices", "module_clues", "rewritten_weights", "same_answers")),
         "what pools.is_readable lets through, which asks",
     ),
     "comparing/divergence.py": "what a pass gave, as copies that the shelf made",

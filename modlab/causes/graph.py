@@ -74,6 +74,8 @@ def _through(s: Symptoms) -> Facts | None:
     cut = next((one for one in s.modules("cut") if one.facts.get("whole")), None)
     if lost and cut is not None:
         return {"path": cut.path, "places": lost}
+    if chooses := _chooser(s, lost):
+        return {"path": chooses, "places": lost, "chooses": True}
     step = next(iter(s.modules("steplike")), None)
     last = next((one.name for one in (*s.loss.term.functions, *s.loss.term.ending) if one.name in STEPLIKE), None)
     if step is None and last is not None and s.flat and len(s.flat) == len(s.matrices):
@@ -87,6 +89,14 @@ def _through(s: Symptoms) -> Facts | None:
     return {"path": own.path, "places": tuple(s.flat), "own": own.facts["function"]} if own is not None and s.flat and not lost else None
 
 
+def _chooser(s: Symptoms, lost: tuple[str, ...]) -> str:
+    """The module of which an index alone is used, where it holds some of what is lost or is called after it; "" if there is none."""
+    order = {one.path: one.order for one in s.watched.modules if one.called}
+    owners = {one.path: one.module for one in s.watched.parameters}
+    first = min((order.get(owners.get(path) or "", math.inf) for path in lost), default=math.inf)
+    return next((one.path for one in s.modules("chooses") if first <= order.get(one.path, -1)), "")
+
+
 def _detached(s: Symptoms) -> Facts | None:
     lost = _lost(s)
     cut = s.modules("cut")
@@ -94,7 +104,7 @@ def _detached(s: Symptoms) -> Facts | None:
         return None  # what nobody calls is cut off from nothing: an expert that was never chosen, say
     if _run_without_grad(s, lost) == lost:
         return None  # which tells it
-    if _replaced(s) is not None:
+    if _replaced(s) is not None or _chooser(s, lost):
         return None
     if s.are_biases(lost) or (not cut and (not all(_was_called(s, path) for path in lost) or _is_passed_by(s, lost))):
         return None

@@ -521,9 +521,10 @@ class ModuleClues:
         path: of it; `kind`: "dropout", "norm", "embedding", "attention", "weights" (of attention), "shares" (of another softmax),
             "recurrent", "cell", "linear", "filling" (what fills up the ends of an embedding's rows), "read" (whether its last place alone
             is taken, or the mean), "same for all" (the last to give samples that differ, where all get the same answer), "constant",
-            "ungraded", "cut", "flat", "own function" (that gave its input), "backward hooks" (on it, on its input, or on what gave that),
-            "front" (of numbers that nothing trained has given); of a parameter "stale" (what is computed from it is older than its last
-            step); of the loss itself "derived" (by an input of the model, or another leaf).
+            "ungraded", "cut", "flat", "chooses" (the rows that a function in the loss's graph takes, and nothing else), "own function"
+            (that gave its input), "backward hooks" (on it, on its input, or on what gave that), "front" (of numbers that nothing trained
+            has given); of a parameter "stale" (what is computed from it is older than its last step); of the loss itself "derived" (by
+            an input of the model, or another leaf).
         facts: numbers and names; "looks" in which it was seen, and "calls" in the last of these.
     """
 

@@ -54,6 +54,7 @@ from modlab.running.values import leaves, named_inputs
 from modlab.statistics.memory import is_there
 from modlab.watching import attention_clues, module_clues
 from modlab.watching.gradient_clues import GradientClues
+from modlab.watching.index_choices import IndexChoices
 from modlab.watching.loose_weights import places
 from modlab.watching.pairs import Pairs, pair_clues, zeros
 from modlab.watching.pools import DENSE, InputPool, LossPool, is_readable, some_of
@@ -191,6 +192,7 @@ class ClueCollector:
         self._reached: dict[str, set[str]] = {}  # by the place of a loss, the parameters that its graph ends in
         self._stale = StaleWeights()
         self._answers = SameAnswers()
+        self._choices = IndexChoices()
         self._pass = 0
         self._pair = PairClues()
         self._pairs = Pairs()
@@ -215,6 +217,7 @@ class ClueCollector:
         self._step, self._made, self.batch, self._names, self._met = step, {}, [], [], 0
         self._sequences, self._looked_up, self._padded = [], [], {}
         self._placeless.clear()
+        self._choices.begin()
         self._pass += 1  # a root that is never called, as a dictionary of two nets, tells of none
         self.reads = self.looks < DENSE or step >= self._read_at + max(RARELY, step // OFTEN)
         self._read_at = step if self.reads else self._read_at
@@ -229,6 +232,7 @@ class ClueCollector:
         """It is over: of its tensors nothing is kept but one batch."""
         self._made, self.batch, self._names, self._given, self._output = {}, [], [], None, None
         self._sequences, self._looked_up, self._padded = [], [], {}
+        self._choices.begin()
         if self.looks >= SOON:
             self._stale.forget()
 
@@ -299,6 +303,8 @@ class ClueCollector:
             and not _is_one_place(module, output[0])
         ):
             self._sequences.append(output[0].grad_fn)
+        if self.looks <= SOON and not stores.contents(module).get("_modules"):
+            self._choices.gave(member.path, output)
         if self.batch:
             self._follow(member.path, module, args, output)
         for kind, facts in module_clues.told(self, module, args, kwargs, output):
@@ -506,6 +512,8 @@ class ClueCollector:
         for node, taker in met:
             if is_untaught_norm(node):
                 self._note(self._place_of(node, taker), "untaught norm")
+        for node, by in self._choices.met(dict(met)):
+            self._note(by, "chooses", at=self._made.get(node, ""))
         for node, taker, p in dropout_graph.dropped(met):
             path = self._place_of(node, taker)
             if p >= self._modules.get((path, "dropped"), {}).get("p", 0.0):

@@ -342,6 +342,8 @@ def _scaled_down(facts: Facts) -> str:
 def _function_before(facts: Facts) -> str:
     if "own" in facts:
         return f"the function {facts['own']} before "
+    if facts.get("chooses"):
+        return "an index, which rows are taken by, is all that is used of "
     return f"{facts['function'].lower()}() before " if "function" in facts else "at "
 
 
@@ -673,7 +675,12 @@ CAUSES: dict[str, CauseWords] = {
         "a function without a gradient stands in the way",
         lambda f: f"{_function_before(f)}{{place}}: {_lost(f)}",
         "Rounding, comparing, argmax and sign have a gradient of zero or none, and so may a torch.autograd.Function of one's own.",
-        "use a smooth function, or a straight-through estimator",
+        lambda f: (
+            "multiply what is chosen by how much it is chosen, as by its share in a softmax; "
+            "of the rows of a table, a straight-through estimator: z + (row - z).detach()"
+            if f.get("chooses")
+            else "use a smooth function, or a straight-through estimator"
+        ),
     ),
     "unused layers": CauseWords(
         "layers are not used",

@@ -82,6 +82,58 @@ def test_a_bias_that_does_not_move_is_no_bound():
     assert "output cannot reach" not in kinds(w)
 
 
+class Routed(nn.Module):
+    """Of some experts a gate chooses one for each sample, and may also say by how much."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.gate, self.experts, self.how = nn.Linear(6, 3), nn.ModuleList(nn.Linear(6, 6) for _ in range(3)), how
+
+    def forward(self, x: Tensor) -> Tensor:
+        share, chosen = self.gate(x).softmax(1).max(1)
+        given = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            mine = chosen == number
+            mine = mine if self.how == "mask" else mine.nonzero()[:, 0]
+            given[mine] = expert(x[mine])
+        return given * share.unsqueeze(1) if self.how == "weighed" else given
+
+
+class Quantized(nn.Module):
+    """Each sample becomes the nearest row of a table, past which a gradient may go straight on."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.encode, self.table, self.decode, self.how = nn.Linear(6, 3), nn.Embedding(8, 3), nn.Linear(3, 6), how
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.encode(x)
+        row = self.table(torch.cdist(z, self.table.weight).argmin(1))
+        if self.how == "straight":
+            row = z + (row - z).detach()
+        return self.decode(z.detach() if self.how == "cut" else row)
+
+
+@pytest.mark.parametrize(
+    ("net", "cause"),
+    [
+        (Routed("mask"), "no gradient through"),
+        (Routed("places"), "no gradient through"),
+        (Routed("weighed"), ""),
+        (Quantized("nearest"), "no gradient through"),
+        (Quantized("straight"), ""),
+        (Quantized("cut"), "detached"),
+    ],
+    ids=["mask", "places", "weighed", "nearest", "straight", "cut"],
+)
+def test_what_only_chooses_by_an_index_gets_no_gradient_through_it(net: nn.Module, cause: str) -> None:
+    x = torch.randn(32, 6, generator=torch.Generator().manual_seed(0))
+    found = {*kinds(trained(net, lambda: ((x,), x.flip(1)), F.mse_loss))} & {"no gradient through", "detached"}
+    assert found == ({cause} if cause else set())
+
+
 class Keeper(nn.Module):
     """A cell in a loop, whose state may come without its graph."""
 
