@@ -24,6 +24,9 @@ CHOICES = frozenset(("Max", "Amax", "Gather"))
 MOST = 0.7
 """Part of a model's numbers that explains that nothing is learned, where it is frozen as somebody drew it at random."""
 
+SHUT = 0.7
+"""Progress beyond which the layers before a last one that stays as it was drawn have learned to do with it."""
+
 LEARNT = 0.8
 """Way from a constant answer down to 0 after which what nothing uses explains nothing."""
 
@@ -209,6 +212,15 @@ def _zero_table(s: Symptoms) -> Facts | None:
     return {"path": zero[0], "places": tuple(zero), "zero": True} if zero and s.is_stuck else None
 
 
+def _frozen_at_the_end(s: Symptoms) -> Facts | None:
+    """The layer whose scores are compared, as PyTorch drew it, though an optimizer holds it to train it: one that was put in too early."""
+    last = [one for one in s.watched.parameters if one.module is not None and one.module == s.loss.term.source and one.dimensions > 1]
+    shut = [one.path for one in last if one.path in s.clues.untaught and one.owned]
+    if not shut or any(map(s.changes, shut)) or not s.progress < SHUT or _is_teacher(s) or s.has_adapters:
+        return None
+    return {"path": s.loss.term.source or "", "places": tuple(shut), "last": True}
+
+
 def _frozen(s: Symptoms) -> Facts | None:
     if any(s.changes(one.path) for one in s.watched.parameters if not one.trainable):
         return None  # a copy that follows
@@ -264,4 +276,5 @@ ROWS = (
     CauseRow("unused layers", _unused, "detached", "why", tier=2, unlike=("wild",)),
     CauseRow("no bias where needed", _left_out, tier=2, unlike=("wild",)),
     CauseRow("frozen", _frozen, tier=1, unlike=("wild",)),
+    CauseRow("frozen", _frozen_at_the_end, tier=1, unlike=("wild",)),
 )

@@ -543,6 +543,7 @@ class Clues:
         reached: the parameters that were met in the graphs of losses; `walks`: by the places of these losses, how many graphs were walked.
         parameters, frozen: how many numbers are in the model's parameters, and in those that should not be trained; `fresh`: how many of
             the latter are as PyTorch initializes them; `drawn`: how many are as if somebody drew them from a bell curve, of any width.
+        untaught: the last parameters of those that `fresh` counts.
         modules: see `ModuleClues`.
     """
 
@@ -559,3 +560,4 @@ class Clues:
     frozen: int = 0
     fresh: int = 0
     drawn: int = 0
+    untaught: tuple[str, ...] = ()

@@ -131,9 +131,10 @@ class HeldParameters(NamedTuple):
     shared: tuple[str, ...] = ()
     twice: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
-    numbers: tuple[int, ...] = (0, 0, 0, 0)
+    numbers: tuple[int, int, int, int] = (0, 0, 0, 0)
     sharing: tuple[str, ...] = ()
     restarted: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
 
 
 def _aside(method: Callable[..., None]) -> Callable[..., None]:
@@ -815,6 +816,7 @@ class ClueCollector:
             frozenset().union(*self._reached.values()),
             tuple(self._walks[name] for name in self._losses if name in accepted),
             *held.numbers,
+            held.fresh,
         )
 
     def _take_down(self, *, closed: bool) -> HeldParameters:
@@ -826,6 +828,7 @@ class ClueCollector:
         # In the end a critic may be frozen for the turn of its generator, and has been trained in its own.
         frozen = [tensor for weight, tensor in weights if not (tensor.requires_grad or (weight.met and weight.trainable))]
         fresh = [tensor for tensor in frozen if closed and without_autograd(_is_fresh, tensor)]
+        new = {id(tensor) for tensor in fresh}
         drawn = [tensor for tensor in frozen if closed and without_autograd(_is_drawn, tensor)]
         return HeldParameters(
             tuple(self._groups({id(tensor): weight.path for weight, tensor in weights})),
@@ -833,9 +836,10 @@ class ClueCollector:
             tuple(shared.values())[:16],
             self._twice() if closed else (),
             without_autograd(self._uncounted) if closed else (),
-            (sum(tensor.numel() for _, tensor in weights), *(sum(one.numel() for one in some) for some in (frozen, fresh, drawn))),
+            (_size([tensor for _, tensor in weights]), _size(frozen), _size(fresh), _size(drawn)),
             tuple(kind.__name__ for some, kind in held if some & shared.keys()),
             without_autograd(self._restarted) if closed else (),
+            tuple(weight.path for weight, tensor in weights if id(tensor) in new)[-16:],
         )
 
     def _norms(self) -> Iterator[tuple[str, _BatchNorm]]:
@@ -886,6 +890,11 @@ class ClueCollector:
 
 
 # ---- tensors
+
+
+def _size(tensors: list[Tensor]) -> int:
+    """How many numbers they have."""
+    return sum(tensor.numel() for tensor in tensors)
 
 
 def _has_gradient(weight: Tensor) -> bool:

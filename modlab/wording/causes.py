@@ -700,15 +700,20 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "a layer of zeros is frozen"
             if f.get("zero")
+            else "the last layer is frozen as it was initialized"
+            if f.get("last")
             else f"{'all' if f['share'] == 1 else 'most' if f['share'] > 0.5 else 'a large part'} of the model is frozen"
         ),
         lambda f: (
             "{place} holds only zeros, and has requires_grad=False"
             if f.get("zero")
+            else "{place} has requires_grad=False, although the optimizer holds it, and its numbers are as PyTorch draws them"
+            if f.get("last")
             else f"{'all' if f['share'] == 1 else _share(f['share']) + ' of'} its numbers have requires_grad=False{_held(f)}"
         ),
         "What is frozen stays as it was initialized or loaded.",
-        code="model.requires_grad_(True)",
+        lambda f: "first freeze what is trained, and then put the new layer in" if f.get("last") else "",
+        lambda f: "" if f.get("last") else "model.requires_grad_(True)",
     ),
     # ---- the loss
     "one logit": CauseWords(

@@ -208,6 +208,30 @@ def test_biases_that_train_alone(trained_before):
     assert ("frozen" in kinds(w)) is not trained_before
 
 
+@pytest.mark.parametrize(("shut", "held", "told"), [(True, True, True), (True, False, False), (False, True, False)])
+def test_a_new_head_that_is_frozen_with_what_was_trained_before(*, shut: bool, held: bool, told: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 6)
+    )
+
+    def train(optimizer: torch.optim.Optimizer, classes: int) -> None:
+        for _ in range(150):
+            x = torch.randn(64, 16)
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), x[:, :6].argmax(1) % classes).backward()
+            optimizer.step()
+
+    train(torch.optim.Adam(net.parameters(), 1e-2), 6)
+    net[6] = nn.Linear(16, 3)
+    for one in (net[0], net[3], *([net[6]] if shut else [])):
+        one.requires_grad_(False)
+    optimizer = torch.optim.SGD(net.parameters() if held else [one for one in net.parameters() if one.requires_grad], 0.02, momentum=0.9)
+    with modlab.watch(net, optimizer) as w:
+        train(optimizer, 3)
+    assert ("the last layer is frozen as it was initialized" in str(w.verdict)) is told
+
+
 @pytest.mark.parametrize(("before", "head", "swapped"), [(0.5, 1e-6, True), (1e-5, 0.01, False), (0.01, 1e-6, False)])
 def test_a_new_head_with_the_rate_of_what_was_trained_before(before, head, swapped):
     torch.manual_seed(0)
