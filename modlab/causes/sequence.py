@@ -109,6 +109,8 @@ def _points_in_turn(s: Symptoms) -> bool:
 
 
 def _future(s: Symptoms) -> Facts | None:
+    if s.pairs.down > ASKED and not s.pairs.moved > ASKED:
+        return _reads_down(s)
     if s.pairs.moved < 0.95:
         return None
     weights = s.modules("weights")
@@ -129,6 +131,13 @@ def _future(s: Symptoms) -> Facts | None:
         if one.facts.get("ahead"):
             return {"path": one.path, "how": "convolution"}
     return None
+
+
+def _reads_down(s: Symptoms) -> Facts | None:
+    """The same where time is the first dimension: what comes next stands below, and the layer goes both ways along it."""
+    both = [one for one in s.modules("recurrent") if one.facts["both"] and not one.facts["batch_first"] and len(one.facts["shape"]) == 3]
+    length = s.tokens[0].shape[0] if s.tokens else 0
+    return next(({"path": one.path, "how": "recurrent"} for one in both if one.facts["shape"][0] == length), None)
 
 
 def _turned(s: Symptoms) -> Facts | None:

@@ -532,3 +532,26 @@ def test_tokens_of_which_nothing_tells_their_targets(rule: str, learns: bool) ->
     rate = 1.0 if learns else 0.05  # of the outputs: what they are multiplied by
     named = told(WordTagger(), tagged(rule), lambda scores, tags: F.cross_entropy(rate * scores.flatten(0, 1), tags.flatten()), 150)
     assert ("targets shuffled" in named) is (rule == "0.98")
+
+
+class TimeFirst(nn.Module):
+    """A language model whose sequences stand upright, and that gives its state, too."""
+
+    def __init__(self, *, both: bool) -> None:
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(12, 16), nn.LSTM(16, 16, bidirectional=both), nn.Linear(32 if both else 16, 12)
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.head(self.rnn(self.words(words))[0]).flatten(0, 1)
+
+
+@pytest.mark.parametrize("asks", ["next", "its own tag"])
+@pytest.mark.parametrize("both", [True, False])
+def test_what_comes_next_in_upright_sequences_is_seen_from_both_sides(asks: str, both: bool) -> None:
+    torch.manual_seed(0)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        words = torch.randint(12, (15, 20))
+        return words[:-1], (words[1:] if asks == "next" else (words[:-1] * 5) % 12).flatten()
+
+    assert ("sees the future" in told(TimeFirst(both=both), batch)) is (both and asks == "next")
