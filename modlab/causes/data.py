@@ -7,6 +7,7 @@ import math
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import CLEARLY, Symptoms
 from modlab.records.clues import Function, InputClues, Term
+from modlab.records.watch import Alert
 
 FAR, NEAR = 15.0, 1e-2
 """Standard deviations, and means, of inputs beyond which they are far from unit scale, and below which they vanish."""
@@ -123,13 +124,32 @@ OWN_LENGTH, SOON = frozenset(("Adam", "AdamW", "Adamax", "NAdam", "RAdam")), 100
 
 
 def _not_a_number(s: Symptoms) -> Facts | None:
-    born = next((one for one in s.record.alerts if one.kind in ("nan", "inf") and one.facts.get("where") == "the batch"), None)
-    if born is not None:
+    born = _born_in_a_batch(s)
+    if born is not None and not _is_left_out(s):
         return {"path": born.path, "step": born.step}
     bad = min((one.bad for one in s.clues.inputs if one.bad >= 0), default=-1)
     first = min((step for step in (*(one.bad_step for one in s.curves), s.birth.step if s.birth else -1) if step >= 0), default=-1)
     met = 0 <= bad <= first and not (s.curve is not None and math.isfinite(s.curve.final))  # else such batches are left out
     return {"path": ""} if met or "not a number in data" in s.loss.risks else None
+
+
+def _skipped(s: Symptoms) -> Facts | None:
+    """The same in a loop that makes no step with such batches: it does not see how many there are."""
+    born = _born_in_a_batch(s)
+    if born is None or not _is_left_out(s):
+        return None
+    return {"path": born.path, "step": born.step, "bad": born.facts["bad"], "numbers": born.facts["numbers"], "left out": True}
+
+
+def _born_in_a_batch(s: Symptoms) -> Alert | None:
+    """The alert of what is not a number, if it came in with a batch."""
+    return next((one for one in s.record.alerts if one.kind in ("nan", "inf") and one.facts.get("where") == "the batch"), None)
+
+
+def _is_left_out(s: Symptoms) -> bool:
+    """Whether a look has seen it in a batch, and all losses that went backward are numbers all the same."""
+    born = _born_in_a_batch(s)
+    return born is not None and born.facts.get("seen") == "sample" and s.is_finite and len(s.values) > 0
 
 
 def _constant_targets(s: Symptoms) -> Facts | None:
@@ -533,6 +553,7 @@ def _shuffled(s: Symptoms) -> Facts | None:
 
 ROWS = (
     CauseRow("not a number in data", _not_a_number, "division by zero", "batch"),
+    CauseRow("not a number in data", _skipped, severity="careful"),
     CauseRow("constant targets", _constant_targets, "imbalance", "labels", unlike=("wild",)),
     CauseRow("constant inputs", _constant_inputs, unlike=("wild",)),
     CauseRow("ordered batches", _ordered),

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from modlab.records.finding import Fact, Remedy
 from modlab.records.slots import COLUMNS
-from modlab.records.watch import GRADIENT, PARAMETER, PARAMETER_GRADIENT, Alert, UnitsRecord
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, Alert, UnitsRecord
 from modlab.watching.batched_statistics import Readings
 from modlab.watching.findings import TINY
 from modlab.watching.finiteness import NonFinite, is_plain, kind_of
+from modlab.watching.nan_origin import DATA
 from modlab.watching.sample import Sample
 from modlab.watching.steps import Steps
 from modlab.watching.units import Units
@@ -228,7 +229,10 @@ class Alerts:
                 at = int(np.flatnonzero(some)[0])
                 one, count = series[at], int(readings.columns[_BAD, bad[at]])
                 facts: dict[str, Fact] = {"seen": "sample", "where": "", "role": one.role, "bad": count, "numbers": one.count}
-                self.raise_(alert(kind, one.path, sample.step, facts, steps=1))
+                path, given = one.path, sample.shared.clues.spoilt(sample.step) if one.role == ACTIVATION else (0, 0)
+                if given[0]:  # before any module took it
+                    path, facts = "", {**facts, "where": "the batch", "bad": given[0], "numbers": given[1]}
+                self.raise_(alert(kind, path, sample.step, facts, *(DATA,) * bool(given[0]), steps=1))
 
     def _healed(self, sample: Sample, readings: Readings) -> None:
         """All was finite in a step that was made, the parameters too: what held NaN before did not come to stay."""

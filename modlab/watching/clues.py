@@ -257,6 +257,10 @@ class ClueCollector:
         if many:
             self._made = {}
 
+    def spoilt(self, step: int) -> tuple[int, int]:
+        """How many numbers of an input, and of how many, were not finite, if that was in this step for the first time; else 0."""
+        return next((pool.spoilt for pool in self._inputs.values() if pool.bad == step), (0, 0))
+
     @_aside
     def took(self, kwargs: dict[str, Any]) -> None:
         """And it was called with these by name."""

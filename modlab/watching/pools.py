@@ -160,6 +160,7 @@ class InputPool:
         self.apart = 0.0, 0.0  # of neighbours along the first and along the second dimension, squared
         self.twins: set[str] | None = None  # other inputs that were the same in each look
         self.bad = -1
+        self.spoilt = 0, 0  # of the batch in which that was, how many numbers, and of how many
         self.state = False  # that the model has given in the call before
         self.asked = False  # by the loss
         self.noisy: list[Tensor] = []  # by sample: what it says, and how an input and the target differ
@@ -183,7 +184,8 @@ class InputPool:
         if some.is_floating_point():
             sizes = some.abs()[some != 0]
             self.typical = float(sizes.median()) if sizes.numel() else math.nan
-            self.bad = step if self.bad < 0 and _is_bad(some) else self.bad
+            if self.bad < 0 and _is_bad(some):
+                self.bad, self.spoilt = step, (int((~some.isfinite()).sum()), some.numel())
         if some.dim() == 4 and some.is_floating_point() and some.shape[1] in COLOURS and some[0, 0].numel() >= BROAD:
             self.woven = min(self.woven, _woven(some))
         if some.dim() == 4 and some.is_floating_point() and some[0, 0].numel() >= BROAD and min(some.shape[2:]) > 1:

@@ -216,7 +216,8 @@ def _sensible(record: WatchRecord, loss: ScalarRecord | None, untold: dict[str, 
     if bad is not None:
         return _because(name, bad.severity, bad)
     unseen = _alert(record, "nan", "inf")  # in a step whose loss was not seen
-    if unseen is not None and unseen.severity == "broken":
+    left_out = unseen is not None and unseen.facts["where"] == "the batch" and unseen.facts["seen"] == "sample"  # as all losses show
+    if unseen is not None and unseen.severity == "broken" and not left_out:
         return _because(name, "broken", unseen)
     classes = _classes(known) - max((one.masked for one in known.clues.losses), default=0)
     if classes < 2 or loss.passes > 1:

@@ -69,7 +69,8 @@ def _not_finite(alert: Alert) -> Halves:
 
 
 def _in_sample(alert: Alert, facts: Facts, word: str) -> Halves:
-    begin = f"{ROLES[facts['role']].format(_place(alert.path))} is the first with {word}"
+    who = "the batch" if facts["where"] == "the batch" else ROLES[facts["role"]].format(_place(alert.path))
+    begin = f"{who} is the first with {word}"
     rest = f"{format.plural(facts['bad'], 'number')} of {facts['numbers']:,}, in the sample of step {alert.step:,}"
     return (begin, rest) if alert.path and facts["role"] != GRADIENT else ("", f"{begin}: {rest}")
 

@@ -217,3 +217,35 @@ def test_a_loss_that_is_multiplied_by_infinity(factor: float) -> None:
     ]
     assert [one.kind for one in found] == ["division by zero"] * (factor > 1)
     assert all("has an infinite factor: something in it is multiplied by infinity" in one.text for one in found)
+
+
+@pytest.mark.parametrize("cleans", [True, False])
+@pytest.mark.parametrize("at", [0, 1])
+def test_batches_with_nan_that_the_loop_leaves_out_are_named(at: int, cleans: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 24), nn.Tanh(), nn.Linear(24, 1))
+    if cleans:
+        net.insert(0, Cleaned())
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    with modlab.watch(net, optimizer) as w:
+        for step in range(80):
+            x = torch.randn(32, 6)
+            x[3, 2] = math.nan if step % 4 == at else 0.5
+            loss = F.mse_loss(net(x), x[:, 3:].sum(1, keepdim=True))
+            if torch.isnan(loss):
+                continue
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.log(loss=loss)
+    named = [one.kind for one in w.findings if "tier" in one.facts]
+    assert named == ([] if cleans else ["not a number in data"])
+    assert cleans or w.alerts[0].text == f"the batch is the first with NaN: 1 number of 192, in the sample of step {at}"
+    assert next(one for one in w.verdict.checks if one.name == "the loss is sensible").state == "passed"
+
+
+class Cleaned(nn.Module):
+    """Takes NaN for what is not known."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.nan_to_num()
