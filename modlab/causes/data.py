@@ -425,6 +425,8 @@ def _leak(s: Symptoms) -> Facts | None:
         return None
     if s.waits:
         return None
+    if pairs.column >= 0 and pairs.through:
+        return {"feature": pairs.column, "features": pairs.features, "told": 1.0, "each": True}
     facts = {"feature": pairs.feature, "features": pairs.features, "told": pairs.told}
     alone = pairs.features >= 4 and not pairs.others > 0.5  # where others tell it too, it is no strange column
     ahead = alone or (1 - pairs.told) < (1 - pairs.others) / 2  # of a series with a level of its own each value tells as much

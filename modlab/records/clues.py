@@ -322,6 +322,7 @@ class PairClues:
         uneven: of inputs and targets of one shape, the deviation of how far they are apart in a sample, or of how far that is of the
             target, as a part of its mean and less what chance does: about 0 where all samples have the same noise.
         filled: whether those places alone are asked for that fill sequences up, and have one answer.
+        column: of series, which number of each place is the target there, in each look; -1 if none is, less if that was not asked.
     """
 
     equal: float = 0.0
@@ -345,6 +346,7 @@ class PairClues:
     fed: bool = False
     uneven: float = UNKNOWN
     filled: bool = False
+    column: int = -2
 
 
 @frozen

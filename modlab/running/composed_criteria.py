@@ -98,6 +98,23 @@ def error_of(node: Any) -> Tensor | None:
     return error
 
 
+def squared_of_bell(node: Any) -> Any:
+    """The square in a bell curve's likelihood, of what its middle is off, divided by a spread that is learned; None of another."""
+    waiting, met = [node], 0
+    while waiting and met < 2 * DEEP:
+        one, met = waiting.pop(0), met + 1
+        name, below = name_of(one), children(one)
+        if name in ("Div", "Mul") and len(below) == 2:
+            top = below[0]
+            while name_of(top) in ("Neg", "Mul", "Div") and len(children(top)) == 1:
+                top = children(top)[0]
+            taken = children(top)[:1] if name_of(top) == "Pow" and number_of(saved(top, "exponent")) == 2 else []
+            if taken and name_of(taken[0]) in ("Sub", "Rsub") and len(children(taken[0])) == 1:
+                return top
+        waiting += below if name in ("Add", "Sub", "Neg", "Mul", "Div", "Mean", "Sum") else []
+    return None
+
+
 def _hinge(node: Any) -> Composed | None:
     """``relu(margin - target * output)``."""
     name, below = name_of(node), children(node)

@@ -485,6 +485,8 @@ class ClueCollector:
                 without_autograd(self._look_beside, found)
             if whole and not why:
                 without_autograd(self._keep, found[0], value, times, smoothed, own)
+            if self.reads and whole and pool.looks <= DENSE and not any(one.term.criterion or one.target is not None for one in found):
+                found[0] = found[0]._replace(target=without_autograd(self._of_bell, found))
             if self.reads and whole and pool.looks <= DENSE and self.batch and found[0].target is not None:
                 found[0] = found[0]._replace(target=_one_for_each_place(found))
                 cuts = [saved(one, "start") for one in found[0].way if name_of(one) == "Slice" and saved(one, "dim") == 1]
@@ -629,6 +631,23 @@ class ClueCollector:
         whole = target.round()
         target = whole if bool(((target - whole).abs() < CLOSE * (1 + whole.abs())).all()) else target
         return found._replace(output=given, target=target)
+
+    def _of_bell(self, found: list[loss_graph.Found]) -> Tensor | None:
+        """The target of a bell curve's likelihood, whose middle is one of the things that the model gives."""
+        square = next(filter(None, (composed_criteria.squared_of_bell(one.node) for one in found)), None)
+        difference = saved(square, "self") if square is not None else None
+        if not isinstance(difference, Tensor) or not is_readable(difference):
+            return None
+        sub = children(square)[0]
+        middle = children(sub)[0]
+        while name_of(middle) in SHAPES and middle not in self._made and len(children(middle)) == 1:
+            middle = children(middle)[0]
+        given = [one for _, one, _ in leaves(self._output)[:TENSORS] if isinstance(one, Tensor) and one.grad_fn is middle]
+        if len(given) != 1 or given[0].numel() != difference.numel() or not is_readable(given[0]):
+            return None
+        output = given[0].detach().reshape(difference.shape)
+        taken_off = sub.next_functions[0][0] is None or name_of(sub) == "Rsub"  # the output, from the target
+        return output + difference.detach() if taken_off else output - difference.detach()
 
     def _unkept_for(self, found: list[loss_graph.Found], smoothed: float, own: OwnLoss | None) -> str:
         """Why this loss cannot be computed once more, as far as its graph tells."""

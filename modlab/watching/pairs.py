@@ -57,6 +57,9 @@ LEVELS = 0.5
 SMOOTH, EXACTLY = 0.8, 1 - 1e-6
 """Part of a target that the last place but one of a series tells where that goes on in it; and what its own place would tell."""
 
+UNASKED = PairClues().column
+"""Before the first look."""
+
 WIDEST, ENOUGH = 2048, 16
 """Features of an input that are compared with the target one by one, and samples that it takes."""
 
@@ -312,6 +315,10 @@ def pair_clues(batch: list[Tensor], target: Tensor, start: int, known: PairClues
         return PairClues(equal=1.0, beside=True)
     numbers = next((one.detach() for one in batch if one.is_floating_point()), inputs)  # beside tokens, as of a table
     enough = len(numbers) == len(target) >= ENOUGH and numbers.dim() > 0 and 2 < numbers[0].numel() <= WIDEST
+    column = _column(numbers, target)
+    if column >= 0 and known.column in (column, UNASKED):
+        return replace(known, column=column, features=numbers.shape[-1])
+    known = replace(known, column=-1)
     if numbers.is_floating_point() and enough and target.numel() != numbers.numel():
         return _with_telling(numbers.double().reshape(len(numbers), -1), target, known, numbers[0].shape)
     return known
@@ -478,7 +485,17 @@ def _with_telling(inputs: Tensor, target: Tensor, known: PairClues, sizes: Seque
         features=inputs.shape[1],
         itself=itself and not goes_on and (fresh or known.itself),
         others=share if goes_on else float(told[0].median()),
+        column=known.column,
     )
+
+
+def _column(series: Tensor, target: Tensor) -> int:
+    """Which number of each place of some series is what is asked for there, and differs; -1 if none is."""
+    if series.dim() != 3 or not series.is_floating_point() or series.shape[1] < 2 or target.numel() != series[..., 0].numel():
+        return -1
+    there = target.reshape(series.shape[:2]).to(series.dtype)
+    found = series.isclose(there[..., None], rtol=1e-4, atol=1e-5).all(0).all(0).nonzero().flatten()
+    return int(found[0]) if len(found) and bool((there.std(1) > 0).all()) else -1
 
 
 def _goes_on(told: Tensor, feature: int, sizes: Sequence[int]) -> bool:

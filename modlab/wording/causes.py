@@ -887,7 +887,11 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "leak": CauseWords(
         "an input tells the target by itself",
-        lambda f: f"the feature at index {f['feature']} (of {f['features']:,}) tells {_share(f['told'])} of it",
+        lambda f: (
+            f"in each place of a series, the number at index {f['feature']} (of {f['features']:,}) is what is asked for there"
+            if "each" in f
+            else f"the feature at index {f['feature']} (of {f['features']:,}) tells {_share(f['told'])} of it"
+        ),
         "If it is not there later, the model will know nothing.",
         "leave that feature out, and see whether the model still learns",
     ),

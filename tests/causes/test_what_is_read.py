@@ -570,3 +570,40 @@ def test_a_loss_of_which_the_first_steps_are_seen_more_often_does_not_wait(waits
             F.mse_loss(net(x), x[:, 0 if waits else -1, 1]).backward()
             optimizer.step()
     assert ("leak" in [one.kind for one in w.findings]) is not waits
+
+
+class Bell(nn.Module):
+    """A bell curve for each place of a series: its middle, and how wide it is."""
+
+    def __init__(self, *, shifts: bool) -> None:
+        super().__init__()
+        self.rnn, self.middle, self.width, self.shifts = nn.GRU(3, 16, batch_first=True), nn.Linear(16, 1), nn.Linear(16, 1), shifts
+
+    def forward(self, series: Tensor) -> tuple[Tensor, Tensor]:
+        h, _ = self.rnn(F.pad(series, (0, 0, 1, 0))[:, :-1] if self.shifts else series)
+        return self.middle(h)[..., 0], F.softplus(self.width(h))[..., 0] + 1e-3
+
+
+BELLS = {
+    "normal": lambda mu, width, y: -torch.distributions.Normal(mu, width).log_prob(y).mean(),
+    "variance": lambda mu, width, y: nn.GaussianNLLLoss()(mu, y, width),
+    "by hand": lambda mu, width, y: (0.5 * (y - mu) ** 2 / width**2 + width.log()).sum(),
+    "rows": lambda mu, width, y: -torch.distributions.Normal(mu.reshape(-1), width.reshape(-1)).log_prob(y.reshape(-1)).mean(),
+}
+
+
+@pytest.mark.parametrize("holds", ["itself", "the one before", "itself, and shifts", "once"])
+@pytest.mark.parametrize("how", BELLS)
+def test_a_series_that_holds_what_is_asked_for_in_the_same_place(how: str, holds: str) -> None:
+    torch.manual_seed(0)
+    looks = 0
+
+    def batch() -> tuple[Tensor, Tensor]:
+        nonlocal looks
+        looks += 1
+        y = torch.sin(0.5 * torch.arange(21.0) + 6 * torch.rand(16, 1)) + 0.5 * torch.randn(16, 21)
+        lag = y[:, :-1] if holds == "the one before" or (holds == "once" and looks > 2) else y[:, 1:]
+        return torch.cat([lag[..., None], torch.randn(16, 20, 2)], -1), y[:, 1:]
+
+    named = told(Bell(shifts=holds == "itself, and shifts"), batch, lambda output, y: BELLS[how](*output, y))
+    assert named == (["leak"] if holds == "itself" else [])
