@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import numpy as np
+
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.data import SPREAD, beyond_chances
 from modlab.causes.loop import SEVERAL, turned_by_hooks
@@ -52,6 +54,9 @@ RESTORED = "restored"
 
 DECAYS = 0.1
 """Weight decay beyond which a step may go where the loss does not ask it to."""
+
+HARDLY, RESTS = 0.01, 1e-5
+"""Part of its first value by which a loss has fallen that has gone nowhere, and by which one still moves that has come to rest."""
 
 NOTHING = 0.05
 """Loss of a discriminator that is sure of nearly everything."""
@@ -507,7 +512,8 @@ def _unsigned(s: Symptoms) -> Facts | None:
 def _twins(s: Symptoms) -> Facts | None:
     """What should be told apart is the same."""
     twin = next((one for one in s.clues.inputs if one.twin), None)
-    still = len(s.values) >= 5 and s.most - s.least <= 1e-6 * max(abs(s.start), 1e-3)
+    size, late = max(abs(s.start), 1e-3), s.values[len(s.values) // 2 :]
+    still = len(s.values) >= FEW and abs(s.last - s.start) <= HARDLY * size and np.ptp(late) <= RESTS * size
     if twin is None or not still or s.loss.term.criterion or not s.loop.arrivals:
         return None
     return {"path": s.loss.term.source or "", "how": "twins", "one": twin.twin, "other": twin.name}

@@ -77,6 +77,7 @@ FOLLOWS = {
             "gradients overwritten",
             "weights put back",
             "stale weights",
+            "wrong negatives",
         )
     ),
     "clipped to nothing": frozenset(("scaler misused",)),
@@ -106,7 +107,8 @@ FOLLOWS = {
 Where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the rate is not too low, nor where
 gradients add up, layers do in evaluation what leaves little of a gradient, or the loss is next to nothing; the step of an optimizer is not
 to blame for what is undone, or zeroed, before it or after; and the rate is not too high where gradients add up or are no gradients, steps
-climb, are undone or are made of older weights, each batch is of one kind, or each output is compared with each target. What is divided by
+climb, are undone or are made of older weights, each batch is of one kind, each output is compared with each target, or what should be
+told apart is the same. What is divided by
 0, or what a hook makes or a batch holds, is not finite at any rate, nor has a batch to hold what is not, and what falls without end becomes
 infinite at any. Gradients that are still scaled are large where they are clipped. A generator that gets no gradient is no match for
 anybody. What is cut off is used, tells nothing for that reason, and has no gradient that could vanish; weights of next to nothing, a

@@ -250,7 +250,7 @@ class InputClues:
             are few; `early`: which share of these the first half of the looks had.
         common: of whole numbers the share of the most frequent one, and `token` which that is.
         typical: the size of the number in the middle, of those that are not 0, at the last look.
-        twin: the name of an earlier input that was the same in each look.
+        twin: the name of an earlier input that was the same in each look, or that repeats each of its numbers, or is repeated.
         bad: the first look in which it held NaN or infinity, -1 if none did. A mask of zeros and minus infinity is none.
         tells: of one number a sample, beside an input that is a noisy copy of the target, or of it and the noise: how much of their
             difference it tells, beyond what chance does.

@@ -212,7 +212,7 @@ class InputPool:
     def beside(self, tensor: Tensor, others: dict[str, Tensor]) -> None:
         """Compare a batch with the inputs before it in the same call."""
         names = others if self.twins is None else self.twins & others.keys()
-        self.twins = {name for name in names if others[name].shape == tensor.shape and bool((others[name] == tensor).all())}
+        self.twins = {name for name in names if _are_the_same(others[name], tensor)}
 
     def beside_noise(self, level: Tensor, inputs: Tensor, target: Tensor) -> None:
         """Take in how an input differs from a target of its shape, where this says one number of each sample."""
@@ -264,6 +264,17 @@ class InputPool:
             bool(self.blank),
             self.smooth,
         )
+
+
+def _are_the_same(one: Tensor, other: Tensor) -> bool:
+    """Whether two inputs have the same numbers; one may repeat those of each sample."""
+    few, many = sorted((one, other), key=Tensor.dim)
+    if few.shape != many.shape[: few.dim()]:
+        return False
+    repeats = few.dim() and few.numel() > 1 and few.dim() < many.dim()
+    if few.dim() < many.dim() and not (repeats and bool((few != few.flatten()[0]).any())):  # as a mask of ones is
+        return False
+    return bool((few.reshape(*few.shape, *[1] * (many.dim() - few.dim())) == many).all())
 
 
 def _smooth(images: Tensor) -> float:

@@ -450,7 +450,7 @@ def _class_or_value(facts: Facts) -> str:
 
 
 NEGATIVES = {
-    "twins": ("both sides of the comparison are the same", "the inputs {one} and {other} are equal in each batch seen"),
+    "twins": ("both sides of the comparison are the same", "the inputs {one} and {other} have the same numbers in each batch seen"),
     "left out": ("those that do not belong together do not count", "their likeness is multiplied by 0"),
     "zeros": ("those that do not belong together are labelled 0, not -1", "the loss leaves out labels of 0: {share:.0%} of them"),
     "none": ("there is nothing to compare with", "each score alone can bring the loss down"),

@@ -370,3 +370,37 @@ def test_outputs_and_targets_whose_correlation_is_the_loss_are_no_samples_that_b
             (1 - torch.corrcoef(torch.stack([net(x)[:, 0], x.sum(1)]))[0, 1]).backward()
             optimizer.step()
     assert not [one for one in w.findings if one.severity == "broken"]
+
+
+class SkipGram(nn.Module):
+    """Words beside their neighbours, and beside others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Embedding(40, 8), nn.Embedding(40, 8)
+        for one in (self.inner, self.outer):
+            nn.init.uniform_(one.weight, -0.1, 0.1)
+
+    def forward(self, word: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        h = self.inner(word)
+        pulled, pushed = (h * self.outer(near)).sum(1), (self.outer(far) @ h[:, :, None])[..., 0]
+        return -(F.logsigmoid(pulled) + F.logsigmoid(-pushed).mean(1)).mean()
+
+
+@pytest.mark.parametrize("others", ["the same", "the same again and again", "drawn", "all one"])
+def test_negatives_that_are_the_positives(others: str) -> None:
+    torch.manual_seed(0)
+    net = SkipGram()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(250):
+            kind = torch.randint(4, (96,))
+            word, near = (kind * 10 + torch.randint(10, (96,)) for _ in range(2))
+            near = near * 0 + 3 if others == "all one" else near
+            far = torch.randint(40, (96, 5)) if others == "drawn" else near[:, None].expand(-1, 1 if others == "the same" else 4)
+            optimizer.zero_grad()
+            net(word, near, far).backward()
+            optimizer.step()
+    named = [one.kind for one in w.findings]
+    assert ("wrong negatives" in named) is others.startswith("the same")
+    assert "rate too high" not in named or others == "all one"
