@@ -381,7 +381,7 @@ def test_rows_that_an_argmin_chooses_ask_for_it() -> None:
         return F.mse_loss(net(x), x)
 
     finding = watched(net, loss, 40).verdict.findings[0]
-    assert (finding.kind, finding.facts["rival"]) == ("detached", "no gradient through")
+    assert (finding.kind, finding.path, finding.facts["rival"]) == ("no gradient through", "into", "detached")
 
 
 def test_targets_that_are_one_vector_say_nothing_of_the_weights() -> None:
