@@ -51,11 +51,7 @@ NO_RATE = 1e-6
 """Part of the greatest rate with which no step of the second half changes anything, however far the first one has come."""
 
 QUARTER = 0.25
-"""Part of all steps, at their end, in which a rate of 0 is no end of a schedule; and at their beginning, in which none ends."""
-
-CUT, FAST_FALL, ENOUGH = 1e-4, 0.5, 0.95
-"""Part of the first rate with which a run goes on for nothing; what is left of a loss by which it falls fast, and not as on a plateau; and
-progress after which little is left to learn."""
+"""Part of all steps, at their end, in which a rate of 0 is no end of a schedule."""
 
 AT_CHANCE = 0.1
 """Part of what a guess gives by which a first loss differs from it."""
@@ -169,19 +165,6 @@ def _runs_out(s: Symptoms) -> Facts | None:
     if len(s.rates) == 1 and s.group.rate < last:  # it went on falling after the last look
         last = s.group.rate
     return {"most": most, "last": last}
-
-
-def _cut_while_it_falls(s: Symptoms) -> Facts | None:
-    """The same where much was learned before: a rate that was level is cut to nothing, from a step on by which the loss fell fast."""
-    rate, first = (s.rates[0].mean, s.rates[0].first) if len(s.rates) == 1 else (np.zeros(0), np.zeros(0))
-    if len(rate) < 4 or s.is_turned_by_hand or not s.is_finite or not s.progress < ENOUGH or not bool((np.diff(rate) <= 0).all()):
-        return None
-    most, last = float(rate[0]), min(float(rate[-1]), s.group.rate)
-    cuts = first[rate < most / LEVEL]
-    if not most * CUT > last or not s.rate_at(s.record.steps // 2) < 0.02 * most or not cuts[0] < QUARTER * s.record.steps:
-        return None
-    before, late = (s.mean_between(cuts[0] * begin, cuts[0] * end) for begin, end in ((1 / 4, 1 / 2), (3 / 4, 1)))
-    return {"most": most, "last": last} if late - s.floor < FAST_FALL * (before - s.floor) else None
 
 
 def _without_rate(s: Symptoms) -> int | None:
@@ -375,7 +358,6 @@ ROWS = (
     CauseRow("warmup never ends", _never_warm, "rate too low", "rates", tier=1),
     CauseRow("warmup never ends", _warms_anew, "rate too low", "rates", tier=1),
     CauseRow("rate runs out", _runs_out, "rate too low", "rates", tier=1),
-    CauseRow("rate runs out", _cut_while_it_falls, severity="careful", tier=1),
     CauseRow("rate too low", _zero, tier=1),
     CauseRow("too much momentum", _momentum, "rate too high", "less momentum", tier=1),
     CauseRow("too much decay", _decay, "rate too high", "no decay", tier=1),

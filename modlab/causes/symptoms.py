@@ -216,13 +216,6 @@ class Symptoms:
     def _rounded(self) -> float:
         return OF_CHANCES if "entropy" in self.loss.term.criterion else ROUNDED
 
-    def mean_between(self, begin: float, end: float) -> float:
-        """The mean of its values after one step, and up to another; NaN where there are none."""
-        if self.curve is None:
-            return math.nan
-        some = self.curve.mean[(self.curve.first > begin) & (self.curve.first <= end)]
-        return float(some.mean()) if len(some) else math.nan
-
     @cached_property
     def floor(self) -> float:
         """The loss of a perfect answer."""

@@ -172,27 +172,6 @@ def test_a_schedule_that_ends_the_training_early_is_named_though_the_loss_fell(g
     assert kinds(trained(model, optimizer, steps=300, each=each)) == ["rate runs out"] * named
 
 
-@pytest.mark.parametrize(("mode", "named"), [("max", True), ("min", False)])
-def test_a_rate_that_is_cut_while_the_loss_falls_is_worth_a_look_and_one_that_is_cut_on_a_plateau_is_not(mode, named):
-    torch.manual_seed(0)
-    model, ways = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 5)), torch.randn(16, 5)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode=mode, patience=1)
-    with modlab.watch(model, optimizer) as w:
-        for _ in range(40):
-            total = 0.0
-            for _ in range(15):
-                x = torch.randn(64, 16)
-                optimizer.zero_grad()
-                loss = F.cross_entropy(model(x), (x @ ways).argmax(1))
-                loss.backward()
-                optimizer.step()
-                total += loss.item()
-            schedule.step(total)
-    found = [one.severity for one in w.findings if one.kind == "rate runs out"]
-    assert found == ["careful"] * named
-
-
 @pytest.mark.parametrize("again", [False, True], ids=["to the end", "but for a new beginning after the last step"])
 def test_the_rate_that_runs_out_is_told_as_it_is_at_the_end(again):
     """The last look is some steps before that."""
