@@ -32,7 +32,7 @@ MOST = {
     "compare": 80,
     "trace, one step": 131,
     "diagnose": 108,
-    "diagnose, with a batch": 269,  # two of them for the checks of backward hooks and of backward methods
+    "diagnose, with a batch": 272,  # two of them for the checks of backward hooks and of backward methods
     "watch, one step": 179,
 }
 """Files of modlab that a first call may load: those that it loads today, and room for a few."""
