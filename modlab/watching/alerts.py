@@ -16,7 +16,6 @@ from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRAD
 from modlab.watching.batched_statistics import Readings
 from modlab.watching.findings import TINY
 from modlab.watching.finiteness import NonFinite, is_plain, kind_of
-from modlab.watching.nan_origin import DATA
 from modlab.watching.sample import Sample
 from modlab.watching.steps import Steps
 from modlab.watching.units import Units
@@ -83,9 +82,9 @@ second share did not learn it."""
 ONE_END = 0.05
 """Share at either end below which a sigmoid may be a gate, which is open or shut on purpose."""
 
-ALIVE, HOLD, SLOW = Remedy("keep units alive"), Remedy("find the NaN"), Remedy("larger steps")
+ALIVE, HOLD, SLOW, DATA = Remedy("keep units alive"), Remedy("find the NaN"), Remedy("larger steps"), Remedy("look at the data")
 HELD = Remedy("or leave it", "optimizer.add_param_group({'params': [...]})")
-"""What helps where units die, a step was not kept, the learning rate is too small, and no optimizer holds a parameter."""
+"""What helps where units die, a step was not kept, the rate is too small, a batch holds NaN, and no optimizer holds a parameter."""
 
 BROKEN = frozenset(("nan", "inf", "not owned", "no gradient", "dead", "exploding"))
 """Kinds that mean that something is broken; others are a reason for care."""

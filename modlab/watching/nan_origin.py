@@ -12,6 +12,7 @@ from dataclasses import field
 from modlab.frozen import frozen
 from modlab.records.finding import Fact, Remedy
 from modlab.records.trace import Event, TraceRecord, Value
+from modlab.watching.alerts import DATA
 
 _OPERATORS = {
     "x + y": "add",
@@ -33,7 +34,6 @@ _OPERATORS = {
 }
 _ON_PURPOSE = ("inf", "-inf", "nan")
 _BOUNDED = ("float16", "bfloat16", "float32", "float64")
-DATA = Remedy("look at the data")
 Cause = tuple[dict[str, Fact], tuple[Remedy, ...]]
 """Why it is so, as facts with their kind under "cause"; and what can be done. Nothing where the numbers do not tell."""
 

@@ -32,10 +32,11 @@ from modlab.tracing.event_log import one_line
 from modlab.tracing.recorder import Recorder
 from modlab.tracing.tensor_ids import version_of, versions_of
 from modlab.tracing.trace_index import TraceIndex
+from modlab.watching.alerts import DATA
 from modlab.watching.finiteness import is_plain, kind_of
 from modlab.watching.last_step import LastPass, LastStep, sample_of, unseen
 from modlab.watching.nan_in_backward import NaNInBackward, Turn
-from modlab.watching.nan_origin import DATA, Birth, Cause, NaNOrigins, counts, explain, is_bad, kind_of_value, overflow, word_of
+from modlab.watching.nan_origin import Birth, Cause, NaNOrigins, counts, explain, is_bad, kind_of_value, overflow, word_of
 
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 
