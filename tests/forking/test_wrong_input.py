@@ -297,6 +297,7 @@ def test_a_fix_begins_at_the_last_state_before_the_step_that_its_finding_names()
     fork = found.try_fix()
     assert fork.record.began == max(one for one in w.record.kept.states if one <= 72) == 64  # type: ignore[union-attr]
     assert fork.outcome == "better" and "not finite without the change" in fork.headline
+    assert "original: NaN, Inf" in fork.html()  # the band is that of one of two curves
 
 
 def test_a_rate_that_is_far_too_low_is_raised_as_far_as_it_takes() -> None:

@@ -206,13 +206,15 @@ def curves(
         parts.append(f"<path d='M{_short(legend)} 6v14' stroke='{INK}' stroke-dasharray='2 3'/>")
         parts.append(f"<text x='{_short(legend + 6)}' y='17' {_FONT} fill='{INK}'>{escape(format.cut(format.clean(said), 50))}</text>")
         legend += 24 + 6.2 * len(said)
-    place = float(left)
+    place, spoilt = float(left), [name for name, values, _ in lines if not np.isfinite(values).all()]
     for number, (name, values, colour) in enumerate(lines):
         x = left + np.linspace(0, across, len(values)) if len(values) > 1 else np.array([left + across / 2])
         wide = 3.2 if number + 1 < len(lines) else 1.6
         y = top + np.clip(scale.at(values), 0, 1) * up
         parts.append(f"<path d='{_path(x, y)}' fill='none' stroke='{colour}' stroke-width='{wide}' stroke-linejoin='round'/>")
-        parts.append(_not_finite(x[~np.isfinite(values)], across / max(len(x) - 1, 1), top, up))
+        if name in spoilt:
+            lost, line = x[~np.isfinite(values)], (spoilt.index(name), len(spoilt))
+            parts.append(_not_finite(lost, across / max(len(x) - 1, 1), top, up, name, line))
         parts.append(f"<path d='M{_short(place)} 13h18' stroke='{colour}' stroke-width='{wide}'/>")
         parts.append(f"<text x='{_short(place + 23)}' y='17' {_FONT} fill='{INK}'>{escape(name)}</text>")
         place += _entry(name)
@@ -231,12 +233,15 @@ def _entry(name: str) -> float:
     return 42 + 6.2 * len(name)
 
 
-def _not_finite(x: Array, wide: float, top: float, up: float) -> str:
-    """Where a curve has values that are not finite."""
+def _not_finite(x: Array, wide: float, top: float, up: float, name: str = "", line: tuple[int, int] = (0, 1)) -> str:
+    """Where a curve has values that are not finite; of several curves below the lines that say which of them."""
     if not len(x):
         return ""
-    strokes = "".join(f"M{_short(at)} {top}v{up}" for at in x)
-    label = f"<text x='{_short(x[0] + 3)}' y='{top + 12}' {_FONT} fill='{BAD}'>NaN, Inf</text>"
+    own, lines = line
+    begin = 3 + 14 * lines if name else 0
+    strokes = "".join(f"M{_short(at)} {top + begin}v{up - begin}" for at in x)
+    said = f"{escape(name)}: NaN, Inf" if name else "NaN, Inf"
+    label = f"<text x='{_short(x[0] + 3)}' y='{top + 12 + 14 * own}' {_FONT} fill='{BAD}'>{said}</text>"
     return f"<path d='{strokes}' stroke='{BAD}' stroke-width='{_short(wide + 0.2)}' opacity='.25'/>{label}"
 
 
