@@ -348,17 +348,9 @@ class Symptoms:
 
         What tells the target has to be remembered before it tells anything; a column of a table is there at once.
         """
-        early = self._early(1 / 4)
+        early = self.values[: len(self.values) // 4]
         found = self.is_recurrent and self.has_baseline and len(early) >= FEW
-        return found and self.progress > 0.5 and self._way_to(float(early[-FEW:].mean())) < STUCK
-
-    def _early(self, part: float) -> npt.NDArray[np.float64]:
-        """The values in the first part of the steps: the first of them are seen in each step, and the later ones rarely."""
-        if self.curve is None or not len(self.values):
-            return np.zeros(0)
-        steps = self.curve.first[np.isfinite(self.curve.mean)]
-        known = steps - steps[0] < part * (self.curve.last[-1] + 1 - steps[0])
-        return np.asarray(self.values[known], np.float64)
+        return found and self.progress > 0.5 and self._way_to(float(early.min())) < STUCK
 
     @cached_property
     def is_sick(self) -> bool:

@@ -557,21 +557,6 @@ def test_what_comes_next_in_upright_sequences_is_seen_from_both_sides(asks: str,
     assert ("sees the future" in told(TimeFirst(both=both), batch)) is (both and asks == "next")
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_a_loss_of_which_the_first_steps_are_seen_more_often_does_not_wait(waits: bool) -> None:
-    """The last number of a series is there at once; the first one has to be remembered."""
-    torch.manual_seed(0)
-    net = Numbers(nn.Linear(5, 1), last=True)
-    optimizer = torch.optim.Adam(net.parameters(), lr=4e-3 if waits else 3e-3)
-    with modlab.watch(net, optimizer) as w:
-        for _ in range(600 if waits else 400):
-            x = torch.randn(128 if waits else 512, 12 if waits else 5, 5)
-            optimizer.zero_grad()
-            F.mse_loss(net(x), x[:, 0 if waits else -1, 1]).backward()
-            optimizer.step()
-    assert ("leak" in [one.kind for one in w.findings]) is not waits
-
-
 class Bell(nn.Module):
     """A bell curve for each place of a series: its middle, and how wide it is."""
 
