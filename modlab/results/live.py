@@ -133,17 +133,17 @@ def after_each_cell(told: Callable[[], bool]) -> None:
     Args:
         told: the method, of an object that is not kept alive; it is called until it answers False.
     """
-    shell = notebook()
-    if shell is None:
+    events = getattr(notebook(), "events", None)
+    if events is None:
         return
     method = WeakMethod(told)
 
     def cell_ended(result: Any) -> None:
         alive = method()
         if alive is None or not alive():
-            shell.events.unregister("post_run_cell", cell_ended)
+            events.unregister("post_run_cell", cell_ended)
 
-    shell.events.register("post_run_cell", cell_ended)
+    events.register("post_run_cell", cell_ended)
 
 
 class Output:

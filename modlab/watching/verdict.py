@@ -30,8 +30,8 @@ HANDFUL = 8
 LEARNT = 0.8
 """Share of its first value, or of a constant answer's, by which a loss has to fall for dead units to be without consequence."""
 
-LEARNT_WELL = 0.99
-"""The same of a layer of a few units most of which live: next to nothing is left that the others could have learned."""
+LEARNT_WELL, SOME = 0.99, 4
+"""The same of a layer of a few units most of which live, and how many: next to nothing is left that the others could have learned."""
 
 FALLEN = 0.3
 """Or by which it has to fall for biases and scales of what is not called to be without consequence."""
@@ -122,7 +122,7 @@ def _is_served(finding: Finding, symptoms: Symptoms) -> bool:
     units, dead = int(finding.facts["units"]), int(finding.facts["dead"])  # type: ignore[arg-type]
     if units > NARROW and (symptoms.fallen > LEARNT or symptoms.progress > LEARNT):
         return True
-    if 2 * dead < units and (symptoms.fallen > LEARNT_WELL or symptoms.progress > LEARNT_WELL):
+    if 2 * dead < units >= SOME and (symptoms.fallen > LEARNT_WELL or symptoms.progress > LEARNT_WELL):
         return True
     if symptoms.has_baseline and symptoms.progress > LEARNT and _never_fired(finding, symptoms):
         return True
