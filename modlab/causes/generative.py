@@ -48,7 +48,7 @@ ALIKE = 0.999
 NEAR = 0.02
 """How far outputs are apart, as a part of their size, that have become the same."""
 
-CLOSER, HALVED = 0.2, 0.5
+CLOSER, LEFT = 0.3, 0.35
 """How far directions are apart, as a part of their length, that come together instead of apart; and the part of their first deviation
 that is left by then. Those that are learned begin as near to each other in a fresh network, and part."""
 
@@ -67,7 +67,7 @@ def _collapse(s: Symptoms) -> Facts | None:
     if even and not loss.varied[1] > GROWN * loss.varied[0]:
         return {"spread": loss.varied[1] / loss.varied[0] if loss.varied[0] > 0 else loss.spread, "nearly": False}
     if _come_together(s):
-        return {"spread": loss.spread}
+        return {"left": loss.varied[1] / loss.varied[0]}
     near = NEAR if s.start > 0 > s.last else 0.1  # of a density, as it were, which has no end
     if not compares or not (loss.spread < near or shrunk) or s.target.std == 0 or not s.fallen > 0.9:
         return None
@@ -78,7 +78,7 @@ def _come_together(s: Symptoms) -> bool:
     """Whether the directions of all samples do, while the likeness of pairs, which has no share to fall by, is made larger."""
     loss = s.loss
     by_length = any(one.name == "Div" and math.isnan(one.number) for one in loss.term.functions)
-    return by_length and s.last < min(0.0, s.start) and loss.spread < CLOSER and loss.varied[1] < HALVED * loss.varied[0]
+    return by_length and s.last < min(0.0, s.start) and loss.spread < CLOSER and loss.varied[1] < LEFT * loss.varied[0]
 
 
 def _are_few(s: Symptoms) -> bool:

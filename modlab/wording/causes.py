@@ -1312,10 +1312,18 @@ CAUSES: dict[str, CauseWords] = {
     ),
     # ---- generative models
     "collapse": CauseWords(
-        lambda f: "what belongs together is not told from the rest" if "nearly" in f else "all outputs become the same",
+        lambda f: (
+            "what belongs together is not told from the rest"
+            if "nearly" in f
+            else "outputs of different samples become alike"
+            if "left" in f
+            else "all outputs become the same"
+        ),
         lambda f: (
             "of the margin nearly all is left, and the pair that belongs together is no nearer than the other"
             if "nearly" in f
+            else f"they differ by {_share(f['left'])} of what they did at first, and yet the loss falls"
+            if "left" in f
             else f"outputs of different samples are {_share(f['spread'])} apart, and yet the loss falls"
         ),
         lambda f: (
