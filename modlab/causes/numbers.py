@@ -28,10 +28,12 @@ SMALL = 1e-5
 """A learning rate that makes steps small by itself, whatever the gradients."""
 
 
-def _born(s: Symptoms, risk: str) -> Facts | None:
-    if s.is_finite and s.birth is None:
+def _born(s: Symptoms, risk: str, of_a_negative: str = "") -> Facts | None:
+    if (s.is_finite and s.birth is None) or _grew(s):
         return None
-    return {"in": "loss"} if risk in s.loss.risks and not _grew(s) else None
+    if of_a_negative in s.loss.risks:
+        return {"in": "loss", "how": "negative"}
+    return {"in": "loss"} if risk in s.loss.risks else None
 
 
 def _in_the_loss(s: Symptoms) -> bool:
@@ -57,23 +59,24 @@ def _cause(s: Symptoms, *kinds: str) -> Facts | None:
     for one in s.record.alerts:
         if one.kind in ("nan", "inf") and one.facts.get("cause") in kinds:
             known = {name: str(one.facts[name]) for name in ("name", "at") if one.facts.get(name)}
-            return {"path": one.path, "in": str(one.facts.get("where", "")), **known}
+            how = "negative" if one.facts.get("negative") else "end" if one.facts["cause"] == "slope at the end" else ""
+            return {"path": one.path, "in": str(one.facts.get("where", "")), **known, **({"how": how} if how else {})}
     return None
 
 
 def _log(s: Symptoms) -> Facts | None:
-    return _cause(s, "log") or _born(s, "log of zero") or _never_was(s)
+    return _cause(s, "log") or _born(s, "log of zero", "log of a negative") or _never_was(s)
 
 
 def _never_was(s: Symptoms) -> Facts | None:
     """A loss with a logarithm that was never a number, of outputs that are: so it is what the logarithm takes of the targets."""
     logs = any(one.name == "Log" for term in s.loss.terms for one in (*term.functions, *term.ending))
     known = math.isfinite(s.loss.outputs.std) and s.birth is None
-    return {"in": "loss"} if s.curve is not None and not len(s.values) and logs and known else None
+    return {"in": "loss", "how": "either"} if s.curve is not None and not len(s.values) and logs and known else None
 
 
 def _root(s: Symptoms) -> Facts | None:
-    return _cause(s, "root", "slope at 0", "slope at the end") or _born(s, "root of zero")
+    return _cause(s, "root", "slope at 0", "slope at the end") or _born(s, "root of zero", "root of a negative")
 
 
 def _division(s: Symptoms) -> Facts | None:

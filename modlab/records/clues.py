@@ -158,8 +158,8 @@ class LossClues:
             they do, -1 if there is none.
         value: of the loss, at the last look.
         away: how far the variances in it are from 1 at most, as of a latent whose divergence from the prior is a part of the loss.
-        risks: what may be no number on the way to it: "log of zero", "root of zero", "division by zero", "overflow" and
-            `INFINITE`; what may become that: "logarithm of a chance", "root of squares"; and "no log".
+        risks: what may be no number on the way to it: "log of zero", "log of a negative", "root of zero", "root of a negative",
+            "division by zero", "overflow" and `INFINITE`; what may become that: "logarithm of a chance", "root of squares"; and "no log".
         varied: by how much the outputs of samples differ, at the first look and at the last.
         factors: those of the first term, at the first look and at the last.
         even: of targets that are shares of the classes, their entropy at least, as a part of that of even ones.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -582,14 +583,22 @@ def _has(tensor: Any, test: Any) -> bool:
 
 
 def _log(node: Any) -> str:
-    if _has(saved(node, "self"), lambda x: x <= 0):
-        return "log of zero"
+    taken = saved(node, "self")
+    if _has(taken, lambda x: x <= 0):
+        return "log of a negative" if _has(taken, lambda x: x < 0) else "log of zero"
     below, added = next(iter(children(node)), None), False
     while below is not None and name_of(below) in OPPOSITES | MOVES | {"Add"}:
         added |= name_of(below) == "Add"
         below = next(iter(children(below)), None)
-    is_chance = name_of(below) in CHANCES and (not added or _is_nothing_added(saved(node, "self"), saved(below, "result")))
+    is_chance = name_of(below) in CHANCES and (not added or _is_nothing_added(taken, saved(below, "result")))
     return "logarithm of a chance" if is_chance else ""
+
+
+def _log1p(node: Any) -> str:
+    taken = saved(node, "self")
+    if _has(taken, lambda x: x < -1):
+        return "log of a negative"
+    return "log of zero" if _has(taken, lambda x: x == -1) else ""
 
 
 def _is_nothing_added(taken: Any, chance: Any) -> bool:
@@ -601,7 +610,10 @@ def _is_nothing_added(taken: Any, chance: Any) -> bool:
 
 
 def _root(node: Any) -> str:
-    if _has(saved(node, "result"), lambda x: x == 0):
+    result = saved(node, "result")
+    if _has(result, torch.isnan) and _is_finite_below(node):
+        return "root of a negative"
+    if _has(result, lambda x: x == 0):
         return "root of zero"
     below = next(iter(children(node)), None)
     while below is not None and name_of(below) in MOVES | {"Sum", "Mean"}:  # what is added keeps it from 0
@@ -609,9 +621,20 @@ def _root(node: Any) -> str:
     return "root of squares" if math.prod(shape_of(node)) > 1 and name_of(below) in ("Pow", "Mul", "Var") else ""
 
 
+def _is_finite_below(node: Any) -> bool:
+    """Whether all that the functions in front of one have saved is finite, so that it is the first that gives NaN."""
+    return not any(
+        _has(saved(one, name), lambda x: ~x.isfinite())
+        for one in islice(_nearest(node, DEEP // 4), 1, None)
+        for name in ("self", "other", "result")
+    )
+
+
 def _power(node: Any) -> str:
-    exponent = number_of(saved(node, "exponent"))
-    if exponent == exponent and 0 < exponent < 1 and _has(saved(node, "self"), lambda x: x == 0):
+    exponent, base = number_of(saved(node, "exponent")), saved(node, "self")
+    if exponent == exponent and not exponent.is_integer() and _has(base, lambda x: x < 0):
+        return "root of a negative"
+    if exponent == exponent and 0 < exponent < 1 and _has(base, lambda x: x == 0):
         return "root of zero"
     return "division by zero" if exponent < 0 and _has(saved(node, "self"), lambda x: x == 0) else ""
 
@@ -695,7 +718,7 @@ def _cast(node: Any) -> str:
 
 RISKS = {
     "Log": _log,
-    "Log1P": lambda node: "log of zero" if _has(saved(node, "self"), lambda x: x <= -1) else "",
+    "Log1P": _log1p,
     "Log2": _log,
     "Log10": _log,
     "Sqrt": _root,

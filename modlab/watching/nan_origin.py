@@ -222,13 +222,13 @@ def explain(word: str, inputs: Sequence[Value], value: Value | None, *, forward:
     measured = [one.stats for one in inputs if one.stats is not None and one.stats.measured]
     zeros, negative = sum(one.zeros for one in measured), any(one.count and one.min < 0 for one in measured)
     if not forward:
-        return _explain_backward(word, zeros)
+        return _explain_backward(word, zeros, measured[-1].zeros if measured else 0)
     if word in ("log", "log2", "log10") and (zeros or negative):
-        return {"cause": "log", "zeros": zeros, "negative": negative}, (Remedy("keep above zero"),)
+        return {"cause": "log", "zeros": zeros, "negative": negative}, (Remedy("make positive" if negative else "keep above zero"),)
     if word in ("div", "true_divide", "reciprocal", "rsqrt") and measured and measured[-1].zeros:
         return {"cause": "division", "zeros": measured[-1].zeros}, (Remedy("add to the divisor"),)
     if word == "sqrt" and negative:
-        return {"cause": "root"}, (Remedy("keep at zero or above"),)
+        return {"cause": "root", "negative": True}, (Remedy("keep at zero or above"),)
     if word in ("softmax", "log_softmax") and any(one.neginf for one in measured):
         return {"cause": "masked row"}, (Remedy("leave one in each row"),)
     overflows = value is not None and value.stats is not None and (value.dtype == "float16" or not value.stats.nan)
@@ -242,12 +242,16 @@ def overflow(dtype: str, fix: Remedy) -> Cause:
     return {"cause": "overflow", "dtype": dtype}, (fix,)
 
 
-def _explain_backward(word: str, zeros: int) -> Cause:
+def _explain_backward(word: str, zeros: int, divided_by: int) -> Cause:
     steep: dict[str, Fact] = {"cause": "slope at 0"}
     if word in ("sqrt", "rsqrt") or "norm" in word:
         return steep, (Remedy("root above zero"),)
-    if word in ("log", "log2", "log10", "div", "reciprocal", "pow"):
-        return steep if zeros else {}, (Remedy("away from zero"),)
+    if word in ("log", "log2", "log10") and zeros:
+        return {"cause": "log", "zeros": zeros, "negative": False}, (Remedy("away from zero"),)
+    if word in ("div", "true_divide", "reciprocal") and divided_by:
+        return {"cause": "division", "zeros": divided_by}, (Remedy("away from zero"),)
+    if word == "pow" and zeros:
+        return steep, (Remedy("away from zero"),)
     if word in ("acos", "asin", "atan2", "acosh", "atanh"):
         return {"cause": "slope at the end"}, (Remedy("inside its range"),)
     return {}, ()

@@ -436,7 +436,7 @@ def _born(facts: Facts) -> str:
         return "something in it is multiplied by infinity, as a division by zero gives it"
     if "name" in facts:
         return f"{facts['name']} in {{place}}" + (f" ({facts['at']})" if "at" in facts else "")
-    return "in the loss" if facts.get("in") == "loss" else "in {place}"
+    return "on the way to the loss" if facts.get("in") == "loss" else "in {place}"
 
 
 def _equal(facts: Facts) -> str:
@@ -1252,26 +1252,51 @@ CAUSES: dict[str, CauseWords] = {
     ),
     # ---- the numbers
     "log of zero": CauseWords(
-        lambda f: "the loss may have taken the logarithm of zero" if "last" in f else "a logarithm of zero",
+        lambda f: (
+            "the loss may have taken the logarithm of zero"
+            if "last" in f
+            else {"negative": "a logarithm of a negative number", "either": "a logarithm of zero, or of a negative number"}.get(
+                str(f.get("how")), "a logarithm of zero"
+            )
+        ),
         lambda f: (
             "it takes that of a sigmoid or softmax as it is, which rounds to 0 where the model is sure; "
             f"steps were small, and it was {rough(f['last'])} before it was no longer finite"
             if "last" in f
             else _born(f)
         ),
-        "log(0) is minus infinity.",
-        "torch.log(x.clamp_min(1e-8)), or log_softmax",
+        lambda f: {
+            "negative": "log(x) is NaN below 0.",
+            "either": "log(0) is minus infinity, and below 0 it is NaN.",
+        }.get(str(f.get("how")), "log(0) is minus infinity."),
+        lambda f: (
+            "make x positive, as F.softplus(x) or exp does, or let the model give the logarithm itself"
+            if f.get("how") == "negative"
+            else "torch.log(x.clamp_min(1e-8)), or log_softmax"
+        ),
     ),
     "root of zero": CauseWords(
-        lambda f: "the loss may have taken a root at zero" if "last" in f else "a root at zero",
+        lambda f: (
+            "the loss may have taken a root at zero"
+            if "last" in f
+            else {"negative": "a root of a negative number", "end": "a slope that is infinite at the end of its range"}.get(
+                str(f.get("how")), "a root at zero"
+            )
+        ),
         lambda f: (
             "it takes roots of squares as they are, which are 0 where two things are equal; "
             f"steps were small, and it was {rough(f['last'])} before it was no longer finite"
             if "last" in f
             else _born(f)
         ),
-        "The slope of a square root, a norm or a standard deviation at 0 is infinite.",
-        "torch.sqrt(x + 1e-8)",
+        lambda f: {
+            "negative": "The root of a number below 0 is NaN.",
+            "end": "That of acos and asin is infinite at -1 and 1.",
+        }.get(str(f.get("how")), "The slope of a square root, a norm or a standard deviation at 0 is infinite."),
+        lambda f: {
+            "negative": "torch.sqrt(F.softplus(x)), or x.clamp_min(1e-8) if x should not be negative",
+            "end": "x.clamp(-1 + 1e-6, 1 - 1e-6)",
+        }.get(str(f.get("how")), "torch.sqrt(x + 1e-8)"),
     ),
     "division by zero": CauseWords(
         lambda f: "the loss has an infinite factor" if f.get("in") == "factor" else "a division by zero",

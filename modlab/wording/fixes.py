@@ -92,6 +92,7 @@ FIXES: dict[str, Words] = {
         "Look for something multiplied by zero, replaced, or computed from something else: modlab.trace(model) shows each step."
     ),
     "scale, or trace": "Scale the inputs to about 1; modlab.trace(model) shows where they are lost.",
+    "make positive": "make its input positive, as F.softplus(x) or exp does, or let the model give the logarithm itself",
     "keep above zero": "keep its input above zero: torch.log(x.clamp_min(1e-8))",
     "add to the divisor": "keep what it divides by above zero: x / y.clamp(min=1) for a count, else x / (y + 1e-8)",
     "keep at zero or above": "keep its input at zero or above: torch.sqrt(x.clamp_min(0))",

@@ -111,6 +111,58 @@ def test_a_rate_that_bursts_is_named_as_before() -> None:
     assert found.kind in ("not finite by the rate", "rate too high")
 
 
+def logarithms_apart(output: Tensor, target: Tensor) -> Tensor:
+    return (output[:, 0].log() - (target + 1.0).log()).square().mean()
+
+
+def roots_apart(output: Tensor, target: Tensor) -> Tensor:
+    return (output[:, 0].sqrt() - target.float().sqrt()).square().mean()
+
+
+@pytest.mark.parametrize(
+    ("criterion", "kind", "says"),
+    [
+        (logarithms_apart, "log of zero", "a logarithm of a negative number: on the way to the loss"),
+        (lambda output, target: logarithms_apart(output.relu(), target), "log of zero", "a logarithm of zero: on the way to the loss"),
+        (lambda output, target: (3 * output[:, 0]).log1p().sub(target).square().mean(), "log of zero", "a logarithm of a negative number"),
+        (roots_apart, "root of zero", "a root of a negative number: on the way to the loss"),
+        (lambda output, target: (output[:, 0] ** 1.5 - target).square().mean(), "root of zero", "a root of a negative number"),
+    ],
+)
+def test_of_zero_and_of_a_negative_number_are_told_apart(criterion: Callable[[Tensor, Tensor], Tensor], kind: str, says: str) -> None:
+    w = trained(labelled, criterion)
+    assert first(w).kind == kind and says in str(w.verdict)
+
+
+@pytest.mark.parametrize(
+    ("inner", "kind", "says"),
+    [
+        (torch.log, "log of zero", "a logarithm of a negative number: torch.log in"),
+        (torch.sqrt, "root of zero", "a root of a negative number: torch.sqrt in"),
+        (lambda x: torch.where(x > 0, x / x.relu(), 0 * x), "division by zero", "a division by zero: x / y in"),
+    ],
+)
+def test_so_are_they_inside_of_the_model(inner: Any, kind: str, says: str) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(4, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return inner(self.net(x))  # type: ignore[no-any-return]
+
+    torch.manual_seed(0)
+    net = Model()
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(20):
+            x = torch.randn(32, 4)
+            optimizer.zero_grad()
+            (net(x) - x.sum(1, keepdim=True)).square().mean().backward()
+            optimizer.step()
+    assert first(w).kind == kind and says in str(w.verdict)
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 1e-7])
 def test_a_logarithm_of_a_chance_to_which_nothing_is_added_is_known_before_it_is_infinite(epsilon: float) -> None:
     torch.manual_seed(0)
