@@ -21,6 +21,9 @@ PRODUCTS = ("Bmm", "Mm", "Matmul")
 ORDERED = ("Cat", "Cudnn", "MkldnnRnn", "Thnn", "Sin", "Cos")
 """Beginnings of the names of functions by which the order of positions can count."""
 
+NEAR = 6
+"""Functions between a place and the weights that make it."""
+
 BEGINNINGS = ("Embedding", "Stack", "Cat", "Bmm", "Cudnn", "MkldnnRnn", "Thnn", "ScaledDotProduct", *SOFTMAX)
 """The same of those that put a sequence together: what stands in front of it is another sequence."""
 
@@ -233,7 +236,24 @@ def _tells(node: Any) -> bool:
         other = saved(node, "other")
         many = isinstance(other, Tensor) and other.numel() > 1 and math.isnan(number_of(other))
         return many and (not is_here(other) or not other.is_contiguous() or len(other.detach().flatten()[:4096].unique()) > 2)
-    return name.startswith(ORDERED) or (name == "Convolution" and _overlaps(node))
+    return name.startswith(ORDERED) or (name == "Convolution" and _overlaps(node)) or (name == "Stack" and _has_own_weights(node))
+
+
+def _has_own_weights(stack: Any) -> bool:
+    """Whether each place is made by weights of its own, as each column of a table is by its own embedding."""
+    first = [{id(leaf) for leaf in _first_weights(one)} for one in children(stack)]
+    return len(first) > 1 and all(first) and len(set[int]().union(*first)) == sum(map(len, first))
+
+
+def _first_weights(node: Any) -> list[Any]:
+    """The parameters that stand nearest to a result."""
+    waiting = [node]
+    for _ in range(NEAR):
+        found = [one for one in waiting if name_of(one) == "AccumulateGrad"]
+        if found:
+            return found
+        waiting = [child for one in waiting for child in children(one)]
+    return []
 
 
 def _overlaps(convolution: Any) -> bool:

@@ -15,7 +15,7 @@ _REGAINED = {
     "no_grad": "Take it out of `with torch.no_grad()` there.",
     "inference_mode": "Take it out of `with torch.inference_mode()` there.",
     "detached": "Remove the detach there (or whatever turns it into plain numbers).",
-    "off the path": "Use its result in the output, or remove it.",
+    "off the path": "Use its result for the loss, or remove it.",
     "not called": "Call it in forward, or remove it.",
     "not used": "Use it in forward, or remove it.",
     ".forward called": "Call the module itself, not its .forward.",
@@ -91,7 +91,7 @@ FIXES: dict[str, Words] = {
     "trace what is lost": (
         "Look for something multiplied by zero, replaced, or computed from something else: modlab.trace(model) shows each step."
     ),
-    "scale, or trace": "Scale the inputs to about 1; modlab.trace(model) shows where they are lost.",
+    "scale, or trace": "modlab.trace(model) shows where the inputs are lost; if they are large, scale them to about 1.",
     "make positive": "make its input positive, as F.softplus(x) or exp does, or let the model give the logarithm itself",
     "keep above zero": "keep its input above zero: torch.log(x.clamp_min(1e-8))",
     "add to the divisor": "keep what it divides by above zero: x / y.clamp(min=1) for a count, else x / (y + 1e-8)",

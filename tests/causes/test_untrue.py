@@ -73,6 +73,34 @@ def test_a_table_of_segments_is_no_table_of_positions(rows: int) -> None:
     assert "no positions" not in kinds(watched(model, loss, 120))
 
 
+class Columns(nn.Module):
+    """A transformer over the columns of a table, each with an embedding of its own; nobody trains what is in its lists."""
+
+    def __init__(self, *, own: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.own = own
+        self.tables = [nn.Embedding(12, 12) for _ in range(5)]
+        self.layer = [nn.TransformerEncoderLayer(12, 2, 24, dropout=0.0, batch_first=True)]
+        self.head = nn.Linear(12, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = [self.tables[number if self.own else 0](x[:, number]) for number in range(5)]
+        return self.head(self.layer[0](torch.stack(columns, 1)).mean(1))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_columns_with_weights_of_their_own_can_be_told_apart(own: bool) -> None:
+    model, tables = Columns(own=own), torch.randn(5, 12, generator=torch.Generator().manual_seed(1))
+
+    def loss() -> Tensor:
+        x = torch.randint(0, 12, (64, 5))
+        told = [tables[number][x[:, number]] for number in range(5)]
+        return F.cross_entropy(model(x), (told[0] * told[1] + told[2] + told[3] * told[4] > 0).long())
+
+    assert ("no positions" in kinds(watched(model, loss, 300, torch.optim.Adam(model.parameters(), 3e-3)))) is not own
+
+
 class Normed(nn.Module):
     """A norm of its own, as that of T5."""
 
