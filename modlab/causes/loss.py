@@ -17,6 +17,9 @@ from modlab.records.clues import MOVES, RANGES, SHAPES, Term
 LAYOUT = MOVES | {"Select", "Slice", "ToCopy"}
 """Functions that only lay numbers out anew, or take some of them."""
 
+CHOICES = ("Index", "IndexSelect", "MaskedSelect")
+"""Functions that take some samples, as those of a graph that have labels."""
+
 CHANCES = ("binary cross-entropy", "binary cross-entropy with logits")
 ONE_SIDED = ("Relu", "Softplus", "Exp", "Abs", "Norm", "LinalgVectorNorm")
 """Functions that give nothing below 0."""
@@ -170,7 +173,7 @@ def _wrong_dimension(s: Symptoms) -> Facts | None:
 
 def _is_over_samples(term: Term, samples: int) -> bool:
     """Whether the scores of each sample are a row, and each column of them is normalized; each sample against each is another matter."""
-    first = term.functions[0] if term.functions else None
+    first = next((one for one in (*term.functions, *term.ending) if one.name not in CHOICES), None)
     over = first is not None and first.name == "LogSoftmax" and first.dim == 0 and len(first.shape) == 2 and first.shape == term.output
     return over and first is not None and first.shape[0] == samples != first.shape[1] > 1
 
@@ -204,6 +207,8 @@ def _no_log(s: Symptoms) -> Facts | None:
     if loss.term.criterion not in ("likelihood", "divergence", "alignment") or not loss.unnormalized > 5e-2:
         return None
     if loss.along >= 0 and (loss.term.criterion == "alignment" or _takes_logarithms(s)):
+        return None
+    if _is_over_samples(loss.term, loss.term.output[0] if loss.term.output else 0):
         return None
     return {"path": loss.term.source or ""}
 

@@ -80,6 +80,7 @@ FOLLOWS = {
             "wrong negatives",
         )
     ),
+    "wrong sign": frozenset(("no log",)),
     "clipped to nothing": frozenset(("scaler misused",)),
     "too much noise": frozenset(("targets shifted",)),
     "discriminator wins": CUT | {"generator detached"},
@@ -115,7 +116,7 @@ anybody. What is cut off is used, tells nothing for that reason, and has no grad
 feature that leaves nothing of the others, norms in evaluation, dead units, zeros or hooks take it away. What never moves stays as equal,
 and as small, as it began. What is thrown away was used. Inputs that tell the targets of others are no noise. Levels that are the same are
 no tokens; and what a mask hides, or a frozen layer of zeros gives, is not overwritten. Where nothing is moved, what is frozen explains
-nothing.
+nothing. A likelihood that takes no logarithm falls without end, whatever its sign.
 """
 
 MOST = 3

@@ -72,17 +72,33 @@ def test_an_expert_that_is_never_chosen_is_cut_off_from_nothing():
     assert "detached" not in kinds(w)
 
 
-def test_logarithms_over_samples_are_a_wrong_dimension_and_no_missing_logarithm():
+@pytest.mark.parametrize("some", [False, True], ids=["all", "those with labels"])
+def test_logarithms_over_samples_are_a_wrong_dimension_and_no_missing_logarithm(some):
+    labelled = torch.arange(0, 32, 2) if some else torch.arange(32)
     net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 5), nn.LogSoftmax(0))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with modlab.watch(net, optimizer) as w:
         for _ in range(30):
-            loss = F.nll_loss(net(torch.randn(32, 4)), torch.randint(5, (32,)))
+            output = net(torch.randn(32, 4))
+            loss = F.nll_loss(output[labelled] if some else output, torch.randint(5, (len(labelled),)))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
     assert "softmax over the wrong dimension" in kinds(w)
     assert "no log" not in kinds(w)
+
+
+def test_a_likelihood_without_its_logarithm_has_no_wrong_sign_beside_it():
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    x = torch.randn(400, 4)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(100):
+            loss = F.nll_loss(net(x)[::2], x.argmax(1)[::2])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert "no log" in kinds(w) and "wrong sign" not in kinds(w)
 
 
 class Votes(nn.Module):
