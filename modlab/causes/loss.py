@@ -58,7 +58,7 @@ RESTORED = "restored"
 DECAYS = 0.1
 """Weight decay beyond which a step may go where the loss does not ask it to."""
 
-HARDLY, RESTS = 0.01, 1e-5
+HARDLY, RESTS = 0.05, 2e-3
 """Part of its first value by which a loss has fallen that has gone nowhere, and by which one still moves that has come to rest."""
 
 NOTHING = 0.05

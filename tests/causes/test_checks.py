@@ -167,3 +167,32 @@ def test_how_far_a_step_goes_is_said_in_plain_words():
     assert "leaps up and down" in CHECKS["no trend"](facts)
     said = CAUSES["targets shifted"].evidence(facts)  # type: ignore[operator]
     assert said == "the inputs tell 59 % of the targets one sample after their own, and 0 % of their own"
+
+
+class Wiped(nn.Module):
+    """A branch whose numbers are masked where they count, beside one that knows nothing."""
+
+    def __init__(self, table: bool) -> None:
+        super().__init__()
+        self.branch = nn.Embedding(10, 8) if table else nn.Linear(4, 8)
+        self.beside, self.head = nn.Linear(4, 8), nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
+
+    def forward(self, x: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        told = self.branch(x)
+        hidden = told.masked_fill(torch.ones(len(x), 1, dtype=torch.bool), 0.0)
+        return self.head(torch.cat((hidden, self.beside(noise)), 1))
+
+
+@pytest.mark.parametrize("table", [False, True], ids=["a layer", "a table"])
+def test_what_a_mask_throws_away_has_no_vanishing_gradient(table):
+    torch.manual_seed(0)
+    net, values = Wiped(table), torch.linspace(-1, 1, 10)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(200):
+            x = torch.randint(10, (32,)) if table else torch.randn(32, 4)
+            target = values[x] if table else x.sum(1)
+            optimizer.zero_grad()
+            F.mse_loss(net(x, torch.randn(32, 4)), target[:, None]).backward()
+            optimizer.step()
+    assert "overwritten activation" in kinds(w) and "vanishing gradient" not in kinds(w)

@@ -375,11 +375,11 @@ def test_outputs_and_targets_whose_correlation_is_the_loss_are_no_samples_that_b
 class SkipGram(nn.Module):
     """Words beside their neighbours, and beside others."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: float) -> None:
         super().__init__()
         self.inner, self.outer = nn.Embedding(40, 8), nn.Embedding(40, 8)
         for one in (self.inner, self.outer):
-            nn.init.uniform_(one.weight, -0.1, 0.1)
+            nn.init.uniform_(one.weight, -width, width)
 
     def forward(self, word: Tensor, near: Tensor, far: Tensor) -> Tensor:
         h = self.inner(word)
@@ -387,10 +387,11 @@ class SkipGram(nn.Module):
         return -(F.logsigmoid(pulled) + F.logsigmoid(-pushed).mean(1)).mean()
 
 
+@pytest.mark.parametrize("width", [0.1, 0.4], ids=["small", "wide"])
 @pytest.mark.parametrize("others", ["the same", "the same again and again", "drawn", "all one"])
-def test_negatives_that_are_the_positives(others: str) -> None:
+def test_negatives_that_are_the_positives(others: str, width: float) -> None:
     torch.manual_seed(0)
-    net = SkipGram()
+    net = SkipGram(width)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
     with modlab.watch(net, optimizer) as w:
         for _ in range(250):
