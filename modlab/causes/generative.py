@@ -95,9 +95,9 @@ def _ignored(s: Symptoms) -> Facts | None:
     return {"away": s.loss.away}
 
 
-FOUND, FLAT, MOVED = 8.0, 0.1, 5e-3
+FOUND, FLAT, MOVED = 8.0, 0.1, 0.5
 """Standard errors by which scores go with the samples that they belong to, while the logarithms of their shares hardly differ, though
-each step changes the weights by so much: products would have grown by then, and cosines that are divided cannot."""
+all steps together have gone so far, as a part of the weights' size: products would have grown by then, and divided cosines cannot."""
 
 FIERCE, FAR_ABOVE = 1000.0, 10.0
 """Scores times more than the first are no temperature that anybody means, where the loss begins so many times above a guess's."""
@@ -139,7 +139,7 @@ def _is_held_down(s: Symptoms) -> bool:
     """Whether the right one of each row is told from the others, and no chance is said to be larger for that."""
     loss = s.loss
     found = loss.term.criterion == "cross-entropy" and loss.diagonal and loss.goes > FOUND
-    return found and s.progress < 0.05 and loss.outputs.std < FLAT and s.pace > MOVED and s.made >= 5 * LONG
+    return found and s.progress < 0.05 and loss.outputs.std < FLAT and s.pace * s.made > MOVED and s.made >= 5 * LONG
 
 
 def _binds(loss: LossClues, scale: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -995,8 +996,9 @@ class Matched(nn.Module):
         return F.normalize(self.one(one), dim=1) @ F.normalize(self.other(other), dim=1).T / self.divided
 
 
+@pytest.mark.parametrize("slowly", [False, True])
 @pytest.mark.parametrize(("divided", "told"), [(14.0, True), (0.07, False)])
-def test_a_temperature_that_holds_the_right_answer_down(divided: float, told: bool) -> None:
+def test_a_temperature_that_holds_the_right_answer_down(divided: float, told: bool, slowly: bool) -> None:
     torch.manual_seed(0)
     model, ways = Matched(divided), torch.randn(2, 6, 16)
 
@@ -1004,4 +1006,6 @@ def test_a_temperature_that_holds_the_right_answer_down(divided: float, told: bo
         meant = torch.randn(64, 6)
         return F.cross_entropy(model(meant @ ways[0], meant @ ways[1]), torch.arange(64))
 
-    assert ("temperature" in kinds(watched(model, loss, 200, torch.optim.Adam(model.parameters(), 2e-3)))) is told
+    sgd = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
+    optimizer = sgd(model.parameters()) if slowly else torch.optim.Adam(model.parameters(), 2e-3)
+    assert ("temperature" in kinds(watched(model, loss, 600 if slowly else 200, optimizer))) is told
