@@ -64,12 +64,16 @@ describe("what can be asked", () => {
     expect(find(VALUE).closest("[hidden]")).not.toBeNull();
   });
 
-  it("stays at the step that was chosen, or before it, when others are kept", () => {
+  it("keeps the step that was chosen, and says so where it could not be kept", () => {
     opened();
     find<HTMLInputElement>("[type=range]").value = "1";
     find("[type=range]").dispatchEvent(new Event("input"));
     take({ kept: { ...KEPT, steps: [0, 60, 128], rates: [0.1, 0.3, 0.4] } });
     expect([find("[type=range]").getAttribute("aria-valuetext"), find<HTMLInputElement>(RATE).value]).toEqual(["step 60", "0.3"]);
+    expect(find("[role=alert]").textContent).toBe("Step 64 is no longer kept: the fork begins at step 60.");
+    expect(asked).toEqual([["pin", { at: 64 }], ["pin", { at: 60 }]]);
+    find("[type=range]").dispatchEvent(new Event("input"));
+    expect(find<HTMLElement>("[role=alert]").hidden).toBe(true);
   });
 
   it.each([

@@ -79,6 +79,7 @@ class Keeper:
 
     Attributes:
         states: by the number of steps before them; `tape`: by number, the steps that can be run again.
+        pinned: the state from which someone is about to fork, by its number; None if there is none.
         trouble: why nothing more is kept, in one line.
         lost: why no state is left: "joined" (with each step somebody comes who trains along), "torn" (each uses graphs of the one
             before it) or "gone" (the model is); "" if none was taken.
@@ -94,6 +95,7 @@ class Keeper:
             self.recording.add(one)
         self.states: dict[int, KeptState] = {}
         self.tape: dict[int, TapedStep] = {}
+        self.pinned: int | None = None
         self.reach = 0  # steps that are kept behind each state; 0: all
         self.trouble = self.lost = ""
         self._began = self._step = self._next = 0
@@ -317,12 +319,10 @@ class Keeper:
             self._halve_states()
 
     def _halve_states(self) -> None:
-        """Every second state goes; the first and the last one stay."""
-        kept = [*self.states][::2]
-        last = max(self.states)
-        if kept[-1] != last:
-            kept.append(last)
-        if len(kept) == len(self.states):
+        """Every second state goes; the first, the last and the pinned one stay, where more than two can."""
+        starts = [*self.states]
+        kept = [one for place, one in enumerate(starts) if place % 2 == 0 or one in (starts[-1], self.pinned)]
+        if len(kept) == len(starts):
             kept.pop(len(kept) // 2)
         self.states = {number: self.states[number] for number in kept}
         for one in self.states.values():

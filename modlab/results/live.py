@@ -29,7 +29,7 @@ GONE = "The watch no longer exists, and what it kept is gone with it."
 
 _ASKED = ("pause", "resume", "step", "stop", "budget")
 
-_FORK = ("fork", "cancel", "leave")
+_FORK = ("fork", "cancel", "pin", "leave")
 
 LATE = 3.0
 """Seconds after which a click on an old picture is none any more: it waited behind the cell that it was meant for."""

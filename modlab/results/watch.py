@@ -747,6 +747,7 @@ class Watch(Result):
     def ask_fork(self, asked: Mapping[str, Any]) -> None:
         """What the page asks of a fork: "fork" begins one (``at``, ``lr``, ``setting``, ``value``), "cancel" ends the one that runs.
 
+        "pin": the state at a step is to stay, for someone has chosen it in the form (``at``; None: the newest one, which stays anyway).
         "leave": nobody works in the picture at rest any more, which is then renewed.
 
         It is made in slices: between the steps of the training, while that is paused, or while the kernel runs no cell.
@@ -761,6 +762,8 @@ class Watch(Result):
         running, action = self._sliced, asked.get("action")
         if action == "leave" and self._output is not None:
             self._output.renew()
+        if action == "pin" and self._keeper is not None:
+            self._keeper.pinned = asked.get("at")
         if action == "cancel" and running is not None:
             running.cancel()
         if action != "fork":

@@ -78,6 +78,7 @@ def test_a_learner_drags_the_time_back_and_sees_both(lab: JupyterLab) -> None:
     expect(slider).to_have_attribute("aria-valuetext", "step 0")
     lab.page.keyboard.press("ArrowRight")
     until(lambda: slider.get_attribute("aria-valuetext") not in ("step 0", newest))
+    chosen = str(slider.get_attribute("aria-valuetext"))
     rate = forks(lab).get_by_role("textbox", name="learning rate")
     expect(rate).to_have_value("0.001")
 
@@ -118,6 +119,7 @@ def test_a_learner_drags_the_time_back_and_sees_both(lab: JupyterLab) -> None:
     assert "after: stopped" in lab.text(1)
     expect(forks(lab).get_by_role("slider", name="from")).to_be_visible()  # the picture at rest asks the kernel that is still there
     expect(forks(lab)).to_contain_text("runs while the kernel runs no cell")
+    expect(forks(lab).get_by_role("slider", name="from")).to_have_attribute("aria-valuetext", chosen)  # though fewer are kept by now
     entered = {"learning rate": "0.02", "its value": "0.6"}  # it stays, although another view took the place
     for name, value in entered.items():
         expect(forks(lab).get_by_role("textbox", name=name)).to_have_value(value)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import modlab
 from modlab import errors as modlab_errors
+from modlab.forking import keeper as keeping
 from modlab.results import sliced_fork
 from modlab.results.live import WatchPage
 from modlab.views.watch import payload
@@ -176,6 +177,23 @@ def test_it_is_cancelled_and_one_runs_at_a_time(monkeypatch: pytest.MonkeyPatch)
     (fork,) = w.forks
     assert fork.record.ended == "cancelled" and 0 < fork.record.steps < 12
     assert "It was cancelled there." in str(fork)
+
+
+@pytest.mark.parametrize("room", [keeping.STATES, 2], ids=["thinned", "no room"])
+def test_what_one_has_chosen_stays_where_there_is_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    monkeypatch.setattr(keeping, "GAP", 2)
+    monkeypatch.setattr(keeping, "STATES", room)
+    seeded()
+    model, optimizers, step = plain_run()
+    with modlab.watch(model, optimizers, keep="good") as w:
+        for number in range(80):
+            if number == 8:
+                chosen = w.record.kept.states[1]
+                w.ask_fork({"action": "pin", "at": chosen})
+            step(number)
+    kept = w.record.kept
+    assert kept is not None and kept.states[0] == 0 and kept.states[-1] > 40
+    assert (chosen in kept.states) == (room > 2) and len(kept.states) <= room
 
 
 def test_an_interrupt_ends_it_and_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,13 @@ export class ForkPart implements Part {
 
   #offer(kept: Kept, state: string, paused: boolean): void {
     const place = this.#place;
-    const step = `step ${steps(kept.steps[place] as number)}`;
+    const from = kept.steps[place] as number;
+    const step = `step ${steps(from)}`;
+    const { at = from } = this.#entered;
+    if (at !== from) {
+      this.#say(`Step ${steps(at)} is no longer kept: the fork begins at ${step}.`);
+      this.#pin(from);
+    }
     this.#slider.max = String(kept.steps.length - 1);
     this.#slider.value = String(place);
     this.#slider.setAttribute("aria-valuetext", step);
@@ -178,9 +184,15 @@ export class ForkPart implements Part {
   #choose(): void {
     const place = Number(this.#slider.value);
     const known = this.#kept?.steps ?? [];
-    this.#entered.at = place < known.length - 1 ? known[place] : undefined;
+    this.#pin(place < known.length - 1 ? known[place] : undefined);
     this.#say("");
     if (this.#moment) this.draw(this.#moment);
+  }
+
+  /** What one has chosen stays: of a long training fewer and fewer steps are kept. Without a step, it is the newest one. */
+  #pin(at: number | undefined): void {
+    this.#entered.at = at;
+    void this.#context.control?.("pin", { at: at ?? null }).catch(() => {});    // what is wrong there is told by "fork"
   }
 
   #chooseSetting(): void {

@@ -38,7 +38,7 @@ export interface Hooks {
   onZoom(from: number, to: number): void;
 }
 
-export type Control = "pause" | "resume" | "step" | "stop" | "budget" | "fork" | "cancel";
+export type Control = "pause" | "resume" | "step" | "stop" | "budget" | "fork" | "cancel" | "pin";
 
 /** What a person has entered for a fork; what is not here follows the run. */
 export interface Entered {
