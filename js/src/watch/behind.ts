@@ -76,7 +76,9 @@ export function wake(host: HTMLElement, bytes: ArrayBuffer, shown: Shown, tries 
   kernel.ask("hello").then((fresh) => {
     if (said(fresh) !== said(bytes) || !shown.take(fresh)) return close();
     shown.listen?.((action, more) => kernel.tell(action, more), (way!.entered ??= {}));
-    host.addEventListener("focusout", (event) => leave(event.relatedTarget));
+    // A press on a plot takes the focus, and is one in this picture: it is left when the pointer has gone.
+    host.addEventListener("focusout", (event) => host.matches(":active") || leave(event.relatedTarget));
+    host.addEventListener("pointerleave", () => leave());
   }, close);
 }
 

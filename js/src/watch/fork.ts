@@ -6,6 +6,7 @@ import { slotAt, type Fork, type Kept } from "./data";
 import { figure, scaleFor, steps } from "./figures";
 import type { Entered, Hooks, Moment, Part, WatchContext } from "./part";
 import { hairline } from "./pen";
+import { refill } from "./refill";
 import { drawScale, MARGIN, put, Strip } from "./strip";
 import { hatchSlots, ticksOf, xOf } from "./time-axis";
 import { clipped, placed, Trace } from "./trace";
@@ -268,8 +269,7 @@ export class ForkPart implements Part {
     if (said === this.#said) return;
     this.#said = said;
     const shown = this.#index(forks);
-    const rows = forks.map((fork, index) => this.#row(fork, index, index === shown, forks.length > 1)).reverse();
-    this.#outcome.replaceChildren(...rows);
+    refill(this.#outcome, forks.map((fork, index) => this.#row(fork, index, index === shown, forks.length > 1)).reverse());
   }
 
   #index(forks: readonly Fork[]): number {
@@ -282,12 +282,11 @@ export class ForkPart implements Part {
     const press = (): void => {
       this.#shown = index;
       if (this.#moment) this.draw(this.#moment);
-      (this.#outcome.querySelector("[aria-pressed=true]") as HTMLElement | null)?.focus();
     };
     const row = several ? button("", { class: "plain outcome", "aria-pressed": String(shown), title: "show its curves" }, press) : element("p", { class: "outcome" });
     row.append(...sentence);
     const notes = shown ? fork.notes.map((note) => element("p", { class: "fork-more" }, lines(note))) : [];
-    return element("div", {}, row, ...notes);
+    return element("div", { "data-key": index }, row, ...notes);
   }
 
   #paint(moment: Moment): void {
