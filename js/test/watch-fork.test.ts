@@ -14,7 +14,7 @@ const ENDED = { began: 64, at: 64, end: 68, until: 68, running: false, changed: 
 function bytes(more: Sample = {}, curves = 0): ArrayBuffer {
   const arrays: Record<string, { dtype: "float32"; shape: number[]; data: Float32Array }> = {};
   for (let index = 0; index < curves; index += 1) {
-    for (const name of ["original", "fork"]) arrays[`fork ${index} ${name}`] = { dtype: "float32", shape: [4], data: Float32Array.from([4, 3, 2, name === "fork" ? Number.NaN : 1]) };
+    for (const name of ["original", "fork"]) arrays[`fork ${index} ${name}`] = { dtype: "float32", shape: [4, 3], data: Float32Array.from([4, 3, 2, name === "fork" ? Number.NaN : 1].flatMap((one) => [one, one - 1, one + 1])) };
   }
   return pack(common("watch", ["Nothing is wrong.", ""], { state: "ended", steps: 2000, samples: 0, kept: KEPT, forks: [], refused: "", ...more }), arrays);
 }
@@ -145,6 +145,8 @@ describe("what came of it", () => {
     opened(true, { forks: [ENDED] }, 1);
     expect(find(".figures").textContent).toBe("original2fork2at step66");
     expect(find("canvas").getAttribute("aria-label")).toContain("the loss as it was and in the fork, with lr = 0.5, steps 64 to 67");
+    take({ forks: [{ ...ENDED, end: 72, until: 72 }] }, 1);
+    expect(find(".figures").textContent).toBe("original3fork3mean of steps66 – 67");    // four numbers for eight steps
     expect(find(".outcome").textContent).toBe("The fork does better: after 4 steps.");
     expect(find(".fork-more").textContent).toBe("Its loss first differs at step 65.");
   });

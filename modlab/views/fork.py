@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_POINTS = 300
 _ORIGINAL, _FORK = pictures.INK, pictures.POSITIVE
 
 
@@ -76,10 +75,9 @@ def picture(record: ForkRecord, width: int = 560, height: int = 170) -> str:
     names = ("original", "fork") if record.change else ("original", "unchanged fork")
     rows = _rows(record)
     said = "; ".join(f"{row[0]} {row[3]}" for row in rows)
-    curves = [record.original[: len(record.fork)], record.fork]
-    drawn = [pictures.fewer(curve.astype(np.float64), _POINTS) for curve in curves]
+    curves = [one.astype(np.float64) for one in (record.original[: len(record.fork)], record.fork)]
     marks = [(record.at, forks.mark(record))] if record.change else []
-    lines = list(zip(names, drawn, (_ORIGINAL, _FORK), strict=True))
+    lines = list(zip(names, curves, (_ORIGINAL, _FORK), strict=True))
     span = (record.began, record.began + len(record.fork) - 1)
     return pictures.curves(lines, span, marks, "loss", f"loss at last: {said}", width, height)
 

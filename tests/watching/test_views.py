@@ -639,6 +639,19 @@ def test_the_name_of_a_mark_stands_above_the_curves():
     assert int(at) < 26
 
 
+def test_a_curve_with_more_steps_than_pixels_shows_its_extremes():
+    values = np.ones(3000)
+    values[1500], values[1800], values[2999] = 1e9, 1e-3, np.nan
+    drawn = unquote(pictures.curves([("fork", values, "red")], (0, 2999), [], "loss", "alt"))
+    assert {words.number(1e9), words.number(1e-3)} < set(re.findall(r">([^<>]+)</text>", drawn))
+    (band,) = re.findall(r"<path d='([^']+)Z' fill='red'", drawn)
+    heights = [float(one) for one in re.findall(r"[ML][\d.]+ ([\d.]+)", band)]
+    assert (min(heights), max(heights)) == (26, 150)  # the edges of the plot: what the axis says is reached
+    mean, low, high = pictures.binned(values, 100)
+    assert (low.min(), high.max(), np.isnan(mean).sum()) == (1e-3, 1e9, 1)
+    assert pictures.binned(np.array([1.0, np.inf]), 9).tolist()[0] == [1.0, np.inf]
+
+
 @pytest.mark.parametrize(("values", "said"), [(np.arange(5.0), "loss"), (10.0 ** np.arange(5), "loss, log")])
 def test_an_axis_says_what_it_has_and_whether_its_scale_is_logarithmic(values, said):
     drawn = unquote(pictures.curves([("fork", values, "red")], (0, 4), [], "loss", "alt"))

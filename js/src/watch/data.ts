@@ -349,8 +349,7 @@ export class WatchData {
 
   scalar(index: number): Reading {
     const { first, last, "": values } = this.#scalars[index] ?? scalarOf();
-    const part = (which: number) => (slot: number): number => values.all[slot * 3 + which] ?? Number.NaN;
-    return { first: first.all, last: last.all, mid: part(0), low: part(1), high: part(2) };
+    return { first: first.all, last: last.all, ...rangeIn(() => values.all) };
   }
 
   units(index: number): Units {
@@ -363,9 +362,10 @@ export class WatchData {
   fork(index: number, which: "original" | "fork"): Reading {
     const { began = 0, end = 0 } = this.payload.forks[index] ?? {};
     const values = this.#forks[index]?.[which] ?? [];
-    const edge = (slot: number): number => began + Math.floor((slot * (end - began)) / Math.max(1, values.length));
-    const slots = Array.from(values, (_, slot) => slot);
-    return { first: slots.map(edge), last: slots.map((slot) => edge(slot + 1) - 1), mid: (slot) => values[slot] ?? Number.NaN };
+    const bins = values.length / 3;
+    const edge = (slot: number): number => began + Math.floor((slot * (end - began)) / Math.max(1, bins));
+    const slots = Array.from({ length: bins }, (_, slot) => slot);
+    return { first: slots.map(edge), last: slots.map((slot) => edge(slot + 1) - 1), ...rangeIn(() => values) };
   }
 
   get neuronSlots(): number {
@@ -438,6 +438,11 @@ export function slotAt(first: ArrayLike<number>, step: number): number {
   return first.length ? Math.max(0, low - 1) : -1;
 }
 
+/** Of numbers in threes the mean, the least and the greatest. */
+const rangeIn = (values: () => ArrayLike<number>) => {
+  const part = (which: number) => (slot: number): number => values()[slot * 3 + which] ?? Number.NaN;
+  return { mid: part(0), low: part(1), high: part(2) };
+};
 const timesOf = () => ({ first: u32(), last: u32() });
 const historyOf = (series: number) => ({ ...timesOf(), ...(Object.fromEntries(COLUMNS.map((name) => [name, f32(series)])) as Record<Column, Growing<Float32Array>>) });
 const binsOf = (series: number) => ({ "bins first": u32(), "bins last": u32(), bins: u8(series * BINS) });

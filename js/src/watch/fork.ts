@@ -301,16 +301,18 @@ export class ForkPart implements Part {
     const own: Moment = { ...moment, from: fork.began, to: Math.max(fork.began + 1, fork.running ? fork.until : fork.end) };
     const seen = moment.seen >= fork.began && moment.seen < fork.end ? moment.seen : fork.end - 1;
     const slot = slotAt(changed.first, seen);
+    const [first, last] = [changed.first[slot], changed.last[slot]] as [number, number];
+    const where = first < last ? ["mean of steps", `${steps(first)} – ${steps(last)}`, "then"] as const : ["at step", steps(seen), "then"] as const;
     const name = fork.changed ? "fork" : "unchanged";
     strip.title("loss", "", `of step ${steps(fork.began)} and the steps behind it`);
     strip.figures(
-      [["original", figure(original.mid(slot)), "line-original"], [name, figure(changed.mid(slot)), "line-fork"], ["at step", steps(seen), "then"]],
+      [["original", figure(original.mid(slot)), "line-original"], [name, figure(changed.mid(slot)), "line-fork"], where],
       `the loss as it was and in the fork, ${fork.changed || "unchanged"}, steps ${steps(fork.began)} to ${steps(fork.end - 1)}`,
     );
     const drawing = strip.begin(own);
     if (!drawing) return;
     const { pen, palette, plot } = drawing;
-    const values = [original, changed].flatMap(({ first, mid }) => Array.from(first, (_, at) => mid(at))).filter(Number.isFinite);
+    const values = [original, changed].flatMap(({ first, low, high }) => Array.from(first, (_, at) => [low?.(at) as number, high?.(at) as number]).flat()).filter(Number.isFinite);
     const above = values.filter((value) => value > 0);
     const scale = scaleFor(Math.min(...values), Math.max(...values), Math.min(...above), 0, 25);
     const bottom = HEIGHT - AXIS;
@@ -321,8 +323,11 @@ export class ForkPart implements Part {
       pair.forEach(([reading, colour, width], at) => {
         const trace = this.#traces[at as 0 | 1];
         trace.gather(reading, own, plot);
-        pen.strokeStyle = colour;
+        pen.fillStyle = pen.strokeStyle = colour;
         pen.lineWidth = width;
+        pen.globalAlpha = 0.2;
+        trace.band(pen, "low", "high", y);
+        pen.globalAlpha = 1;
         trace.line(pen, y);
       });
       pen.globalAlpha = 0.35;

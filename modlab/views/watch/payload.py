@@ -24,7 +24,7 @@ BUDGET = 225_000
 """Bytes of a packed payload at rest: with the front end and the picture without script, an output stays below 500 KB."""
 
 FORK_POINTS = 300
-"""Of a fork's curve."""
+"""Bins of a fork's curve."""
 
 DRAWN = 64
 """Units of a layer, up to which each one may be drawn."""
@@ -218,7 +218,7 @@ def _forks(record: WatchRecord, arrays: Arrays, *, askable: bool) -> dict[str, A
 def _fork(record: ForkRecord, i: int, arrays: Arrays) -> dict[str, Any]:
     for name in ("original", "fork"):
         curve = getattr(record, name)[: len(record.fork)].astype(np.float64)
-        arrays.add(f"fork {i} {name}", _floats(pictures.fewer(curve, FORK_POINTS)))
+        arrays.add(f"fork {i} {name}", _floats(pictures.binned(curve, FORK_POINTS).T))
     strong, rest = forks.conclusion(record)
     return {
         "began": record.began,

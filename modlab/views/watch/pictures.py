@@ -9,7 +9,7 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from urllib.parse import quote
 
@@ -108,6 +108,23 @@ def fewer(values: Array, most: int) -> Array:
     return found
 
 
+def binned(values: Array, most: int) -> Array:
+    """At most `most` bins of neighbours: of each the mean, and the least and the greatest of what is finite.
+
+    Returns:
+        Shape ``(3, bins)``; a mean is not finite where one of its values is not.
+    """
+    if not len(values):
+        return np.empty((3, 0))
+    edges = np.linspace(0, len(values), min(len(values), most) + 1).astype(int)
+    counts, begins, there = np.diff(edges), edges[:-1], np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        mean = np.add.reduceat(values / np.repeat(counts, counts), begins)
+    low = np.minimum.reduceat(np.where(there, values, np.inf), begins)
+    high = np.maximum.reduceat(np.where(there, values, -np.inf), begins)
+    return np.stack([mean, *(np.where(np.isfinite(side), side, np.nan) for side in (low, high))])
+
+
 def _path(x: Array, y: Array) -> str:
     """Lines between neighbours; a gap where there is no number, a dot where one stands alone."""
     there = np.isfinite(y)
@@ -156,10 +173,7 @@ def chart(curve: Curve, steps: int, marks: Sequence[tuple[int, str]], alt: str, 
 
     parts = [f"<path d='M{left} {top}H{width - right}M{left} {top + up / 2:.0f}H{width - right}' stroke='{INK}' opacity='.25'/>"]
     parts.append(f"<path d='M{left} {top + up}H{width - right}' stroke='{INK}' opacity='.6'/>")
-    there = np.isfinite(curve.low) & np.isfinite(curve.high)
-    if there.any():
-        band = _path(np.concatenate([x[there], x[there][::-1]]), np.concatenate([y(curve.high)[there], y(curve.low)[there][::-1]]))
-        parts.append(f"<path d='{band}Z' fill='{LINE}' opacity='.22'/>")
+    parts.append(_band(x, curve.low, curve.high, y, LINE))
     parts.append(f"<path d='{_path(x, y(curve.mean))}' fill='none' stroke='{LINE}' stroke-width='1.8' stroke-linejoin='round'/>")
     parts.append(_not_finite(x[curve.bad], across / max(len(x) - 1, 1), top, up))
     middle = math.sqrt(scale.low * scale.high) if scale.log else (scale.low + scale.high) / 2
@@ -171,6 +185,15 @@ def chart(curve: Curve, steps: int, marks: Sequence[tuple[int, str]], alt: str, 
         at = left + min(max(step, 0), steps) / max(steps - 1, 1) * across
         parts.append(f"<path d='M{at:.0f} {top + up - 1}l4 7h-8z' fill='{colour}'/>")
     return image(_svg(width, height, parts), alt, width, height)
+
+
+def _band(x: Array, low: Array, high: Array, y: Callable[[Array], Array], colour: str) -> str:
+    """The area between the least and the greatest."""
+    there = np.isfinite(low) & np.isfinite(high)
+    if not there.any():
+        return ""
+    edge = _path(np.concatenate([x[there], x[there][::-1]]), np.concatenate([y(high)[there], y(low)[there][::-1]]))
+    return f"<path d='{edge}Z' fill='{colour}' opacity='.22'/>"
 
 
 def curves(
@@ -185,7 +208,8 @@ def curves(
     """Several curves on one axis of steps, with a legend.
 
     Args:
-        lines: of each the name, the values (evenly spread over the span) and the colour; later ones are drawn above.
+        lines: of each the name, the values (one for each step of the span) and the colour; later ones are drawn above. What is more
+            than the picture has room for is drawn as means, in a band from the least to the greatest.
         span: the first and the last step.
         marks: steps with a dotted line, and what is written there.
         what: the curves are of, in a word.
@@ -196,6 +220,7 @@ def curves(
     left, top, right, bottom = 62, 26, 8, 20
     across, up = width - left - right, height - top - bottom
     scale = Scale.of(np.concatenate([values for _, values, _ in lines]))
+    drawn = [(name, binned(values, across * 2 // 3), colour) for name, values, colour in lines]
     legend = left + sum(_entry(name) for name, _, _ in lines)
     parts = [f"<path d='M{left} {top}H{width - right}M{left} {top + up / 2:.0f}H{width - right}' stroke='{INK}' opacity='.25'/>"]
     parts.append(f"<path d='M{left} {top + up}H{width - right}' stroke='{INK}' opacity='.6'/>")
@@ -207,9 +232,11 @@ def curves(
         parts.append(f"<text x='{_short(legend + 6)}' y='17' {_FONT} fill='{INK}'>{escape(format.cut(format.clean(said), 50))}</text>")
         legend += 24 + 6.2 * len(said)
     place, spoilt = float(left), [name for name, values, _ in lines if not np.isfinite(values).all()]
-    for number, (name, values, colour) in enumerate(lines):
+    for number, (name, (values, low, high), colour) in enumerate(drawn):
         x = left + np.linspace(0, across, len(values)) if len(values) > 1 else np.array([left + across / 2])
         wide = 3.2 if number + 1 < len(lines) else 1.6
+        if (high > low).any():
+            parts.append(_band(x, low, high, lambda side: top + np.clip(scale.at(side), 0, 1) * up, colour))
         y = top + np.clip(scale.at(values), 0, 1) * up
         parts.append(f"<path d='{_path(x, y)}' fill='none' stroke='{colour}' stroke-width='{wide}' stroke-linejoin='round'/>")
         if name in spoilt:
