@@ -13,7 +13,8 @@ SUFFIXES = (".html", ".htm")
 _STYLE = (
     ":root{color-scheme:light dark}body{margin:0 auto;padding:1rem;max-width:100rem;background:#fff;color:#1b1f24;"
     'font:14px/1.5 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}'
-    "@media(prefers-color-scheme:dark){body{background:#16191d;color:#e6e9ed}}@media(max-width:500px){body{padding:.25rem}}"
+    "@media(prefers-color-scheme:dark){body{background:#16191d;color:#e6e9ed}.modlab-static img{filter:brightness(1.15)}}"
+    "@media(max-width:500px){body{padding:.25rem}}"
 )
 
 

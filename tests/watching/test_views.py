@@ -22,6 +22,7 @@ from modlab.records.finding import Finding
 from modlab.records.sharding import Axis, Ranks
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Check, Layer, NeuronsRecord
+from modlab.results import page
 from modlab.views import html as frame
 from modlab.views.watch import columns, headline, html, layers, limits, merging, payload, pictures, text, words
 from tests import watches
@@ -637,6 +638,21 @@ def test_the_name_of_a_mark_stands_above_the_curves():
     drawn = unquote(pictures.curves([("fork", np.arange(5.0), "red")], (0, 4), [(2, "with lr = 0.1")], "loss", "alt"))
     (at,) = re.findall(r"y='(\d+)'[^>]*>with lr = 0.1<", drawn)
     assert int(at) < 26
+
+
+def luminance(colour: str, brighter: float = 1.0) -> float:
+    """As WCAG has it."""
+    shares = [min(1.0, int(colour[i : i + 2], 16) / 255 * brighter) for i in (1, 3, 5)]
+    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in shares)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("ink", [pictures.INK, pictures.BAD])
+def test_what_is_written_in_a_picture_can_be_read_on_light_and_on_dark_ground(ink):
+    assert 1.05 / (luminance(ink) + 0.05) >= 4.5
+    for ground, style in (("#111111", frame.static_file("static.css")), ("#16191d", page._STYLE)):  # JupyterLab's, and a saved page's
+        (brighter,) = re.findall(r"\.modlab-static img\{filter:brightness\(([\d.]+)\)\}", style)
+        assert (luminance(ink, float(brighter)) + 0.05) / (luminance(ground) + 0.05) >= 4.5
 
 
 def test_a_curve_with_more_steps_than_pixels_shows_its_extremes():

@@ -1,6 +1,7 @@
 """Small pictures that need no script: SVG and PNG as ``data:`` addresses of ``<img>``, which a sanitiser keeps.
 
-They stand on light and on dark ground, which an image cannot ask about: so their colours lie in the middle.
+They stand on light and on dark ground, which an image cannot ask about: so their colours lie in the middle. No grey has a contrast of
+4.5 to both: what is written has it on light ground, and `static.css` and `page.py` make pictures brighter on dark ground.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from modlab.views.watch import words
 Array = npt.NDArray[np.float64]
 Place = tuple[float, float]
 
-LINE, INK, BAD, BROKEN, NEGATIVE, POSITIVE = "#4a86cf", "#7d8894", "#d63fa8", "#d9532c", "#4a86cf", "#d9822b"
+LINE, INK, BAD, BROKEN, NEGATIVE, POSITIVE = "#4a86cf", "#6c7681", "#cb369d", "#d9532c", "#4a86cf", "#d9822b"
 _SPARK = (54, 16)
 _POINTS = 36
 _WIDE = 20.0  # greatest over least, from which on a scale is logarithmic
