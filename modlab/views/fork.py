@@ -70,8 +70,13 @@ def html(record: ForkRecord) -> str:
     return "\n".join(parts)
 
 
-def picture(record: ForkRecord, width: int = 560, height: int = 170) -> str:
-    """The curves on one axis, with a legend and a line at the change."""
+def picture(record: ForkRecord) -> str:
+    """The curves on one axis, with a legend and a line at the change; for a small screen drawn anew, for words shrink with their picture."""
+    small = pictures.address(_drawn(record, 330, 190))
+    return f'<picture><source media="(max-width:600px)" srcset="{small}" width="330" height="190">{_drawn(record, 560, 170)}</picture>'
+
+
+def _drawn(record: ForkRecord, width: int, height: int) -> str:
     names = ("original", "fork") if record.change else ("original", "unchanged fork")
     rows = _rows(record)
     said = "; ".join(f"{row[0]} {row[3]}" for row in rows)

@@ -640,6 +640,16 @@ def test_the_name_of_a_mark_stands_above_the_curves():
     assert int(at) < 26
 
 
+def test_a_small_picture_has_its_words_in_full_and_as_large():
+    curve = np.linspace(1, 2, 5)
+    marks, lines = [(2, "with 1.p = 0.25 and lr = 0.001")], [("original", curve, "red"), ("unchanged fork", curve, "red")]
+    drawn = unquote(pictures.curves(lines, (0, 4), marks, "loss", "alt", 330, 190))
+    (x, y, said) = re.findall(r"<text x='([\d.]+)' y='(\d+)'[^>]*>(with [^<]*)<", drawn)[0]
+    assert float(x) + 6.2 * len(said) < 330 and said == marks[0][1]  # in a line of their own, below the names
+    assert 17 < int(y) < min(float(at) for at in re.findall(r"L[\d.]+ ([\d.]+)", drawn))
+    assert set(re.findall(r"font-size='(\d+)'", drawn)) == {"11"}
+
+
 def luminance(colour: str, brighter: float = 1.0) -> float:
     """As WCAG has it."""
     shares = [min(1.0, int(colour[i : i + 2], 16) / 255 * brighter) for i in (1, 3, 5)]

@@ -44,6 +44,11 @@ def image(address: str, alt: str, width: int, height: int) -> str:
     return f'<img src="{address}" alt="{escape(format.cut(format.clean(alt), 300))}" width="{width}" height="{height}">'
 
 
+def address(image: str) -> str:
+    """Of a picture's file, as a ``srcset`` takes it, in which a space ends an address."""
+    return image.partition('src="')[2].partition('"')[0].replace(" ", "%20")
+
+
 def _svg(width: int, height: int, body: Iterable[str]) -> str:
     size = f"viewBox='0 0 {width} {height}' width='{width}' height='{height}'"
     drawn = f"<svg xmlns='http://www.w3.org/2000/svg' {size}>{''.join(body)}</svg>"
@@ -219,18 +224,22 @@ def curves(
         height: of it.
     """
     left, top, right, bottom = 62, 26, 8, 20
+    legend = left + sum(_entry(name) for name, _, _ in lines)
+    foot = 17
+    marks = [(step, format.cut(format.clean(said), min(50, int((width - left - right) / 6.2)))) for step, said in marks]
+    if marks and legend + sum(24 + 6.2 * len(said) for _, said in marks) > width:  # in a line of their own
+        legend, foot, top = left, foot + 16, top + 16
     across, up = width - left - right, height - top - bottom
     scale = Scale.of(np.concatenate([values for _, values, _ in lines]))
     drawn = [(name, binned(values, across * 2 // 3), colour) for name, values, colour in lines]
-    legend = left + sum(_entry(name) for name, _, _ in lines)
     parts = [f"<path d='M{left} {top}H{width - right}M{left} {top + up / 2:.0f}H{width - right}' stroke='{INK}' opacity='.25'/>"]
     parts.append(f"<path d='M{left} {top + up}H{width - right}' stroke='{INK}' opacity='.6'/>")
     for step, said in marks:
         at = left + (step - span[0]) / max(span[1] - span[0], 1) * across
         parts.append(f"<path d='M{_short(at)} {top}v{up}' stroke='{INK}' stroke-dasharray='2 3'/>")
         # Above the plot, where no curve is, behind the legend.
-        parts.append(f"<path d='M{_short(legend)} 6v14' stroke='{INK}' stroke-dasharray='2 3'/>")
-        parts.append(f"<text x='{_short(legend + 6)}' y='17' {_FONT} fill='{INK}'>{escape(format.cut(format.clean(said), 50))}</text>")
+        parts.append(f"<path d='M{_short(legend)} {foot - 11}v14' stroke='{INK}' stroke-dasharray='2 3'/>")
+        parts.append(f"<text x='{_short(legend + 6)}' y='{foot}' {_FONT} fill='{INK}'>{escape(said)}</text>")
         legend += 24 + 6.2 * len(said)
     place, spoilt = float(left), [name for name, values, _ in lines if not np.isfinite(values).all()]
     for number, (name, (values, low, high), colour) in enumerate(drawn):
