@@ -140,6 +140,15 @@ describe("histograms over time", () => {
     expect(ink.words()).toContain("no finite number");
   });
 
+  it("end with the last sample of the series", () => {
+    const ink = inked(700);
+    shown({ bins: [spread, spread, {}, {}] });
+    const drawn = ink.of("drawImage");
+    const [x, wide] = [drawn.at(-1)?.[5], drawn.at(-1)?.[7]].map(Number) as [number, number];
+    const [before] = [drawn.at(-2)?.[5]].map(Number) as [number];
+    expect([drawn.length, Math.round(wide)]).toEqual([2, Math.round(x - before)]);    // not to the end of the run
+  });
+
   it("draw what is in sight alone", () => {
     const ink = inked(700);
     const all = told();

@@ -96,6 +96,18 @@ describe("depth × time", () => {
     expect([tile?.data[3], tile?.data[((tile.width - 1) * 4) + 3]]).toEqual([0, 255]);
   });
 
+  it("has no colour behind the last sample of a row", () => {
+    const made = gpt({ slots: 50 });
+    made.json.alerts = [];
+    const series = (made.json.series as unknown[]).length;
+    (made.arrays.std?.data as Float32Array).fill(Number.NaN, 30 * series);
+    const map = drawn(made)(".over-time");
+    const [tile] = calls(map, "drawImage").map(([, image]) => pens.get(image as HTMLCanvasElement)?.image);
+    const data = new WatchData(packed(made));
+    const end = Math.round((((data.last[29] as number) + 1) / data.end) * (tile?.width ?? 0));
+    expect([end - 2, end + 2].map((column) => tile?.data[column * 4 + 3])).toEqual([255, 0]);
+  });
+
   it("hatches what is not a number, and nothing else", () => {
     const made = gpt({ slots: 50, nan: true });
     const map = drawn(made)(".over-time");

@@ -71,7 +71,7 @@ def html(record: ForkRecord) -> str:
 
 
 def picture(record: ForkRecord) -> str:
-    """The curves on one axis, with a legend and a line at the change; for a small screen drawn anew, for words shrink with their picture."""
+    """The curves on one axis, with a legend and a line at the change; for a small screen drawn anew: words shrink with their picture."""
     small = pictures.address(_drawn(record, 330, 190))
     return f'<picture><source media="(max-width:600px)" srcset="{small}" width="330" height="190">{_drawn(record, 560, 170)}</picture>'
 

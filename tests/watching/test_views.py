@@ -650,6 +650,14 @@ def test_a_small_picture_has_its_words_in_full_and_as_large():
     assert set(re.findall(r"font-size='(\d+)'", drawn)) == {"11"}
 
 
+def test_time_is_even_and_nothing_is_known_behind_the_last_sample():
+    first, last = np.array([0, 1, 50, 99]), np.array([0, 1, 50, 99])
+    found = pictures.over_time(np.array([1.0, 2.0, 3.0, np.nan]), first, last, 100, 10)
+    assert np.array_equal(found, [2, 2, 2, 2, 2, 3, *[np.nan] * 4], equal_nan=True)
+    assert np.isnan(pictures.over_time(np.full(4, np.nan), first, last, 100, 10)).all()
+    assert pictures.over_time(np.array([1.0, np.inf]), np.array([0, 2]), np.array([1, 2]), 3, 160).tolist() == [1, 1, np.inf]
+
+
 def luminance(colour: str, brighter: float = 1.0) -> float:
     """As WCAG has it."""
     shares = [min(1.0, int(colour[i : i + 2], 16) / 255 * brighter) for i in (1, 3, 5)]

@@ -109,9 +109,10 @@ export class BinsMap implements Part {
     pen.rect(plot.left, 0, plot.width, HEIGHT);
     pen.clip();
     pen.imageSmoothingEnabled = false;
-    for (let slot = from; slot <= to; slot += 1) {
+    const seen = seenIn(data, row, data.binSlots - 1);    // behind it nothing is known
+    for (let slot = from; slot <= Math.min(to, seen); slot += 1) {
       const x = xOf(moment, data.binsFirst[slot] as number, plot);
-      const end = xOf(moment, data.binsFirst[slot + 1] ?? (data.binsLast[slot] as number) + 1, plot);
+      const end = Math.max(x + 1, xOf(moment, slot < seen ? (data.binsFirst[slot + 1] as number) : (data.binsLast[slot] as number) + 1, plot));
       // An overlap of a hair, or the ground shines through between two columns.
       pen.drawImage(tile, slot - from, 0, 1, high, x, EDGE, end - x + 0.4, HEIGHT - 2 * EDGE);
       const bad = badIn(data, row, slot);

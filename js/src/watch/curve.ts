@@ -17,7 +17,7 @@ interface Extent {
 }
 
 /** Of all slots, so that the axis stays while time goes on; of the visible ones where one has zoomed. */
-function extentOf(reading: Reading, moment: Moment): Extent {
+export function extentOf(reading: Reading, moment: Moment): Extent {
   let [low, high, least] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
   const sizes: number[] = [];
   const begin = moment.from > 0 ? Math.max(0, slotAt(reading.first, moment.from)) : 0;

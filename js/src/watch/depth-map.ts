@@ -258,16 +258,21 @@ export class DepthMap implements Part {
     const { scale } = this.#colours;
     const table = tableOf(this.#colours.signed, this.#context.isDark());
     const { data } = moment;
-    const end = xOf(moment, (data.last[data.slots - 1] ?? 0) + 1, plot);
+    // Behind the last sample of a row nothing is known; that one is a pixel wide at least.
+    const ends = this.#rows.map((row) => {
+      let at = data.slots - 1;
+      while (at > 0 && !Number.isFinite(read(at, row))) at -= 1;
+      return xOf(moment, (data.last[at] ?? 0) + 1, plot) + 1;
+    });
     return painted(this.#tile, columns, this.#rows.length, (pixels) => {
       let slot = Math.max(0, slotAt(data.first, moment.from));
       let drawn = -1;
       for (let column = 0; column < columns; column += 1) {
         const x = plot.left + (column + 0.5) / ratio;
-        if (x > end) break;
         const step = moment.from + ((x - plot.left) / plot.width) * (moment.to - moment.from);
         while (slot + 1 < data.slots && (data.first[slot + 1] as number) <= step) slot += 1;
         this.#rows.forEach((row, line) => {
+          if (x > (ends[line] as number)) return;
           const at = line * columns + column;
           if (slot === drawn) pixels[at] = pixels[at - 1] as number;
           else {

@@ -2,6 +2,7 @@
 import { button, element, lines, OURS, words } from "../elements";
 import { choice, options } from "./choice";
 import { SOON } from "./controls";
+import { extentOf } from "./curve";
 import { slotAt, type Fork, type Kept } from "./data";
 import { figure, scaleFor, steps } from "./figures";
 import type { Entered, Hooks, Moment, Part, WatchContext } from "./part";
@@ -312,9 +313,8 @@ export class ForkPart implements Part {
     const drawing = strip.begin(own);
     if (!drawing) return;
     const { pen, palette, plot } = drawing;
-    const values = [original, changed].flatMap(({ first, low, high }) => Array.from(first, (_, at) => [low?.(at) as number, high?.(at) as number]).flat()).filter(Number.isFinite);
-    const above = values.filter((value) => value > 0);
-    const scale = scaleFor(Math.min(...values), Math.max(...values), Math.min(...above), 0, 25);
+    const [one, other] = [extentOf(original, own), extentOf(changed, own)];
+    const scale = scaleFor(Math.min(one.low, other.low), Math.max(one.high, other.high), Math.min(one.least, other.least), 0, 25);
     const bottom = HEIGHT - AXIS;
     drawScale(drawing, scale, MARGIN, bottom);
     const y = placed(scale, MARGIN, bottom);

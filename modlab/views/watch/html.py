@@ -180,14 +180,19 @@ def _maps(record: WatchRecord, every: list[layers.LayerCurves]) -> Iterator[tupl
             continue
         some = [there[i] for i in np.unique(np.linspace(0, len(there) - 1, min(len(there), _DEPTH)).astype(int))]
         table = np.stack([layer.curves[name] for layer in some])
-        values = np.stack([pictures.fewer(row, _TIME) for row in table])
+        values = np.stack([_columns(record, row) for row in table])
         rows = [layer.rows[role][0] for layer in some]
-        bad = np.stack([pictures.fewer(odd[:, row], _TIME) > 0 for row in rows])
+        lost = [np.where(odd[:, row] > 0, 1.0, one * 0) for row, one in zip(rows, table, strict=True)]
+        bad = np.stack([_columns(record, one) > 0 for one in lost])
         labels = [layer.path for layer in some]
         magenta = "; magenta: NaN, Inf" if bad.any() else ""
         left = f", {len(some)} of {len(there):,} layers" if len(some) < len(there) else ""
         alt = f"{caption} by depth and time: {_extremes_of(values)}, first layer {words.place(labels[0])}, last {words.place(labels[-1])}"
         yield f"{caption}: depth × time{left}{magenta}", pictures.heat(values, bad, labels, record.steps, alt)
+
+
+def _columns(record: WatchRecord, values: pictures.Array) -> pictures.Array:
+    return pictures.over_time(values, record.history.first, record.history.last, record.steps, _TIME)
 
 
 def _extremes_of(values: pictures.Array) -> str:

@@ -12,6 +12,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -129,6 +130,25 @@ def binned(values: Array, most: int) -> Array:
     low = np.minimum.reduceat(np.where(there, values, np.inf), begins)
     high = np.maximum.reduceat(np.where(there, values, -np.inf), begins)
     return np.stack([mean, *(np.where(np.isfinite(side), side, np.nan) for side in (low, high))])
+
+
+def over_time(values: Array, first: npt.NDArray[Any], last: npt.NDArray[Any], steps: int, most: int) -> Array:
+    """Slots as at most `most` columns of equal time: each has the last number that was there; NaN behind the last sample.
+
+    Args:
+        values: one for each slot.
+        first: the slots' first steps.
+        last: their last steps.
+        steps: of the whole run.
+        most: columns.
+    """
+    columns = max(1, min(most, steps))
+    seen = np.flatnonzero(~np.isnan(values))
+    found = np.full(columns, np.nan)
+    if len(seen):
+        begins, end = first[seen].astype(np.int64) * columns // steps, int(last[seen[-1]]) * columns // steps + 1
+        found[begins[0] : end] = values[seen[np.searchsorted(begins, np.arange(begins[0], min(end, columns)), "right") - 1]]
+    return found
 
 
 def _path(x: Array, y: Array) -> str:
@@ -286,7 +306,7 @@ def heat(values: Array, bad: npt.NDArray[np.bool_], labels: Sequence[str], steps
     """Depth × time, the first layer at the top; the darker, the smaller, on a logarithmic scale where that spans a lot.
 
     Args:
-        values: shape ``(rows, slots)``; what is not finite is left blank.
+        values: shape ``(rows, columns)``, of equal time; what is not finite is left blank.
         bad: the same shape: where there were NaN or infinities.
         labels: of the rows.
         steps: of the whole run.
