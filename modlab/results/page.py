@@ -15,6 +15,7 @@ _STYLE = (
     'font:14px/1.5 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}'
     "@media(prefers-color-scheme:dark){body{background:#16191d;color:#e6e9ed}.modlab-static img{filter:brightness(1.15)}}"
     "@media(max-width:500px){body{padding:.25rem}}"
+    "h1{position:absolute;clip-path:inset(50%);width:1px;height:1px;margin:0;overflow:hidden;white-space:nowrap}"
 )
 
 
@@ -39,11 +40,19 @@ def target(path: object) -> Path:
     return found
 
 
-def write(path: Path, title: str, body: str) -> None:
-    """Write a page: whole, or not at all."""
+def write(path: Path, kind: str, title: str, body: str) -> None:
+    """Write a page: whole, or not at all.
+
+    Args:
+        path: where.
+        kind: of the view: its heading, for who goes from heading to heading. Those who see the view see it there.
+        title: of the page.
+        body: the view.
+    """
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(format.cut(format.clean(title), 200))}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escape(format.cut(format.clean(title), 200))}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n<main>\n<h1>modlab {escape(kind)}</h1>\n"
     )
-    files.write(path, f"{head}{body}\n</body>\n</html>\n")
+    files.write(path, f"{head}{body}\n</main>\n</body>\n</html>\n")

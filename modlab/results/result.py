@@ -81,7 +81,7 @@ class Result:
         from modlab.results import page
 
         found = page.target(path)
-        page.write(found, self.headline, self.html())
+        page.write(found, self.kind, self.headline, self.html())
         return found
 
     def widget(self) -> View:

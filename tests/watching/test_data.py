@@ -180,4 +180,6 @@ def test_what_is_no_page_is_refused(path: Any, says: str, tmp_path: Path, monkey
 def test_every_result_can_be_saved(tmp_path: Path) -> None:
     net = model()
     for name, result in (("tree", modlab.tree(net)), ("state", modlab.state(net))):
-        assert result.html() in result.save(tmp_path / f"{name}.html").read_text(encoding="utf-8")
+        saved = result.save(tmp_path / f"{name}.html").read_text(encoding="utf-8")
+        assert result.html() in saved.partition("<main>")[2].partition("</main>")[0]
+        assert f"<h1>modlab {name}</h1>" in saved and "<h1" not in result.html()  # a page has a heading; a view in a notebook is none
