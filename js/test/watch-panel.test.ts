@@ -282,6 +282,10 @@ describe("a choice", () => {
 describe("while it runs", () => {
   const running = (): Made => gpt({ slots: 80, live: true, state: "running" });
 
+  it("does not follow where nobody tells how the training goes on", () => {
+    expect(live({ ...running(), json: { ...running().json, live: false } }).find(".key[aria-pressed]").hidden).toBe(true);
+  });
+
   it("follows the newest step until one goes back, and again when asked", async () => {
     const whole = running();
     const first = early(whole, 40);

@@ -658,6 +658,13 @@ def test_time_is_even_and_nothing_is_known_behind_the_last_sample():
     assert pictures.over_time(np.array([1.0, np.inf]), np.array([0, 2]), np.array([1, 2]), 3, 160).tolist() == [1, 1, np.inf]
 
 
+def test_a_picture_at_rest_of_a_training_that_goes_on_says_that_it_does_not_move():
+    said = "a picture of this moment, which does not move on"
+    feet = [unpack(payload.of_watch(MADE[name], "w", "1", live=live))[0]["foot"] for name in ("waiting", "net") for live in (False, True)]
+    assert [said in foot for foot in feet] == [True, False, False, False]
+    assert [said in html.of_watch(MADE[name]) for name in ("waiting", "net")] == [True, False]
+
+
 def luminance(colour: str, brighter: float = 1.0) -> float:
     """As WCAG has it."""
     shares = [min(1.0, int(colour[i : i + 2], 16) / 255 * brighter) for i in (1, 3, 5)]

@@ -2,6 +2,7 @@
 import { button, element } from "../elements";
 import { choice, options } from "./choice";
 import type { Control, Moment, Part, WatchContext } from "./part";
+import { isRunning } from "./data";
 
 /** So long may an answer take, in milliseconds; then nobody hears while the cell runs. */
 export const SOON = 500;
@@ -35,7 +36,7 @@ export class Controls implements Part {
   }
 
   draw({ data: { payload } }: Moment): void {
-    const running = payload.state === "running" || payload.state === "waiting";
+    const running = isRunning(payload.state);
     this.element.hidden = !this.#context.control || !running;
     if (this.element.hidden) this.#say("");
     const { paused } = payload as { paused?: unknown };

@@ -63,6 +63,10 @@ export interface Layer {
 
 export type State = "waiting" | "running" | "ended" | "stopped" | "interrupted" | "failed";
 
+export function isRunning(state: State): boolean {
+  return state === "running" || state === "waiting";
+}
+
 /** A part of the training, run again with a change. */
 export interface Fork {
   /** Its first step, the step of the change, the step behind its last one, and the one that it comes to. */

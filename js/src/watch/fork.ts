@@ -3,7 +3,7 @@ import { button, element, lines, OURS, words } from "../elements";
 import { choice, options } from "./choice";
 import { SOON } from "./controls";
 import { extentOf } from "./curve";
-import { slotAt, type Fork, type Kept } from "./data";
+import { isRunning, slotAt, type Fork, type Kept, type State } from "./data";
 import { figure, scaleFor, steps } from "./figures";
 import type { Entered, Hooks, Moment, Part, WatchContext } from "./part";
 import { hairline } from "./pen";
@@ -90,7 +90,6 @@ export class ForkPart implements Part {
   #asked = false;
   #running = false;
   #last = "null";
-  #said = "";
   #refused = "";
   #moment: Moment | null = null;
 
@@ -157,7 +156,7 @@ export class ForkPart implements Part {
     return at === undefined ? known.length - 1 : slotAt(known, at);
   }
 
-  #offer(kept: Kept, state: string, paused: boolean): void {
+  #offer(kept: Kept, state: State, paused: boolean): void {
     const place = this.#place;
     const from = kept.steps[place] as number;
     const step = `step ${steps(from)}`;
@@ -178,7 +177,7 @@ export class ForkPart implements Part {
     this.#value.fill(setting?.values[place] ?? null);
     this.#go.title = this.#running ? "make no more steps; those that were made stay" : `run on from ${step}, with what is set here`;
     put(this.#go, this.#running ? "Cancel" : "Fork");
-    const running = state === "running" || state === "waiting";
+    const running = isRunning(state);
     const where = !running ? "runs while the kernel runs no cell" : paused ? "runs while the training is paused" : "runs between the training's steps, which take longer meanwhile";
     put(this.#hint, `${where}; the training itself is not changed${kept.groups > 1 ? "; the rate holds for all groups of parameters" : ""}`);
   }
@@ -194,7 +193,7 @@ export class ForkPart implements Part {
   /** What one has chosen stays: of a long training fewer and fewer steps are kept. Without a step, it is the newest one. */
   #pin(at: number | undefined): void {
     this.#entered.at = at;
-    void this.#context.control?.("pin", { at: at ?? null }).catch(() => {});    // what is wrong there is told by "fork"
+    void this.#context.control?.("pin", { at }).catch(() => {});    // what is wrong there is told by "fork"
   }
 
   #chooseSetting(): void {
@@ -266,9 +265,6 @@ export class ForkPart implements Part {
   // ---- what came of it
 
   #tell(forks: readonly Fork[]): void {
-    const said = JSON.stringify([forks, this.#shown]);
-    if (said === this.#said) return;
-    this.#said = said;
     const shown = this.#index(forks);
     refill(this.#outcome, forks.map((fork, index) => this.#row(fork, index, index === shown, forks.length > 1)).reverse());
   }
@@ -303,11 +299,11 @@ export class ForkPart implements Part {
     const seen = moment.seen >= fork.began && moment.seen < fork.end ? moment.seen : fork.end - 1;
     const slot = slotAt(changed.first, seen);
     const [first, last] = [changed.first[slot], changed.last[slot]] as [number, number];
-    const where = first < last ? ["mean of steps", `${steps(first)} – ${steps(last)}`, "then"] as const : ["at step", steps(seen), "then"] as const;
+    const [what, when] = first < last ? ["mean of steps", `${steps(first)} – ${steps(last)}`] : ["at step", steps(seen)];
     const name = fork.changed ? "fork" : "unchanged";
     strip.title("loss", "", `of step ${steps(fork.began)} and the steps behind it`);
     strip.figures(
-      [["original", figure(original.mid(slot)), "line-original"], [name, figure(changed.mid(slot)), "line-fork"], where],
+      [["original", figure(original.mid(slot)), "line-original"], [name, figure(changed.mid(slot)), "line-fork"], [what as string, when as string, "then"]],
       `the loss as it was and in the fork, ${fork.changed || "unchanged"}, steps ${steps(fork.began)} to ${steps(fork.end - 1)}`,
     );
     const drawing = strip.begin(own);

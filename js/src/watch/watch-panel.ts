@@ -7,7 +7,7 @@ import { AlertsPart } from "./alerts";
 import { BinsMap } from "./bins-map";
 import { Controls } from "./controls";
 import { MovementCurves, ScalarCurves, SeriesCurve } from "./curve";
-import { ROLES, type Alert, type Role, type Series, type WatchData } from "./data";
+import { isRunning, ROLES, type Alert, type Role, type Series, type WatchData } from "./data";
 import { DepthMap, sameIn } from "./depth-map";
 import { ForkPart } from "./fork";
 import { GradientFlow } from "./gradient-flow";
@@ -157,8 +157,8 @@ export class WatchPanel {
   }
 
   get #running(): boolean {
-    const { state } = this.#data.payload;
-    return state === "running" || state === "waiting";
+    const { live, state } = this.#data.payload;
+    return live && isRunning(state);    // nobody tells a picture how the training goes on
   }
 
   /** The end of the axis grows in jumps while the training runs; a window goes along with the newest step. */

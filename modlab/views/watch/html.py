@@ -48,6 +48,7 @@ def of_watch(record: WatchRecord) -> str:
         trained = f", trained by {_text(record.optimizer)}" if record.optimizer else ""
         kept = f" · {_text(forks.kept(record.kept))}" if record.kept is not None else ""
         parts.append(f"<p><small>{format.plural(record.steps, 'step')} of {_text(record.title)}{trained}{kept}</small></p>")
+    parts += [f"<p><small>{said}</small></p>" for said in words.moment(record)]
     return "\n".join(part for part in parts if part)
 
 

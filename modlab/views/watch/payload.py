@@ -118,7 +118,15 @@ def of_watch(
     arrays = Arrays()
     remarks = [*map(format.clean, words.remarks(record)), *left]
     content = {
-        **common("watch", headline.of_watch(record), model, code, version, foot(record), live),
+        **common(
+            "watch",
+            headline.of_watch(record),
+            model,
+            code,
+            version,
+            foot(record) if live else " · ".join((foot(record), *words.moment(record))),
+            live,
+        ),
         **_state(record),
         "series": _series(record.history),
         "verdict": [_entry(*entry) for entry in words.entries(record.verdict)],

@@ -37,6 +37,11 @@ def remarks(record: WatchRecord) -> list[str]:
     return [*record.remarks, *(wording.sentence(one) for one in wording.notes(record.verdict.findings))]
 
 
+def moment(record: WatchRecord) -> list[str]:
+    """What a picture at rest says of a training that goes on: nobody tells it how."""
+    return ["a picture of this moment, which does not move on"] if record.state in ("waiting", "running") else []
+
+
 number = format.rough
 share = format.share
 
