@@ -665,6 +665,13 @@ def test_a_picture_at_rest_of_a_training_that_goes_on_says_that_it_does_not_move
     assert [said in html.of_watch(MADE[name]) for name in ("waiting", "net")] == [True, False]
 
 
+@pytest.mark.parametrize(("seconds", "loop", "says"), [(0.11, 1.0, True), (0.01, 1.0, False), (11.0, 100.0, False)])
+def test_the_foot_says_why_a_short_run_costs_more_than_its_budget(seconds, loop, says):
+    foot = payload.foot(replace(MADE["net"], seconds=seconds, loop=loop, budget=0.02))
+    assert f"cost {words.share(seconds / loop)} of the loop (budget 2.0 %" in foot
+    assert ("which a run this short cannot keep to)" in foot) == says
+
+
 def luminance(colour: str, brighter: float = 1.0) -> float:
     """As WCAG has it."""
     shares = [min(1.0, int(colour[i : i + 2], 16) / 255 * brighter) for i in (1, 3, 5)]

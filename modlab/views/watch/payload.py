@@ -23,6 +23,9 @@ from modlab.wording import forks
 BUDGET = 225_000
 """Bytes of a packed payload at rest: with the front end and the picture without script, an output stays below 500 KB."""
 
+SHORT = 10.0
+"""Seconds of a loop in which single looks may still cost more than the budget."""
+
 FORK_POINTS = 300
 """Bins of a fork's curve."""
 
@@ -176,7 +179,9 @@ def foot(record: WatchRecord) -> str:
         return "no step yet"
     said = [format.plural(record.steps, "step"), format.plural(record.samples, "sample")]
     if record.loop > 0:
-        said.append(f"cost {words.share(record.cost)} of the loop (budget {words.share(record.budget)})")
+        # A look is paid for by the steps after it, and a page gets a picture each second whatever it costs.
+        why = ", which a run this short cannot keep to" if record.cost > record.budget and record.loop < SHORT else ""
+        said.append(f"cost {words.share(record.cost)} of the loop (budget {words.share(record.budget)}{why})")
     if record.kept is not None:
         said.append(forks.kept(record.kept))
     return " · ".join(said)
