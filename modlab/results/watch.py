@@ -747,7 +747,7 @@ class Watch(Result):
     def ask_fork(self, asked: Mapping[str, Any]) -> None:
         """What the page asks of a fork: "fork" begins one (``at``, ``lr``, ``setting``, ``value``), "cancel" ends the one that runs.
 
-        "pin": the state at a step is to stay, for someone has chosen it in the form (``at``; None: the newest one, which stays anyway).
+        "pin": keep the state at a step, for someone has chosen it in the form (``at``; None: the newest one, which stays anyway).
         "leave": nobody works in the picture at rest any more, which is then renewed.
 
         It is made in slices: between the steps of the training, while that is paused, or while the kernel runs no cell.
