@@ -24,7 +24,7 @@ const ENTRIES = [
   { source: "src/lessons/tour-entry.ts", target: "../../../scripts/tour.js", format: "iife", gzipBudget: 4_000 },
   { source: "src/clinic/entry.ts", target: "../../../scripts/clinic/clinic.js", format: "iife", gzipBudget: 8_000 },
   { source: "src/lessons/lesson.ts", target: "lesson.js", format: "esm", gzipBudget: 6_000 },
-  { source: "src/live.ts", target: "live.js", format: "esm", gzipBudget: 75_000 },
+  { source: "src/live.ts", target: "live.js", format: "esm", gzipBudget: 76_000 },
 ];
 
 /** `import css from "./x.css"` gives the minified style sheet as a string (it goes into a shadow root). */
