@@ -1,4 +1,7 @@
-"""Which units fire: how many inputs leave each one other than zero, after its activation function."""
+"""Which units fire: how many inputs leave each one other than zero, after its activation function.
+
+An input that gives NaN is not counted: of a NaN nobody knows whether the unit fires.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -97,12 +99,11 @@ class Units:
                 self._usual, self._together = activation.shape, min(TOGETHER, -(-PENDING // activation.numel()))
             self._put_aside(activation, step)
             return
-        fires = self._by_unit(activation.detach())
+        numbers = self._by_unit(activation.detach())
         if back is not None and readback.is_far(activation):
-            latest = torch.where(fires.any(dim=0), fires.flip(0).to(torch.int8).argmax(dim=0), len(fires))
-            back.ask(torch.stack([fires.sum(dim=0), latest]), partial(self._take, len(fires), step))
+            back.ask(_counted(_fires(numbers), _known(numbers)), partial(self._take, step))
         else:
-            self._take_all(fires.to("cpu", torch.bool).numpy(), step)
+            self._take_all(numbers, step)
 
     def _put_aside(self, activation: Tensor, step: int) -> None:
         self._pending.append(activation.data.clone())
@@ -119,11 +120,10 @@ class Units:
 
     def _count(self, pending: list[Tensor]) -> None:
         if len({one.shape for one in pending}) == 1 and pending[0].dim() - 1 == self.axis:
-            fires = torch.stack(pending).view(-1, self.count) != 0
-            self._take_all(fires.numpy(), self._pending_step)
+            self._take_all(torch.stack(pending).view(-1, self.count), self._pending_step)
             return
         for one in pending:
-            self._take_all(self._by_unit(one).numpy(), self._pending_step)
+            self._take_all(self._by_unit(one), self._pending_step)
 
     def feels(self) -> bool:
         """Whether gradients say anything: a unit has been silent long enough to be looked at."""
@@ -167,23 +167,28 @@ class Units:
         return made
 
     def _by_unit(self, activation: Tensor) -> Tensor:
-        """Whether each unit fires, shape ``(inputs, units)``: of a channel, whether it does so anywhere in an input's plane."""
+        """The numbers of each unit, shape ``(inputs, units)``; of a channel ``(inputs, units, plane)``."""
         if self.axis == activation.dim() - 1:
-            return activation.reshape(-1, self.count) != 0
-        return _any(activation.movedim(self.axis, 1).reshape(activation.shape[0], self.count, -1), [2])
+            return activation.reshape(-1, self.count)
+        return activation.movedim(self.axis, 1).reshape(activation.shape[0], self.count, -1)
 
-    def _take_all(self, fires: npt.NDArray[np.bool_], step: int) -> None:
-        if len(fires):
-            sums = fires.sum(axis=0)
-            self._take(len(fires), step, np.stack([sums, np.where(sums > 0, fires[::-1].argmax(axis=0), len(fires))]))
+    def _take_all(self, numbers: Tensor, step: int) -> None:
+        if not len(numbers):
+            return
+        fires, known = (some.cpu().numpy() for some in (_fires(numbers), _known(numbers)))
+        fires = fires if known.all() else fires[known]
+        sums, inputs = fires.sum(axis=0), len(fires)
+        latest = np.where(sums > 0, fires[::-1].argmax(axis=0), inputs) if inputs else sums
+        self._take(step, np.stack([sums, latest, np.full_like(sums, inputs)]))
 
-    def _take(self, inputs: int, step: int, counts: Numbers) -> None:
-        """Add counts of shape ``(2, units)``: on how many of some inputs each unit fires, and how many came after the last of these."""
+    def _take(self, step: int, counts: Numbers) -> None:
+        """Add what `_counted` gives."""
         if self.slots.place(step):
             self._inputs[len(self.slots) - 1] = 0
             self._fired[len(self.slots) - 1] = 0
         at = len(self.slots) - 1
-        sums, latest = counts.astype(np.int64)
+        sums, latest, known = counts.astype(np.int64)
+        inputs = int(known[0])
         self._inputs[at] += inputs
         self._fired[at] += sums.astype(np.int32)
         self.fired += sums
@@ -198,6 +203,24 @@ class Units:
         used = len(self.slots)
         for held in (self._inputs, self._fired):
             held[: used // 2] = held[0:used:2] + held[1:used:2]
+
+
+def _fires(numbers: Tensor) -> Tensor:
+    """Whether each unit fires, shape ``(inputs, units)``: of a channel, whether it does so anywhere in an input's plane."""
+    return numbers != 0 if numbers.dim() == 2 else _any(numbers, [2])
+
+
+def _known(numbers: Tensor) -> Tensor:
+    """Which inputs gave no NaN, shape ``(inputs,)``; of one that gave infinities of both signs nothing is known either."""
+    return ~numbers.flatten(1).sum(dim=1).isnan()
+
+
+def _counted(fires: Tensor, known: Tensor) -> Tensor:
+    """For each unit, shape ``(3, units)``: on how many known inputs it fires, how many came after the last of these, and all of them."""
+    fires = fires & known[:, None]
+    back = known.flip(0).cumsum(dim=0)  # known inputs from the last one back
+    latest = torch.where(fires.any(dim=0), back[fires.flip(0).to(torch.int8).argmax(dim=0)] - 1, back[-1])
+    return torch.stack([fires.sum(dim=0), latest, back[-1].expand_as(latest)])
 
 
 def _any(tensor: Tensor, dims: list[int]) -> Tensor:

@@ -1,6 +1,8 @@
 """A small net as units: its biases are seen, and two units that cancel are said to in every face, as a remark."""
 
+import re
 from dataclasses import replace
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from torch import nn
 
 import modlab
 from modlab.records.watch import Alert, Layer, NeuronsRecord, UnitsRecord
-from modlab.views.watch import html, limits, merging, pairs, payload, text
+from modlab.views.watch import html, limits, merging, pairs, payload, pictures, text
 from tests import watches
 from tests.views.test_faces import unpack
 
@@ -105,8 +107,15 @@ def test_the_layers_stand_in_the_order_in_which_they_were_called():
 def test_weights_that_are_no_numbers_are_drawn_and_said():
     record = made(incoming=[[np.nan, 2, -1], [np.inf, 4, -2]])
     page = html.of_watch(record)
-    assert "dotted magenta: NaN, Inf" in page and page.count("stroke-dasharray='1 6'") == 2
-    assert "dotted magenta" not in html.of_watch(made())
+    assert "; magenta: NaN, Inf" in page and page.count("stroke-dasharray='1 6'") == 2
+    assert "magenta" not in html.of_watch(made())
+
+
+def test_of_weights_that_are_no_numbers_as_many_are_drawn_of_each_unit():
+    places = [(0.0, float(i)) for i in range(32)], [(9.0, float(j)) for j in range(32)]
+    drawn = pictures._connections(np.full((32, 32), np.nan), *places, set(), set(), 96)
+    ends = [re.search(r"L9.0 (\d+)'", line).group(1) for line in drawn.split("<path")[1:]]
+    assert len(ends) == 96 and min(ends.count(str(j)) for j in range(32)) >= 2
 
 
 def test_units_that_give_no_numbers_are_told_in_the_picture_at_rest():
@@ -115,7 +124,10 @@ def test_units_that_give_no_numbers_are_told_in_the_picture_at_rest():
     bad = replace(one, activations=np.array([[0, 0], [np.nan, np.nan]], np.float32))
     said = "2 of 2 units of a give NaN or infinity"
     assert said not in html.of_watch(record)
-    assert said in html.of_watch(replace(record, neurons=replace(record.neurons, layers=(bad, other))))
+    page = html.of_watch(replace(record, neurons=replace(record.neurons, layers=(bad, other))))
+    assert said in page and "magenta: NaN, Inf" in page
+    discs = re.findall("<circle [^>]*>", unquote(page))
+    assert sum(f"fill='{pictures.BAD}'" in disc for disc in discs) == 2
 
 
 def test_units_that_one_alert_is_about_are_dead_in_each_picture():

@@ -26,7 +26,7 @@ from modlab.watching.scalars import SLOTS, Scalars
 from modlab.watching.schedule import Budget, Schedule
 from modlab.watching.segments import columns_here
 from modlab.watching.time_slots import TimeSlots
-from modlab.watching.units import Units
+from modlab.watching.units import Units, _counted, _fires, _known
 from modlab.watching.updates import UpdateGroup, Updates
 
 AT = {name: i for i, name in enumerate(COLUMNS)}
@@ -345,6 +345,22 @@ def test_a_channel_fires_where_any_place_does() -> None:
     assert record.inputs.sum() == 5
     assert record.fired.sum(axis=0).tolist() == [0, 1]
     assert record.silent.tolist() == [5, 2]
+
+
+@pytest.mark.parametrize("shape", [(0, 1), (0, 1, 2, 2)], ids=["a row", "a plane"])
+def test_an_input_that_gives_nan_is_counted_neither_as_one_on_which_a_unit_fires_nor_as_another(shape: tuple[int, ...]) -> None:
+    units = Units("a", "relu", 1, 2)
+    activations = torch.zeros(6, 2, 3, 3) if len(shape) > 2 else torch.zeros(6, 2)
+    activations[[1, 4, 5], 0] = 1
+    activations[(3, *shape[1:])] = float("nan")
+    activations[(5, *shape[1:])] = float("nan")
+    units.see(activations, 0)
+    record = units.record()
+    assert record.inputs.tolist() == [4] and record.fired.tolist() == [[2, 0]] and record.silent.tolist() == [0, 4]
+    numbers = units._by_unit(activations)  # as an accelerator counts them
+    assert _counted(_fires(numbers), _known(numbers)).tolist() == [[2, 0], [0, 4], [4, 4]]
+    units.see(torch.full_like(activations, float("nan")), 1)
+    assert units.record().inputs.sum() == 4 and units.record().silent.tolist() == [0, 4]
 
 
 def test_a_gradient_contradicts_death_only_since_the_unit_fired() -> None:

@@ -230,6 +230,22 @@ def test_where_nothing_was_sampled_the_first_and_last_sample_are_told():
     assert first.ends("mean") == (history.columns["mean"][2, 0], history.columns["mean"][8, 0])
 
 
+@pytest.mark.parametrize(("at", "told"), [(9, "0.5 → NaN or Inf"), (1, "0.5 → 0.7")], ids=["at last", "meanwhile"])
+def test_where_numbers_were_not_finite_the_last_one_is_none(at, told):
+    history = watches.history(watches.net_series(), 100, 10, 5)
+    history.columns["mean"][:, 0], history.columns["bad"][:, 0] = np.linspace(0.5, 0.7, 10), 0
+    history.columns["bad"][at, 0] = 3
+    first = layers.of_history(history)[0]
+    assert first.told("mean") == told
+    assert ("NaN or Inf" in first.told("zeros")) is (at == 9)
+
+
+def test_values_that_are_not_finite_one_after_the_other_are_one_area():
+    bad = np.array([0, 1, 1, 0, 0, 1], bool)
+    drawn = pictures._not_finite(np.array([0.0, 10, 40, 50, 60, 100]), bad, (0, 100), 0, 50)
+    assert re.search(r" d='([^']*)'", drawn).group(1) == "M0 0H50v50H0ZM90 0H100v50H90Z"
+
+
 def test_what_is_not_finite_is_told_with_its_step():
     record = MADE["nan"]
     broken = next(layer for layer in layers.of_history(record.history) if layer.path == "h.2.attn")

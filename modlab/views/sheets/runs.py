@@ -88,13 +88,14 @@ def _row(path: str, mine: layers.LayerCurves | None, theirs: layers.LayerCurves 
         ends = [math.nan if one is None else one.ends(name)[1] for one in (mine, theirs)]
         apart = _apart(*ends)
         far |= apart
-        cells += [Cell("" if math.isnan(end) else words.number(end), mark="careful" if apart else "") for end in ends]
+        told = [_told(one, name, end) for one, end in zip((mine, theirs), ends, strict=True)]
+        cells += [Cell(one, mark="careful" if apart else "") for one in told]
     own = {path, *(f"{path}.{name}".removeprefix(".") for one in (mine, theirs) if one is not None for name in one.parameters)}
     said = [[words.kind(alert.kind) for alert in some if alert.path in own] for some in alone]
     cells += [Cell(", ".join(dict.fromkeys(kinds)), mark="broken" if kinds else "") for kinds in said]
     head = ("", "at first here", "at last here", "at first there", "at last there")
     table = tuple(
-        (name, *(("" if math.isnan(end) else words.number(end)) for one in (mine, theirs) for end in _ends(one, name)))
+        (name, *(_told(one, name, end) for one in (mine, theirs) for end in _ends(one, name)))
         for name in layers.NUMBERS
         if any(one is not None and name in one.curves for one in (mine, theirs))
     )
@@ -113,6 +114,10 @@ def _row(path: str, mine: layers.LayerCurves | None, theirs: layers.LayerCurves 
 
 def _ends(layer: layers.LayerCurves | None, name: str) -> tuple[float, float]:
     return (math.nan, math.nan) if layer is None else layer.ends(name)
+
+
+def _told(layer: layers.LayerCurves | None, name: str, end: float) -> str:
+    return layers.end(end) if layer is not None and name in layer.curves else ""
 
 
 def _apart(left: float, right: float) -> bool:

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 import numpy as np
-import numpy.typing as npt
 
 from modlab import format, wording
 from modlab.records.finding import Finding
 from modlab.records.loss import the_loss
-from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, Layer, ScalarRecord, WatchRecord
+from modlab.records.watch import ACTIVATION, GRADIENT, Alert, Layer, ScalarRecord, WatchRecord
 from modlab.views.html import static_file, tabulated
 from modlab.views.watch import headline, layers, merging, pairs, pictures, words
 from modlab.wording import forks
@@ -26,7 +25,7 @@ _POINTS = 256  # of a curve
 _DEPTH, _TIME = 72, 160  # rows and columns of such a picture
 _RINGS = {"dead": "a dashed ring is dead", "starving": "a ring with a core starves"}
 _MAPS = (("gradient", GRADIENT, "norm of the gradient"), ("std", ACTIVATION, "std of the activation"))
-_DRAWN = {"std": (ACTIVATION,), "gradient": (GRADIENT,), "update / weights": (PARAMETER, UPDATE)}
+_DRAWN = frozenset(("std", "gradient", "update / weights"))
 
 
 def of_watch(record: WatchRecord) -> str:
@@ -152,7 +151,8 @@ def _net(record: WatchRecord, cancelling: list[pairs.UnitPair]) -> Iterator[tupl
     alt = f"{sizes} units at the end{': ' + ', '.join(said) if said else ''}"
     rings = "".join(f"; {ring}" for kind, ring in _RINGS.items() if kind in states.values())
     rings += "; a bracket joins two that cancel" if cancelling else ""
-    rings += "; dotted magenta: NaN, Inf" if any(not np.isfinite(layer.weights[-1]).all() for layer in net.layers) else ""
+    drawn = (numbers for layer in net.layers for numbers in (layer.weights[-1], layer.activations[-1]))
+    rings += "" if all(np.isfinite(numbers).all() for numbers in drawn) else "; magenta: NaN, Inf"
     yield (
         f"units and weights at the end: blue negative, orange positive{rings}",
         pictures.neurons(net, states, alt, [(pair.path, *pair.units) for pair in cancelling]),
@@ -166,7 +166,7 @@ def _accused(alert: Alert) -> str:
 
 
 def _no_numbers(layer: Layer) -> Iterator[str]:
-    """Units that give no numbers at the end: they are not zero, and so count as such that fire."""
+    """Units that give no numbers at the end."""
     bad, units = int((~np.isfinite(layer.activations[-1])).sum()), layer.activations.shape[1]
     if bad:
         yield f"{bad} of {format.plural(units, 'unit')} of {words.place(layer.path)} {'gives' if bad == 1 else 'give'} NaN or infinity"
@@ -207,7 +207,6 @@ def _layers(record: WatchRecord, every: list[layers.LayerCurves]) -> Iterator[st
     names, kinds, marks = layers.names(every), layers.alerts(record), layers.accused(record)
     kept = layers.shown(every, record, ROWS)
     left = layers.gaps(kept, len(every))
-    bad = np.nan_to_num(record.history.columns["bad"]) > 0
     rows: list[list[str]] = []
     size = 0
     for i in (*kept, len(every)):
@@ -218,7 +217,7 @@ def _layers(record: WatchRecord, every: list[layers.LayerCurves]) -> Iterator[st
         layer = every[i]
         sign = f"{words.SIGNS[marks[layer.path]]} " if layer.path in marks else ""
         drawn = size < MOST
-        cells = [_cell(layer, name, bad, drawn) for name in names]
+        cells = [_cell(layer, name, drawn) for name in names]
         said = _text(", ".join(map(words.kind, kinds.get(layer.path, []))))
         row = [f"{sign}<b>{_text(wording.label(layer.path))}</b>{f' <i>{said}</i>' if said else ''}", layer.odd(), *cells]
         rows.append(row)
@@ -227,13 +226,11 @@ def _layers(record: WatchRecord, every: list[layers.LayerCurves]) -> Iterator[st
     yield f'<div class="modlab-layers">{tabulated(["layer", "NaN, Inf", *names], rows)}</div>'
 
 
-def _cell(layer: layers.LayerCurves, name: str, bad: npt.NDArray[np.bool_], drawn: bool) -> str:
+def _cell(layer: layers.LayerCurves, name: str, drawn: bool) -> str:
     told = layer.told(name)
     if not told or name not in _DRAWN or not drawn or len(layer.curves[name]) < 2:
         return told
-    rows = [row for role in _DRAWN[name] for row in layer.rows.get(role, [])]
-    odd: npt.NDArray[np.bool_] = np.logical_or.reduce(bad[:, rows], axis=1)
-    return f"{pictures.spark(layer.curves[name], f'{name} over time', odd)} {told}"
+    return f"{pictures.spark(layer.curves[name], f'{name} over time', layer.spoilt[name])} {told}"
 
 
 def _scalars(record: WatchRecord) -> Iterator[str]:

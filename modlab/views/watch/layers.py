@@ -25,6 +25,18 @@ its own parameters; the update ratio; the share of elements that had a gradient 
 
 SHARES = frozenset(("zeros", "not moved"))
 
+_OF = {
+    "mean": (ACTIVATION,),
+    "std": (ACTIVATION,),
+    "zeros": (ACTIVATION,),
+    "gradient": (GRADIENT,),
+    "weight gradient": (PARAMETER_GRADIENT,),
+    "update / weights": (UPDATE, PARAMETER),
+    "not moved": (UPDATE,),
+    "weights": (PARAMETER,),
+}
+"""The roles of the tensors that a number is of."""
+
 
 @dataclass(slots=True)
 class LayerCurves:
@@ -35,6 +47,7 @@ class LayerCurves:
         rows: the series of it and of its own parameters, by role.
         curves: by the names of `NUMBERS`, each of shape ``(slots,)``; NaN where there is no sample; only what was measured.
         parameters: the names of its own ones.
+        spoilt: by the same names, in which slots NaN or infinities were among what the curve is of: it is that of the others alone.
         bad: the most NaN and infinities in one sample, over all its series; `bad_step`: where they came first, -1 if never.
     """
 
@@ -44,19 +57,24 @@ class LayerCurves:
     notes: list[str] = field(default_factory=list)
     rows: dict[str, list[int]] = field(default_factory=dict)
     curves: dict[str, Curve] = field(default_factory=dict)
+    spoilt: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     bad: int = 0
     bad_step: int = -1
     parameters: list[str] = field(default_factory=list)
 
     def ends(self, name: str) -> tuple[float, float]:
-        """The first and the last number of a curve; NaN if there is none."""
-        return ends(self.curves[name]) if name in self.curves else (math.nan, math.nan)
+        """The first and the last number of a curve; NaN where that is none, as NaN or infinities were among what it is of."""
+        if name not in self.curves:
+            return math.nan, math.nan
+        curve, spoilt = self.curves[name], self.spoilt[name]
+        seen = np.where(spoilt, np.nan, curve)[~np.isnan(curve) | spoilt]
+        return float(seen[0]), float(seen[-1])
 
     def told(self, name: str) -> str:
         """``0.51 → 0.48``; one number where both are the same."""
         if name not in self.curves:
             return ""
-        told = arrow(*self.ends(name), as_share=name in SHARES)
+        told = _joined(*(end(value, as_share=name in SHARES) for value in self.ends(name)))
         return f"from zero, {told}" if name == "update / weights" and self.curves.get("weights", [1.0])[0] == 0 else told
 
     def odd(self) -> str:
@@ -76,17 +94,20 @@ def caption(record: WatchRecord) -> str:
     return f"layers{words.of_part(record)}, {ends}"
 
 
-def ends(curve: npt.NDArray[np.floating]) -> tuple[float, float]:
-    """The first and the last number that is there."""
-    seen = np.flatnonzero(~np.isnan(curve))
-    return (float(curve[seen[0]]), float(curve[seen[-1]])) if len(seen) else (math.nan, math.nan)
+def end(value: float, *, as_share: bool = False) -> str:
+    """A number at an end of a curve."""
+    if math.isnan(value):
+        return "NaN or Inf"
+    return words.share(value) if as_share else words.number(value)
 
 
-def arrow(first: float, last: float, *, as_share: bool = False) -> str:
+def arrow(first: float, last: float) -> str:
     """From what to what."""
-    if math.isnan(first) and math.isnan(last):
-        return ""
-    begin, end = (words.share(first), words.share(last)) if as_share else (words.number(first), words.number(last))
+    return _joined(words.number(first), words.number(last))
+
+
+def _joined(begin: str, end: str) -> str:
+    """One where both are the same; the sign of percent once."""
     return begin if begin == end else f"{begin.removesuffix(' %') if end.endswith(' %') else begin} → {end}"
 
 
@@ -151,8 +172,15 @@ def _measure(layer: LayerCurves, history: HistoryRecord, norm: Curve) -> None:
             with np.errstate(divide="ignore", invalid="ignore"):
                 layer.curves["update / weights"] = _ratio(_together(norm[:, rows[UPDATE]]), layer.curves["weights"])
         layer.curves["not moved"] = _weighted(columns["stuck"][:, rows[UPDATE]], [history.series[i].count for i in rows[UPDATE]])
-    layer.curves = {name: curve for name, curve in layer.curves.items() if not np.isnan(curve).all()}
+    layer.spoilt = {name: _spoilt(layer, history, name) for name in layer.curves}
+    layer.curves = {name: curve for name, curve in layer.curves.items() if layer.spoilt[name].any() or not np.isnan(curve).all()}
     _find_bad(layer, history)
+
+
+def _spoilt(layer: LayerCurves, history: HistoryRecord, name: str) -> npt.NDArray[np.bool_]:
+    """In which slots NaN or infinities were among what a number is of."""
+    every = [i for role in _OF[name] for i in layer.rows.get(role, ())]
+    return np.asarray((history.columns["bad"][:, every] > 0).any(axis=1))
 
 
 def _ratio(update: Curve, weights: Curve) -> Curve:

@@ -201,7 +201,7 @@ def chart(curve: Curve, steps: int, marks: Sequence[tuple[int, str]], alt: str, 
     parts.append(f"<path d='M{left} {top + up}H{width - right}' stroke='{INK}' opacity='.6'/>")
     parts.append(_band(x, curve.low, curve.high, y, LINE))
     parts.append(f"<path d='{_path(x, y(curve.mean))}' fill='none' stroke='{LINE}' stroke-width='1.8' stroke-linejoin='round'/>")
-    parts.append(_not_finite(x[curve.bad], across / max(len(x) - 1, 1), top, up))
+    parts.append(_not_finite(x, curve.bad, (left, width - right), top, up))
     middle = math.sqrt(scale.low * scale.high) if scale.log else (scale.low + scale.high) / 2
     for value, at in ((scale.high, top + 4), (middle, top + up / 2 + 4), (scale.low, top + up + 2)):
         parts.append(f"<text x='{left - 6}' y='{at:.0f}' text-anchor='end' {_FONT} fill='{INK}'>{words.number(value)}</text>")
@@ -270,8 +270,8 @@ def curves(
         y = top + np.clip(scale.at(values), 0, 1) * up
         parts.append(f"<path d='{_path(x, y)}' fill='none' stroke='{colour}' stroke-width='{wide}' stroke-linejoin='round'/>")
         if name in spoilt:
-            lost, line = x[~np.isfinite(values)], (spoilt.index(name), len(spoilt))
-            parts.append(_not_finite(lost, across / max(len(x) - 1, 1), top, up, name, line))
+            line = (spoilt.index(name), len(spoilt))
+            parts.append(_not_finite(x, ~np.isfinite(values), (left, width - right), top, up, name, line))
         parts.append(f"<path d='M{_short(place)} 13h18' stroke='{colour}' stroke-width='{wide}'/>")
         parts.append(f"<text x='{_short(place + 23)}' y='17' {_FONT} fill='{INK}'>{escape(name)}</text>")
         place += _entry(name)
@@ -290,16 +290,21 @@ def _entry(name: str) -> float:
     return 42 + 6.2 * len(name)
 
 
-def _not_finite(x: Array, wide: float, top: float, up: float, name: str = "", line: tuple[int, int] = (0, 1)) -> str:
+def _not_finite(
+    x: Array, bad: npt.NDArray[np.bool_], ends: Place, top: float, up: float, name: str = "", line: tuple[int, int] = (0, 1)
+) -> str:
     """Where a curve has values that are not finite; of several curves below the lines that say which of them."""
-    if not len(x):
+    if not bad.any():
         return ""
     own, lines = line
     begin = 3 + 14 * lines if name else 0
-    strokes = "".join(f"M{_short(at)} {top + begin}v{up - begin}" for at in x)
+    turns = np.flatnonzero(np.diff(np.concatenate([[False], bad, [False]])))  # values seen one after the other are one area
+    half = (ends[1] - ends[0]) / max(len(x) - 1, 1) / 2
+    areas = ((max(x[first] - half, ends[0]), min(x[last - 1] + half, ends[1])) for first, last in turns.reshape(-1, 2))
+    drawn = "".join(f"M{_short(first)} {top + begin}H{_short(last)}v{up - begin}H{_short(first)}Z" for first, last in areas)
     said = f"{escape(name)}: NaN, Inf" if name else "NaN, Inf"
-    label = f"<text x='{_short(x[0] + 3)}' y='{top + 12 + 14 * own}' {_FONT} fill='{BAD}'>{said}</text>"
-    return f"<path d='{strokes}' stroke='{BAD}' stroke-width='{_short(wide + 0.2)}' opacity='.25'/>{label}"
+    label = f"<text x='{_short(x[bad][0] + 3)}' y='{top + 12 + 14 * own}' {_FONT} fill='{BAD}'>{said}</text>"
+    return f"<path d='{drawn}' fill='{BAD}' opacity='.25'/>{label}"
 
 
 def heat(values: Array, bad: npt.NDArray[np.bool_], labels: Sequence[str], steps: int, alt: str, width: int = 460) -> str:
@@ -368,7 +373,8 @@ def neurons(record: NeuronsRecord, states: dict[tuple[str, int], str], alt: str,
     for i, column in enumerate(places):
         for j, (x, y) in enumerate(column):
             state = states.get((layers[i - 1].path, j), "") if i else ""
-            how = f" fill='none' stroke='{BROKEN}'" if state else ""
+            no_number = i and not math.isfinite(layers[i - 1].activations[-1, j])
+            how = f" fill='none' stroke='{BROKEN}'" if state else f" fill='{BAD}' stroke='{BAD}'" if no_number else ""
             how += " stroke-dasharray='3 2'" if state == "dead" else ""
             disc = f"<circle cx='{x}' cy='{_short(y)}' r='{_short(radius)}'{how}/>"
             core = (
@@ -400,7 +406,11 @@ def _connections(weights: Array, inputs: Sequence[Place], units: Sequence[Place]
     size = np.abs(np.where(there, weights, 0))
     top = float(size.max(initial=0)) or 1.0
     size[~there] = top  # they count most
-    order = np.argsort(size, axis=None, kind="stable")[::-1][:most]
+    order = np.argsort(size, axis=None, kind="stable")[::-1]
+    lost = order[~there.flat[order]]
+    if len(lost) > most:  # all alike: as many of each unit
+        order = lost[np.linspace(0, len(lost) - 1, most).astype(int)]
+    order = order[:most]
     parts = []
     for flat in order[::-1]:
         j, i = divmod(int(flat), weights.shape[1])
