@@ -109,6 +109,12 @@ def _points_in_turn(s: Symptoms) -> bool:
 
 
 def _future(s: Symptoms) -> Facts | None:
+    """What sees the future; and whether the loss is low by that: a model that could copy need not have learned to."""
+    found = _looks_ahead(s)
+    return {**found, "low": True} if found and s.learns else found
+
+
+def _looks_ahead(s: Symptoms) -> Facts | None:
     if s.pairs.down > ASKED and not s.pairs.moved > ASKED:
         return _reads_down(s)
     if s.pairs.moved < 0.95:

@@ -100,6 +100,7 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
     loss = found[0] if len(found) == 1 else None
     untold = unseen_loss(record, found or record.scalars)
     falls = _falls(loss, untold, symptoms)
+    why = causes(symptoms, note) if symptoms.is_training else ()
     checks = (
         _data(record),
         _sensible(record, loss, untold),
@@ -108,9 +109,8 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
         _owned(record),
         _moves(symptoms, falls),
         _enough(record, falls),
-        falls,
+        _beside(why, falls, symptoms),
     )
-    why = causes(symptoms, note) if symptoms.is_training else ()
     told = {(one.kind, one.path) for one in why}
     beside = (one for one in find(record, loss) if (one.kind, one.path) not in told)
     beside = (replace(one, severity="careful") if one.kind == "dead units" and _is_served(one, symptoms) else one for one in beside)
@@ -485,6 +485,13 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
     if max(first, last) < ALREADY * symptoms.constant:
         return _check(name, "passed", "low already", facts | {"constant": symptoms.constant})
     return _check(name, "careful", "no trend", facts, ask)
+
+
+def _beside(why: tuple[Finding, ...], falls: Check, symptoms: Symptoms) -> Check:
+    """The check of a loss that falls, beside what is found to be wrong: down to a constant answer any comes, from where leaps took it."""
+    if falls.kind == "falls" and symptoms.has_baseline and symptoms.is_stuck and any(one.severity == "broken" for one in why):
+        return _check(falls.name, "careful", "falls to a constant answer", {**falls.facts, "constant": symptoms.baseline})
+    return falls
 
 
 def _leaps(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], known: Watched) -> dict[str, Fact] | None:

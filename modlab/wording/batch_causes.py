@@ -121,8 +121,8 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "sees its own token": "each position is predicted from its own token alone",
     "sees the future": (
         _sees,
-        "The target is the next token, and the model can read it in its input: the loss falls, but nothing is learned that could predict a "
-        "token that is not there yet.",
+        "The target is the next token, and the model can read it in its input: the loss can fall, but nothing is learned that "
+        "could predict a token that is not there yet.",
     ),
     "mask turned around": (
         lambda facts: f"{_sees(facts)}, and with nothing that comes before it" if "changed" in facts else _padding_alone(facts),

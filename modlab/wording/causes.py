@@ -1125,7 +1125,11 @@ CAUSES: dict[str, CauseWords] = {
     "sees the future": CauseWords(
         "the model sees the token that it should predict",
         _future,
-        "It learns to copy: the loss is low, and what it writes by itself is nonsense.",
+        lambda f: (
+            "It learns to copy: the loss is low, and what it writes by itself is nonsense."
+            if f.get("low")
+            else "It learns to copy, if anything: the loss may become low, and what it writes by itself stays nonsense."
+        ),
         "a causal mask, or one direction",
     ),
     "targets not moved": CauseWords(

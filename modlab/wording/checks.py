@@ -152,6 +152,9 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "falls to chance": lambda facts: (
         f"{arrow(facts)}: it has not come clearly below {format.rough(facts['chance'])}, which a guess among {facts['classes']:,} gives"
     ),
+    "falls to a constant answer": lambda facts: (
+        f"{arrow(facts)}: it has not come clearly below {format.rough(facts['constant'])}, which a constant answer gives"
+    ),
     "no trend": _no_trend,
     "low already": lambda facts: (
         f"{arrow(facts)}: no trend, but it began at less than a tenth of what a constant answer gives, {format.rough(facts['constant'])}"

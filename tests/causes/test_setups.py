@@ -16,6 +16,7 @@ from modlab import wording
 from modlab.results.watch import Watch
 from modlab.running import attention_graph
 from modlab.running.autograd_nodes import walk
+from modlab.wording.causes import CAUSES, filled
 from tests.causes.test_neighbours import kinds
 from tests.causes.test_untrue import blobs, mlp, watched
 
@@ -247,6 +248,19 @@ class Reading(nn.Module):
         keys = written if self.itself else read
         shares = ((written + self.places) @ (keys + self.places).mT).softmax(-1)
         return self.head(torch.cat([written, shares @ keys], -1))
+
+
+@pytest.mark.parametrize(("rate", "low"), [(2e-2, True), (1e-9, False)], ids=["copies", "guesses"])
+def test_the_loss_of_a_model_that_sees_the_future_is_called_low_where_it_is(*, rate: float, low: bool) -> None:
+    net = Reading(itself=True)
+
+    def loss() -> Tensor:
+        source = torch.randint(2, 12, (32, 8))
+        given = torch.cat([torch.ones(32, 1, dtype=torch.long), source[:, :-1]], 1)
+        return F.cross_entropy(net(source, given).flatten(0, 1), source.flatten())
+
+    found = next(one for one in watched(net, loss, 200, torch.optim.Adam(net.parameters(), rate)).findings if one.kind == "sees the future")
+    assert ("the loss is low" in filled(CAUSES["sees the future"].why, found)) is low
 
 
 @pytest.mark.parametrize("itself", [True, False])

@@ -522,6 +522,22 @@ def test_no_fix_is_offered_that_cannot_help(make: Callable[[], Watch]) -> None:
     assert not w.verdict.ok and "keep the weights in float32" not in str(w) and "rounding alone" not in str(w)
 
 
+@pytest.mark.parametrize("follows", [True, False])
+def test_to_come_down_to_a_constant_answer_is_not_to_learn_where_something_is_wrong(*, follows: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(60, 32), nn.Flatten(), nn.Linear(128, 64), nn.Tanh(), nn.Linear(64, 60))
+    optimizer = torch.optim.SGD(model.parameters(), 0.5 if follows else 3.0)
+    draws, chances = torch.Generator().manual_seed(1), 1 / torch.arange(1, 61.0)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(200):
+            tokens = torch.multinomial(chances.expand(64, 60), 5, replacement=True, generator=draws)
+            optimizer.zero_grad()
+            F.cross_entropy(model(tokens[:, :4]), tokens[:, 3 if follows else 4]).backward()
+            optimizer.step()
+    assert w.verdict.checks[-1].kind == ("falls" if follows else "falls to a constant answer")
+    assert ("which a constant answer gives" in str(w)) is not follows
+
+
 @pytest.mark.parametrize("paired", [True, False])
 def test_to_fall_to_what_a_guess_gives_is_not_to_learn(paired: bool) -> None:
     torch.manual_seed(0)

@@ -17,6 +17,7 @@ _GOES = {
     "rises": "rises",
     "leaps": "leaps far above what a guess gives",
     "falls to chance": "falls, but not clearly below what a guess gives",
+    "falls to a constant answer": "falls, but not clearly below what a constant answer gives",
 }
 _NAN = ("nan", "inf")
 _NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"))
