@@ -11,7 +11,7 @@ from modlab.frozen import frozen
 from modlab.records.finding import Finding
 from modlab.wording.fixes import FIXES
 from modlab.wording.names import all_named, capital, named
-from modlab.wording.trends import added, summed
+from modlab.wording.trends import added, of_its_size, summed
 
 Facts = Mapping[str, Any]
 Words = str | Callable[[Facts], str]
@@ -82,16 +82,7 @@ def _too_high(facts: Facts) -> str:
     pace, most, first = facts["pace"], facts["most"], facts["first"]
     said = []
     if LEAP < pace < math.inf:  # else it was not looked at when its steps were large
-        many = (
-            f"{pace:,.0f} times its size"
-            if 1.5 <= pace < 1e6
-            else "more than a million times its size"
-            if pace >= 1e6
-            else "as much as its size"
-            if pace >= 1
-            else f"{_share(pace)} of its size"
-        )
-        said.append(f"a step changes a weight by {many}")
+        said.append(f"a step changes a weight by {of_its_size(pace) if pace >= 1 else f'{_share(pace)} of its size'}")
     if most > 1.5 * first:
         said.append(f"the loss went from {rough(first)} up to {rough(most)}{summed(facts)}")
     if math.isnan(facts["rate"]):
@@ -571,7 +562,7 @@ CAUSES: dict[str, CauseWords] = {
         "the learning rate is too high",
         _too_high,
         "Steps leap over the valley instead of going down into it.",
-        "a tenth of the learning rate",
+        "a tenth of the learning rate, or less",
     ),
     "not finite by the rate": CauseWords(
         lambda f: (
@@ -580,8 +571,8 @@ CAUSES: dict[str, CauseWords] = {
             else "the steps are so large that the weights are not finite"
         ),
         _too_high,
-        "Each step made it larger, until numbers overflowed.",
-        "a tenth of the learning rate, or clip_grad_norm_",
+        "Steps as large as that make the weights larger and larger, until numbers overflow.",
+        "a tenth of the learning rate or less, or clip_grad_norm_",
     ),
     "rate too low": CauseWords(
         lambda f: "the learning rate is too low" if f["rate"] else "the learning rate is 0",

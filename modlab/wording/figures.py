@@ -7,6 +7,7 @@ import math
 from modlab import format
 from modlab.records.finding import ExperimentRecord, Finding
 from modlab.records.watch import Check
+from modlab.wording.trends import of_its_size
 
 STEP, RATE = "change of a weight in a step", "learning rate"
 
@@ -84,5 +85,7 @@ def _figure(name: str, fact: float, digits: int) -> str:
         return f"{fact:,}"
     if name in SHARES:
         return format.share(fact)
+    if name == "pace" and fact >= 1:
+        return of_its_size(fact)
     number = format.number(float(f"{100 * fact if name == 'pace' else fact:.{digits}g}"))
     return f"{number} % of its size" if name == "pace" else number

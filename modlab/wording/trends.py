@@ -43,6 +43,13 @@ def _basis(facts: Mapping[str, Any]) -> str:
     return f", averaged over {whose} first and last tenth{those}{summed(facts)}"
 
 
+def of_its_size(times: float) -> str:
+    """``48 times its size``: of what is at least as large."""
+    if times >= 1e6:
+        return "more than a million times its size"
+    return f"{times:,.0f} times its size" if times >= 1.5 else "as much as its size"
+
+
 def summed(facts: Mapping[str, Any]) -> str:
     """Of what the values of a loss are the sum, where a step has several backward passes."""
     return f", each the sum of {added(facts['passes'])}" if round(facts.get("passes", 1), 1) > 1 else ""

@@ -12,11 +12,13 @@ import torch
 from torch import nn
 
 import modlab
+from modlab import wording
 from modlab.records.finding import Finding
 from modlab.records.watch import Verdict, WatchRecord
 from modlab.views.watch import columns, words
 from modlab.watching.verdict import judged
-from modlab.wording import alerts, births, checks, differences, experiments, findings, kinds, mistakes, told
+from modlab.wording import alerts, births, checks, differences, experiments, figures, findings, kinds, mistakes, told
+from modlab.wording.causes import CAUSES, RATES
 from tests.test_layout import ROOT
 from tests.watching.test_verdict import RUNS
 from tests.words import mute, without_words
@@ -108,3 +110,15 @@ def test_each_kind_that_a_run_found_has_its_words() -> None:
     seen = (experiments.EXPERIMENTS.keys() | mistakes.MISTAKES.keys()) - kinds.KINDS.keys()  # a cause may be found in other ways, too
     tables = (alerts.ALERTS, checks.CHECKS, kinds.KINDS, seen, differences.NOTES)
     assert sum(map(len, tables)) == len(set().union(*tables))
+
+
+@pytest.mark.parametrize(
+    ("pace", "told"), [(47.9, "48 times its size"), (1.2, "as much as its size"), (2e7, "more than a million times its size")]
+)
+def test_a_change_as_large_as_a_weight_is_told_alike_on_its_card(*, pace: float, told: str) -> None:
+    found = Finding("rate too high", "", {"tier": 2, "pace": pace, "rate": 3.0, "first": 1.0, "most": 1.0}, "broken")
+    assert told in wording.sentence(found) and ("change of a weight in a step", told) in figures.figures(found)
+
+
+def test_a_rate_that_is_too_high_may_be_so_by_more_than_ten_times() -> None:
+    assert all("a tenth of the learning rate" in CAUSES[kind].fix and "or less" in CAUSES[kind].fix for kind in RATES)
