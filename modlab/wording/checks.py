@@ -31,7 +31,7 @@ def _untold(facts: Facts) -> str:
     if not names:
         return "the last stage of the pipeline has it" if facts.get("is_stage") else "add w.log(loss=loss)"
     if len(names) > 1:
-        return f"which of {joined(names, last='or')} is the loss? w.log(loss=…) settles it"
+        return f"which of {joined(names)} is the loss? w.log(loss=…) settles it"
     return f"{names[0]} was logged, but may be something else: w.log(loss=…) settles it"
 
 

@@ -161,10 +161,12 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
         return "It is too early to tell:", f"what changes a step shows in the loss of the next one, and {steps} was made ({mark(record)})."
     after, before = record.last("fork"), record.last(record.beside)
     where = " on the batch" if record.source == "batch" else ""
-    ends = f"after {steps}{where} the loss is {_number(after)}, and {_number(before)} {_without(record)}"
+    ends = f"after {steps}{where} {_loss(record)} is {_number(after)}, and {_number(before)} {_without(record)}"
     found = outcome(record)
     if found == "not finite":
-        ends = f"within {steps} it becomes NaN or infinite; {_without(record)} it is {_number(before)}"
+        ends = (
+            f"within {steps} {_loss(record) if record.line else 'it'} becomes NaN or infinite; {_without(record)} it is {_number(before)}"
+        )
     elif found == "not judged":
         ends = f"{_unjudged(record)}. A{ends[1:]}"
     elif _is_too_short(record):
@@ -174,6 +176,11 @@ def conclusion(record: ForkRecord) -> tuple[str, str]:
         side, count, compared = _sides(record)
         ends += f"; of the last {compared}, the fork's loss is {side} at only {count}"
     return _FOUND["no change" if found == "same" and record.parts < 0 else found], f"{ends} ({mark(record)}{_since(record)})."
+
+
+def _loss(record: ForkRecord) -> str:
+    """The loss; where several lines have one, whose it is."""
+    return f"the loss of line {record.line}" if record.line else "the loss"
 
 
 def _without(record: ForkRecord) -> str:
@@ -204,7 +211,7 @@ _UNJUDGED = {
 def _unjudged(record: ForkRecord) -> str:
     """Why its loss does not say which future is the better one."""
     names = record.facts.get("names")
-    return _UNJUDGED[record.unjudged].format(names=joined(names, last="or") if isinstance(names, tuple) else "")
+    return _UNJUDGED[record.unjudged].format(names=joined(names) if isinstance(names, tuple) else "")
 
 
 def _sides(record: ForkRecord) -> tuple[str, str, str]:
@@ -225,7 +232,7 @@ def _so_far(record: ForkRecord) -> str:
     which = mark(record) if record.change else "unchanged"
     if not record.steps:
         return f"it comes to step {record.at:,} ({which})."
-    losses = f"the loss is {_number(record.last('fork'))}, and {_number(record.last(record.beside))} {_without(record)}"
+    losses = f"{_loss(record)} is {_number(record.last('fork'))}, and {_number(record.last(record.beside))} {_without(record)}"
     return f"{record.steps:,} of {format.plural(record.until - record.at, 'step')}{f', {losses}' if record.change else ''} ({which})."
 
 

@@ -146,7 +146,7 @@ def _loss_unseen(finding: Finding) -> str:
         return "the loss was not seen: w.log(loss=loss) shows it"
     if len(names) == 1:
         return f"whether {named(names[0])} is the loss is not known: w.log(loss=…) settles it"
-    return f"which of {joined(names, last='or')} is the loss is not known: w.log(loss=…) settles it"
+    return f"which of {joined(names)} is the loss is not known: w.log(loss=…) settles it"
 
 
 def _skipped(finding: Finding) -> tuple[str, str]:

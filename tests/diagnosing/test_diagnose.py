@@ -763,9 +763,12 @@ def test_the_worst_comes_first_and_faces_say_the_same():
 def test_nothing_found_says_what_was_looked_at():
     text = str(modlab.diagnose(net()))
     every, without = len(catalogue.FINDINGS), len(catalogue.FINDINGS) - 4  # four are about optimizers
-    assert text.startswith(f"Nothing found in Sequential: {without} kinds of mistakes checked in 4 modules, 4 parameters and 0 buffers.")
+    assert text.startswith(
+        f"Nothing found at rest in Sequential: {without} kinds of mistakes checked in 4 modules, 4 parameters and 0 buffers."
+    )
+    assert "not run with a batch, so gradients, the loss and what it learns were not looked at." in text
     model = net()
-    assert modlab.diagnose(model, sgd(model)).headline.startswith(f"Nothing found in Sequential: {every} kinds")
+    assert modlab.diagnose(model, sgd(model)).headline.startswith(f"Nothing found at rest in Sequential: {every} kinds")
 
 
 def test_a_check_that_cannot_be_made_is_said(monkeypatch):

@@ -88,7 +88,7 @@ SAID: dict[str, tuple[Fork, str, str]] = {
     "several losses": (
         forked(FALL, FALL + 0.5, unjudged="several losses", facts={"settings": "lr = 0.1", "names": ("ld", "lg")}, line=9),
         "not judged",
-        "which of ld or lg is the loss is not known. After 300 steps the loss is",
+        "which of ld and lg is the loss is not known. After 300 steps the loss of line 9 is",
     ),
     "several lines": (forked(FALL, FALL - 0.5, line=9), "better", "Of several losses, these are of the backward pass in line 9."),
     "turned around": (
@@ -189,7 +189,7 @@ def test_of_several_losses_it_says_which_one_is_compared() -> None:
             optimizers[1].step()
             first.append(close.item())
     fork = w.fork(32, {"lr": 0.2})
-    assert fork.outcome == "not judged" and "which of close or far is the loss is not known" in fork.headline
+    assert fork.outcome == "not judged" and "which of close and far is the loss is not known" in fork.headline
     line = test_of_several_losses_it_says_which_one_is_compared.__code__.co_firstlineno + 10
     assert f"these are of the backward pass in line {line}." in str(fork)
     assert fork.original == pytest.approx(first[fork.record.began : fork.record.began + len(fork.original)])

@@ -415,7 +415,7 @@ def test_several_losses_of_which_none_is_the_loss() -> None:
             loss_b.backward()
             optimizer.step()
             w.log(loss_a=loss_a, val_loss=1.0)
-    assert check(w, "the loss falls").text == "which of loss_a or loss_b is the loss? w.log(loss=…) settles it"
+    assert check(w, "the loss falls").text == "which of loss_a and loss_b is the loss? w.log(loss=…) settles it"
     assert w.verdict.broken is None
 
 

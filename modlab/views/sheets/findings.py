@@ -31,6 +31,8 @@ NAMED = 3  # findings in the headline
 TOLD = 240  # characters of each
 PLACES = 40  # dotted names in the details
 
+UNRUN = "The model was not run with a batch, so gradients, the loss and what it learns were not looked at."
+
 
 def of_diagnosis(record: DiagnosisRecord) -> Sheet:
     """The whole sheet."""
@@ -59,6 +61,7 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
     """The headline: what is wrong, worst first; or what was checked without finding anything."""
     failed = [one for one in record.experiments if one.outcome == "failed" and not _is_found(one, record.findings)]
     checked = _checked(record)
+    unrun = "" if record.batched and not _is_unrun(record) else f" {UNRUN}"
     number = len(record.findings) + len(failed)
     if not number:
         open_ = [experiments.sentence(one) for one in record.experiments if one.outcome == "unclear"]
@@ -66,8 +69,8 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
         if open_:
             looked = "; ".join(format.cut(one, TOLD) for one in open_[:NAMED])
             more = f"; and {len(open_) - NAMED} more" if len(open_) > NAMED else ""
-            return "Nothing certain found", f"in {record.title}; worth a look: {looked}{more}. {_capital(checked)}."
-        return "Nothing found", f"in {record.title}: {checked}."
+            return "Nothing certain found", f"in {record.title}; worth a look: {looked}{more}. {_capital(checked)}.{unrun}"
+        return "Nothing found at rest" if unrun else "Nothing found", f"in {record.title}: {checked}.{unrun}"
     told = [format.cut(text, TOLD) for text in _named(record.findings, failed)]
     first = f"{_counted(len(record.findings), len(failed))}: {told[0]}"
     rest = "; ".join(told[1:])
