@@ -134,7 +134,7 @@ def _not_a_number(s: Symptoms) -> Facts | None:
 
 
 def _skipped(s: Symptoms) -> Facts | None:
-    """The same in a loop that makes no step with such batches: it does not see how many there are."""
+    """The same where no loss that was seen is NaN: a loop that skips such batches does not see how many there are."""
     born = _born_in_a_batch(s)
     if born is None or not _is_left_out(s):
         return None

@@ -108,15 +108,15 @@ FOLLOWS = {
 Where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the rate is not too low, nor where
 gradients add up, layers do in evaluation what leaves little of a gradient, or the loss is next to nothing; the step of an optimizer is not
 to blame for what is undone, or zeroed, before it or after; and the rate is not too high where gradients add up or are no gradients, steps
-climb, are undone or are made of older weights, each batch is of one kind, each output is compared with each target, or what should be
-told apart is the same. What is divided by
-0, or what a hook makes or a batch holds, is not finite at any rate, nor has a batch to hold what is not, and what falls without end becomes
-infinite at any. Gradients that are still scaled are large where they are clipped. A generator that gets no gradient is no match for
-anybody. What is cut off is used, tells nothing for that reason, and has no gradient that could vanish; weights of next to nothing, a
-feature that leaves nothing of the others, norms in evaluation, dead units, zeros or hooks take it away. What never moves stays as equal,
-and as small, as it began. What is thrown away was used. Inputs that tell the targets of others are no noise. Levels that are the same are
-no tokens; and what a mask hides, or a frozen layer of zeros gives, is not overwritten. Where nothing is moved, what is frozen explains
-nothing. A likelihood that takes no logarithm falls without end, whatever its sign.
+climb, are undone or are made of older weights, each batch is of one kind, each output is compared with each target, or what is to be
+distinguished has become equal. Numbers that are divided by 0, made by a hook or held by a batch are not finite at any rate; where the rate
+explains that, no batch need hold any; and a loss that falls without end becomes infinite at any rate. Gradients that are still scaled are
+large where they are clipped. A generator that gets no gradient is no match for anybody. What is cut off is used, tells nothing for that
+reason, and has no gradient that could vanish; weights of next to nothing, a feature that leaves nothing of the others, norms in evaluation,
+dead units, zeros or hooks take it away. What never moves stays as equal, and as small, as it began. What is thrown away was used. Inputs
+that tell the targets of others are no noise. Levels that are the same are no tokens; and what a mask hides, or a frozen layer of zeros
+gives, is not overwritten. Where nothing is moved, what is frozen explains nothing. A likelihood that
+takes no logarithm falls without end, whatever its sign.
 """
 
 MOST = 3

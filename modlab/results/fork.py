@@ -173,7 +173,7 @@ class AskedChange:
         elif isinstance(change, Mapping) and change and all(isinstance(name, str) for name in change):
             self.kind, self.facts = (
                 "settings",
-                {"settings": ", ".join(f"{name} = {format.cut(repr(value), 40)}" for name, value in change.items())},
+                {"settings": ", ".join(f"{name} = {format.cut(_written(value), 40)}" for name, value in change.items())},
             )
         elif change is not None:
             raise QuestionError(
@@ -280,6 +280,11 @@ def _take(things: TrainedThings, returned: Optimizer) -> None:
 def _name(change: Callable[..., Any]) -> str:
     name = str(getattr(change, "__name__", type(change).__name__))
     return "the given function" if name == "<lambda>" else name
+
+
+def _written(value: Any) -> str:
+    """A setting; of a number the shorter way to write it: ``1e+09``."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else repr(value)
 
 
 GIVEN = ("model", "optimizer")

@@ -484,7 +484,7 @@ def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptom
         return _check(name, "broken" if burst else "careful", "rises", facts, Remedy("smaller steps"))
     if max(first, last) < ALREADY * symptoms.constant:
         return _check(name, "passed", "low already", facts | {"constant": symptoms.constant})
-    return _check(name, "careful", "no trend", facts, ask)
+    return _check(name, "careful", "no trend", facts | {"each": part} if loss.averaged and loss.count == len(mean) else facts, ask)
 
 
 def _beside(why: tuple[Finding, ...], falls: Check, symptoms: Symptoms) -> Check:

@@ -841,12 +841,12 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"steps were small, and the loss was {rough(f['last'])} before it was NaN: a bad batch does that, a rate hardly"
             if "calm" in f
-            else f"one of step {f['step']:,} has {f['bad']:,} among {f['numbers']:,}, and no loss is NaN: such batches are left out"
+            else f"one of step {f['step']:,} has {f['bad']:,} among {f['numbers']:,}, no loss that was seen is NaN: they may be left out"
             if "left out" in f
             else "a batch holds numbers that are not finite"
         ),
         lambda f: (
-            "Who skips them does not see how many they are, and what is in the rest of each of them is lost."
+            "If such batches are skipped, nobody sees how many they are, and what is in the rest of each of them is lost."
             if "left out" in f
             else "One such number is enough to spoil all weights in one step."
         ),

@@ -14,6 +14,9 @@ from modlab.wording.trends import arrow
 Facts = Mapping[str, Any]
 _ZERO = "parameters with a zero gradient"
 
+SOME = 5
+"""Values of which a mean says something."""
+
 
 def _steps(facts: Facts) -> str:
     return format.plural(facts["steps"], "step")
@@ -133,7 +136,9 @@ def _enough(facts: Facts) -> str:
 
 def _no_trend(facts: Facts) -> str:
     far = facts["last"] > 2 * facts["first"] > 0
-    return f"{arrow(facts)}: {'it leaps up and down, by about as much as it has risen' if far else 'no trend beyond its noise'}"
+    said = "it leaps up and down, by about as much as it has risen" if far else "no trend beyond its noise"
+    few = f"; each tenth has only {facts['each']} values" if 1 < facts.get("each", 0) < SOME else ""
+    return f"{arrow(facts)}: {said}{few}"
 
 
 CHECKS: dict[str, Callable[[Facts], str]] = {

@@ -33,13 +33,13 @@ class FindingKind:
 
 
 def _not_finite(finding: Finding) -> str:
-    """``41 of 300 values of loss were NaN, first seen at step 12; the last one is finite``."""
+    """``41 of the 300 values of loss seen were NaN, first seen at step 12; the last one is finite``."""
     facts: Facts = finding.facts
     nan, inf, count = facts["nan"], facts["inf"], facts["count"]
     what = "NaN or Inf" if nan and inf else "NaN" if nan else "Inf"
-    were = f"{nan + inf:,} of {count:,} values of {named(finding.path)} {'was' if nan + inf == 1 else 'were'} {what}"
+    were = f"{nan + inf:,} of the {count:,} values of {named(finding.path)} seen {'was' if nan + inf == 1 else 'were'} {what}"
     if count == 1:
-        were = f"the only value of {named(finding.path)} was {what}"
+        were = f"the only value of {named(finding.path)} seen was {what}"
     last = "" if facts["last"] == "finite" else f", {'including' if nan + inf > 1 else 'only'} the last one" if count > 1 else ""
     ends = "; the last one is finite" if facts["last"] == "finite" else ""
     return f"{were}, first seen at step {finding.step:,}{last}{ends}"

@@ -1281,6 +1281,7 @@ def test_a_fork_has_faces(tmp_path: Any) -> None:
     told = fork.to_dict()
     assert told["kind"] == "fork" and len(told["records"]) == len(fork.losses) and told["exact"]
     assert [row["fork"] for row in told["records"]] == fork.losses
+    assert "lr = 1e+09" in str(w.fork(10, {"lr": 1e9}, steps=3))
     assert "lr = 0.0001" in str(fork) and "unchanged fork equals the original" in str(fork)
     assert fork.save(tmp_path / "fork.html").read_text().count("<img") == 1
     assert len(fork.figure().axes[0].lines) == 3

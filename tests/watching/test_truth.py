@@ -472,7 +472,7 @@ def test_losses_that_were_no_numbers_are_counted() -> None:
     w = seen(some_nan)
     found = kinds(w)["loss not finite"]
     assert (found.facts["nan"], found.facts["count"], found.facts["last"], found.severity) == (10, 60, "finite", "broken")
-    assert "10 of 60 values of loss were NaN" in w.headline and not w.verdict.ok
+    assert "10 of the 60 values of loss seen were NaN" in w.headline and not w.verdict.ok
 
 
 def test_a_gradient_of_zero_is_no_matter_of_the_rate() -> None:
@@ -822,7 +822,7 @@ CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     (the_mode_changes_nothing, True, r"^No problem found in what could be judged:.*called only in evaluation mode", "careful|Fix"),
     (some_layers_alone, True, r"units of layer 0 were not counted", "BROKEN"),
     (rarely_asked, True, r"^No problem found: .* got no gradient in the first \d+ looks", "never called:|in any step"),
-    (batches_left_out, True, r"^NaN at step 4: .* 1 of 40 values of loss was NaN, first seen at step 4;", "step 4 on|step 3"),
+    (batches_left_out, True, r"^NaN at step 4: .* 1 of the 40 values of loss seen was NaN, first seen at step 4;", "step 4 on|step 3"),
     (a_part_of_a_sum, True, r"all 10 values are finite", "11 values"),
     (
         a_rate_that_explodes,

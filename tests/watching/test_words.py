@@ -122,3 +122,9 @@ def test_a_change_as_large_as_a_weight_is_told_alike_on_its_card(*, pace: float,
 
 def test_a_rate_that_is_too_high_may_be_so_by_more_than_ten_times() -> None:
     assert all("a tenth of the learning rate" in CAUSES[kind].fix and "or less" in CAUSES[kind].fix for kind in RATES)
+
+
+def test_a_trend_told_of_few_values_says_how_few() -> None:
+    facts = {"first": 1.0, "last": 1.1, "averaged": True, "each": 2}
+    assert checks.CHECKS["no trend"](facts).endswith("no trend beyond its noise; each tenth has only 2 values")
+    assert checks.CHECKS["no trend"](facts | {"each": 12}).endswith("no trend beyond its noise")
