@@ -82,6 +82,14 @@ class Worded(Finding):
             raise fork.without_ground()
         return ground.try_fix(self, fork.require_steps(steps))
 
+    def __str__(self) -> str:
+        return self.explain().headline
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
+
     def explain(self) -> FindingCard:
         """The evidence, what it means and what to do, as text and as a card in a notebook.
 
