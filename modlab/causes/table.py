@@ -108,8 +108,8 @@ FOLLOWS = {
 Where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the rate is not too low, nor where
 gradients add up, layers do in evaluation what leaves little of a gradient, or the loss is next to nothing; the step of an optimizer is not
 to blame for what is undone, or zeroed, before it or after; and the rate is not too high where gradients add up or are no gradients, steps
-climb, are undone or are made of older weights, each batch is of one kind, each output is compared with each target, or what is to be
-distinguished has become equal. Numbers that are divided by 0, made by a hook or held by a batch are not finite at any rate; where the rate
+climb, are undone or are made of older weights, each batch is of one kind, each output is compared with each target, or samples
+that differ have become equal. Numbers that are divided by 0, made by a hook or held by a batch are not finite at any rate; where the rate
 explains that, no batch need hold any; and a loss that falls without end becomes infinite at any rate. Gradients that are still scaled are
 large where they are clipped. A generator that gets no gradient is no match for anybody. What is cut off is used, tells nothing for that
 reason, and has no gradient that could vanish; weights of next to nothing, a feature that leaves nothing of the others, norms in evaluation,

@@ -1,6 +1,6 @@
 """Which units fire: how many inputs leave each one other than zero, after its activation function.
 
-An input that gives NaN is not counted: of a NaN nobody knows whether the unit fires.
+An input that gives NaN is not counted: it is not known whether a unit that gives NaN fires.
 """
 
 from __future__ import annotations
