@@ -31,6 +31,8 @@ export interface MadeUnits {
   path: string;
   /** Of each window, by unit; a window is `width` steps and as many inputs. */
   fired: readonly (readonly number[])[];
+  /** The window in which each input gives NaN. */
+  spoilt?: number;
   width: number;
 }
 
@@ -71,10 +73,10 @@ export function madeBytes({ steps = 1000, series = [], layers = [], units = [], 
   }));
   arrays.bins = { dtype: "uint8", shape: [binSlots, series.length, BINS], data: bytes };
   f32("top", [series.length], series.map(({ top = 0 }) => top));
-  units.forEach(({ fired, width }, index) => {
+  units.forEach(({ fired, width, spoilt }, index) => {
     u32(`units ${index} first`, fired.map((_, window) => window * width));
     u32(`units ${index} last`, fired.map((_, window) => (window + 1) * width - 1));
-    u32(`units ${index} inputs`, fired.map(() => width));
+    u32(`units ${index} inputs`, fired.map((_, window) => (window === spoilt ? 0 : width)));
     u32(`units ${index} fired`, fired.flat());
     const silent = (fired[0] ?? []).map((_, unit) => fired.reduce((inputs, counts) => ((counts[unit] ?? 0) > 0 ? 0 : inputs + width), 0));
     u32(`units ${index} silent`, silent);

@@ -60,14 +60,21 @@ describe("what is said of units", () => {
   });
 
   it("says what the alert says while that is the newest", () => {
-    const alert = { kind: "starving", path: "a", unit: 0, step: 500, text: "unit 0 of a starves: it fires on 1.2 % of the inputs, down from 40 % at first" };
+    const alert = { kind: "starving", path: "a", unit: 0, step: 500, rate: { first: 0.4, now: 0.012 } };
     const other = { kind: "dead", path: "a", unit: 1, step: 500, inputs: 1900 };
     const data = made({ steps: 2000, layers: [{ path: "a", weights: [[[1], [1]]], activations: [[0, 0]] }], units: [{ path: "a", width: 500, fired: [[200, 0], [100, 0], [20, 0], [5, 0]] }], alerts: [alert, other] });
     expect(troublesAt(data, 1999).map(({ text }) => text)).toEqual(["fires on 1.2 % of the inputs, on 40 % at first", "0 for all of 1,900 inputs, its gradient too"]);
     expect(troublesAt(data, 700)[0]?.text).toBe("fires on 20 % of the inputs, on 40 % at first");
   });
 
-  it("says that units give no numbers, which are not zero and so count as such that fire", () => {
+  it("does not know how often units fire that give NaN, nor that they are silent", () => {
+    const units = [{ path: "a", width: 100, fired: [[50, 0], [0, 0]], spoilt: 1 }];
+    const data = made({ steps: 200, layers: [{ path: "a", weights: [[[1], [1]]], activations: [[1, 1]] }], units });
+    expect([99, 199].map((step) => rateOf(data.units(0), 0, step))).toEqual([{ first: 0.5, now: 0.5 }, { first: 0.5, now: Number.NaN }]);
+    expect([99, 199].map((step) => troublesAt(data, step).length)).toEqual([1, 0]);
+  });
+
+  it("says that units give no numbers", () => {
     const fires = { units: [{ path: "a", width: 100, fired: [[50, 60], [100, 100]] }] };
     const data = made({ steps: 200, layers: [{ path: "a", weights: [[[1], [1]], [[1], [1]]], activations: [[1, 1], [Number.NaN, Number.NaN]] }], ...fires });
     expect(shown(data, 199).text("li")).toEqual(["2 of 2 units of a give NaN or infinity"]);

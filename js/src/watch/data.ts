@@ -51,6 +51,8 @@ export interface Alert extends Mending {
   text: string;
   steps: number;
   inputs: number;
+  /** Of a starving unit, how often it fired. */
+  rate?: { first: number; now: number };
   trace: string;
 }
 

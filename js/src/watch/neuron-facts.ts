@@ -60,7 +60,8 @@ export function rateOf(units: Units, unit: number, step: number): Rate | null {
     }
     return seen ? fired / seen : Number.NaN;
   };
-  return { first: share(0, 1), now: share(slotAt(units.first, step), -1) };
+  const here = slotAt(units.first, step);
+  return { first: share(0, 1), now: units.inputs[here] ? share(here, -1) : Number.NaN };    // NaN neither fires nor is silent
 }
 
 function inputsOf({ inputs }: Units): number {
@@ -91,6 +92,7 @@ function silentAt(data: WatchData, step: number): Trouble[] {
     const index = countedIn(data, layer);
     if (index < 0) return [];
     const units = data.units(index);
+    if (!units.inputs[slotAt(units.first, step)]) return [];
     return Array.from({ length: units.count }, (_, unit) => unit).flatMap((unit): Trouble[] => {
       const { silent, spacing } = silenceAt(units, unit, step);
       if (silent < Math.max(FEW_INPUTS, RARE * spacing)) return [];
@@ -135,8 +137,7 @@ function alerted(data: WatchData, layer: number, unit: number, alert: Alert, ste
   if (!holds(alert, units, unit, step)) return [];
   const newest = !alert.over && (!units || slotAt(units.first, step) === units.first.length - 1);
   // The counts go on between two verdicts: what is said in two places is said of one moment.
-  const told = newest ? /([\d.]+) %.*?([\d.]+) %/.exec(alert.text) : null;
-  const rate = told ? { now: Number(told[1]) / 100, first: Number(told[2]) / 100 } : units && rateOf(units, unit, step);
+  const rate = (newest && alert.rate) || (units && rateOf(units, unit, step));
   const silent = alert.over ? units?.silent[unit] || alert.inputs : alert.inputs;
   const text = alert.kind === "dead" ? deadText(silent, units, unit) : starvingText(rate);
   return [{ kind: alert.kind, layer, unit, text, silent, rate }];

@@ -287,6 +287,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         **_fix(alert),
         "steps": alert.steps,
         "inputs": alert.inputs,
+        **({"rate": {"first": alert.facts["before"], "now": alert.facts["share"]}} if alert.kind == "starving" else {}),
         "trace": words.replay(alert),
     }
 
