@@ -841,7 +841,7 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             f"steps were small, and the loss was {rough(f['last'])} before it was NaN: a bad batch does that, a rate hardly"
             if "calm" in f
-            else f"one of step {f['step']:,} has {f['bad']:,} among {f['numbers']:,}, no loss that was seen is NaN: they may be left out"
+            else f"one of step {f['step']:,} has {f['bad']:,} among {f['numbers']:,}, and no loss seen is NaN: such batches may be left out"
             if "left out" in f
             else "a batch holds numbers that are not finite"
         ),
