@@ -19,7 +19,7 @@ def said(finding: Finding) -> str:
     """The fact and its evidence, without a full stop.
 
     >>> said(Finding("loss not finite", "loss", {"nan": 41, "inf": 0, "count": 300, "last": "finite"}, "broken", 12))
-    '41 of 300 values of loss were NaN, first seen at step 12; the last one is finite'
+    '41 of the 300 values of loss seen were NaN, first seen at step 12; the last one is finite'
     """
     if isinstance(finding, ExperimentRecord) or (finding.kind and not watched.has_words(finding)):
         return format.clean(_elsewhere(finding))
