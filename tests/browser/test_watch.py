@@ -143,7 +143,7 @@ def test_a_learner_watches_steers_and_keeps_it(lab: JupyterLab, tmp_path: Path) 
     assert [(cell["type"], cell["source"]) for cell in sources(lab)] == [("code", one) for one in written]
 
     lab.run_cell(2)
-    assert "dead: l0 unit 1" in lab.text(2)
+    assert "unit 1 of l0 is dead" in lab.text(2)
     at_rest(lab, 1)
     pointing_reads(lab, 1)
     outputs = lab.save()["cells"][1]["outputs"]

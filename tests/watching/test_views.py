@@ -698,7 +698,7 @@ def luminance(colour: str, brighter: float = 1.0) -> float:
 @pytest.mark.parametrize("ink", [pictures.INK, pictures.BAD])
 def test_what_is_written_in_a_picture_can_be_read_on_light_and_on_dark_ground(ink):
     assert 1.05 / (luminance(ink) + 0.05) >= 4.5
-    for ground, style in (("#111111", frame.static_file("static.css")), ("#16191d", page._STYLE)):  # JupyterLab's, and a saved page's
+    for ground, style in (("#111111", frame.static_file("watch.css")), ("#16191d", page._STYLE)):  # JupyterLab's, and a saved page's
         (brighter,) = re.findall(r"\.modlab-static img\{filter:brightness\(([\d.]+)\)\}", style)
         assert (luminance(ink, float(brighter)) + 0.05) / (luminance(ground) + 0.05) >= 4.5
 

@@ -1,7 +1,7 @@
 """Small pictures that need no script: SVG and PNG as ``data:`` addresses of ``<img>``, which a sanitiser keeps.
 
 They stand on light and on dark ground, which an image cannot ask about: so their colours lie in the middle. No grey has a contrast of
-4.5 to both: what is written has it on light ground, and `static.css` and `page.py` make pictures brighter on dark ground.
+4.5 to both: what is written has it on light ground, and `watch.css`, `fork.css` and `page.py` make them brighter on dark ground.
 """
 
 from __future__ import annotations
