@@ -85,7 +85,8 @@ class Worded(Finding):
     def __str__(self) -> str:
         return self.explain().headline
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"<{str(self).removesuffix('.')}>"
 
     def _repr_html_(self) -> str:
         return self.explain()._repr_html_()

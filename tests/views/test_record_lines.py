@@ -73,6 +73,6 @@ def test_paths_break_behind_their_joints_and_numbers_nowhere(text: str, parts: l
 
 def test_a_finding_is_a_line_of_text_and_a_card_in_a_notebook():
     (found,) = modlab.diagnose(nn.Sequential(nn.Linear(4, 3), nn.Dropout(0))).notes
-    line = "Note: 1 (Dropout) has p = 0 and drops nothing: it does what nn.Identity does."
-    assert str(found) == repr(found) == line and repr((found,)) == f"({line},)"
+    line = "Note: 1 (Dropout) has p = 0 and drops nothing: it does what nn.Identity does"
+    assert str(found) == f"{line}." and repr((found,)) == f"(<{line}>,)"
     assert found._repr_html_() == found.explain()._repr_html_()

@@ -246,7 +246,9 @@ def curves(
     left, top, right, bottom = 62, 26, 8, 20
     legend = left + sum(_entry(name) for name, _, _ in lines)
     foot = 17
-    marks = [(step, format.cut(format.clean(said), min(50, int((width - left - right) / 6.2)))) for step, said in marks]
+    room = min(50, int((width - left - right) / 6.2))
+    cleaned = [(step, format.clean(said)) for step, said in marks]
+    marks = [(step, said if len(said) <= room else f"{said[: room - 1]}…") for step, said in cleaned]
     if marks and legend + sum(24 + 6.2 * len(said) for _, said in marks) > width:  # in a line of their own
         legend, foot, top = left, foot + 16, top + 16
     across, up = width - left - right, height - top - bottom
