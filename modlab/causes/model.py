@@ -194,18 +194,16 @@ def _nothing_comes(s: Symptoms) -> Facts | None:
 
 
 def _thrown_away(s: Symptoms) -> Facts | None:
-    """The same where nothing becomes less behind them, and no unit is shut: what they give is masked, or multiplied by zero."""
+    """The same of tables, where nothing becomes less behind them: what they give is masked, or multiplied by zero."""
     flat = _flat_in_front(s)
     return {"path": flat[0], "places": flat, "behind": True} if flat and _is_thrown_away(s, flat) else None
 
 
 def _is_thrown_away(s: Symptoms, flat: tuple[str, ...]) -> bool:
-    """Whether the first layer behind has a gradient like the last, and no activation has shut in between, as none does behind a table."""
+    """Whether tables alone have no gradient, and the first layer behind them has one like the last: no activation has shut in between."""
     owners = {one.path: one.module for one in s.matrices}
     rest = [size for _, size in s.flow if size > 0]
-    if len(rest) < 2 or not rest[0] > FALLEN * rest[-1]:
-        return False
-    return all(s.category(owners[path]) == "embedding" for path in flat) or (not _is_saturated(s) and _dead(s) is None)
+    return all(s.category(owners[path]) == "embedding" for path in flat) and len(rest) > 1 and rest[0] > FALLEN * rest[-1]
 
 
 def _flat_in_front(s: Symptoms) -> tuple[str, ...]:

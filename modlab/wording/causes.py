@@ -1064,14 +1064,18 @@ CAUSES: dict[str, CauseWords] = {
         INITIALIZED,
     ),
     "vanishing gradient": CauseWords(
-        "the gradient vanishes on its way back",
+        lambda f: "the gradient vanishes on its way back" if f["ratio"] else "only zeros come back as the gradient",
         lambda f: (
             f"that of {{place}} is {rough(f['ratio'])} times that of {named(f['last'])}"
             if f["ratio"] and "last" in f
             else "that of {place} is zero in each look"
         ),
-        "The first layers hardly learn.",
-        "residual connections, a normalization, ReLU instead of sigmoid",
+        lambda f: "The first layers hardly learn." if f["ratio"] else "Nothing learns there.",
+        lambda f: (
+            "residual connections, a normalization, ReLU instead of sigmoid"
+            if f["ratio"]
+            else "look behind it for a mask, a product with zero, or an activation at its flat end, before which a normalization helps"
+        ),
     ),
     "shared by mistake": CauseWords(
         "one layer stands in several places",

@@ -172,27 +172,41 @@ def test_how_far_a_step_goes_is_said_in_plain_words():
 class Wiped(nn.Module):
     """A branch whose numbers are masked where they count, beside one that knows nothing."""
 
-    def __init__(self, table: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.branch = nn.Embedding(10, 8) if table else nn.Linear(4, 8)
-        self.beside, self.head = nn.Linear(4, 8), nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
+        self.branch, self.beside = nn.Embedding(10, 8), nn.Linear(4, 8)
+        self.head = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
 
     def forward(self, x: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-        told = self.branch(x)
-        hidden = told.masked_fill(torch.ones(len(x), 1, dtype=torch.bool), 0.0)
+        hidden = self.branch(x).masked_fill(torch.ones(len(x), 1, dtype=torch.bool), 0.0)
         return self.head(torch.cat((hidden, self.beside(noise)), 1))
 
 
-@pytest.mark.parametrize("table", [False, True], ids=["a layer", "a table"])
-def test_what_a_mask_throws_away_has_no_vanishing_gradient(table):
+def test_what_a_mask_throws_away_has_no_vanishing_gradient():
     torch.manual_seed(0)
-    net, values = Wiped(table), torch.linspace(-1, 1, 10)
+    net, values = Wiped(), torch.linspace(-1, 1, 10)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     with modlab.watch(net, optimizer) as w:
         for _ in range(200):
-            x = torch.randint(10, (32,)) if table else torch.randn(32, 4)
-            target = values[x] if table else x.sum(1)
+            x = torch.randint(10, (32,))
             optimizer.zero_grad()
-            F.mse_loss(net(x, torch.randn(32, 4)), target[:, None]).backward()
+            F.mse_loss(net(x, torch.randn(32, 4)), values[x][:, None]).backward()
             optimizer.step()
     assert "overwritten activation" in kinds(w) and "vanishing gradient" not in kinds(w)
+
+
+@pytest.mark.parametrize("flat", [nn.Hardsigmoid(), nn.ReLU6(), nn.Sigmoid(), nn.Hardtanh()], ids=lambda one: type(one).__name__)
+def test_an_activation_at_its_flat_end_throws_nothing_away(flat):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), flat, nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
+    with torch.no_grad():
+        net[0].bias.fill_(4000.0)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(200):
+            x = torch.randn(32, 4)
+            optimizer.zero_grad()
+            F.mse_loss(net(x), x.sum(1, keepdim=True)).backward()
+            optimizer.step()
+    assert "overwritten activation" not in kinds(w)
+    assert "only zeros come back as the gradient" in str(w.verdict)
