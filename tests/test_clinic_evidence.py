@@ -149,7 +149,7 @@ check(rf"The learning rate is {N} from the first step to the last\.")(
     lambda seen, rate: f"The learning rate is {rate} from the first step" in seen.text("optimizer")
 )
 check(rf"(?:Adam's first beta|The momentum) is {N}, the usual value\.")(
-    lambda seen, found: all(re.match(rf"(betas \()?{re.escape(found)}\b", row["momentum"]) for row in seen.rows("optimizer"))
+    lambda seen, found: all(re.match(rf"(betas \()?{re.escape(found)}\b", row["momentum or betas"]) for row in seen.rows("optimizer"))
 )
 check(r"The weight decay is 0\.")(lambda seen: {*seen.column("optimizer", "weight decay").values()} == {"0"})
 check(rf"The optimizer holds all {N} tensors of this model, and no other\.")(
