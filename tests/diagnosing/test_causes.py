@@ -125,7 +125,12 @@ is given is a part of what the loop has; a number tells the answer at once, and 
 hundreds, to which its rate comes in time; a loss of millionths, which its optimizer does not mind."""
 
 
-@pytest.mark.parametrize("name", [one.name for one in cases_of("working") if not one.cause and one.name.endswith("as it is")])
+HEALTHY = [one.name for one in cases_of("working") if not one.cause and one.name.endswith("as it is")]
+EVERY_THIRD = [name if i % 3 == 0 or name in SO else pytest.param(name, marks=pytest.mark.long) for i, name in enumerate(HEALTHY)]
+"""They take half a second each: a third of them in `make test`, the others in `make test-long`."""
+
+
+@pytest.mark.parametrize("name", EVERY_THIRD)
 def test_what_is_healthy_fails_no_check(name: str) -> None:
     found = diagnosed(case("working", name).training(1))
     assert {one.name for one in found.values() if one.outcome == "failed"} - {"overfit"} == {*filter(None, [SO.get(name)])}
