@@ -10,7 +10,7 @@ import numpy as np
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.loop import SEVERAL
 from modlab.causes.model import begins_too_small
-from modlab.causes.symptoms import STUCK, Symptoms
+from modlab.causes.symptoms import STUCK, Floats, Symptoms
 from modlab.records.clues import GroupClues, LossClues
 
 MOST = 0.997
@@ -73,6 +73,12 @@ COUPLED = frozenset(("SGD", "ASGD", "Adam", "Adamax", "NAdam", "RAdam", "RMSprop
 
 JUDGED = 3
 """Times that a judge is asked in each turn: of what is real, of what is made, and once more of the latter by who makes it."""
+
+NEARLY = 0.98
+"""Progress beyond which weight decay, whatever it pulls, keeps nothing from being learned."""
+
+PULLS = 0.3
+"""Part of a gradient, or of a step, that decay makes up where it holds the weights back."""
 
 MUCH = 0.02
 """Part of the weights that is too much to lose in each step."""
@@ -231,7 +237,30 @@ def _decay(s: Symptoms) -> Facts | None:
         return None
     pulls = [pull for one in s.matrices if (pull := _pull(s, one.path)) == pull]
     stronger, shrunk = float(np.median(pulls)) if pulls and group.decay >= 1e-3 else 0.0, s.resized()
-    return {"decay": group.decay, "penalty": penalty, "shrunk": shrunk, "pull": stronger} if shrunk < 0.6 or stronger > 1 else None
+    if shrunk < 0.6 or stronger > 1:
+        return {"decay": group.decay, "penalty": penalty, "shrunk": shrunk, "pull": stronger}
+    return _held_back(s)
+
+
+def _held_back(s: Symptoms) -> Facts | None:
+    """Decay that is as much of the last steps as the loss is, where as a penalty it is more than the loss that is left."""
+    if s.progress > NEARLY or not (s.group.decoupled or s.group.optimizer in COUPLED):
+        return None
+    decay, pulls, costs = s.group.decay, [], 0.0
+    for one in s.matrices:
+        weight, gradient, update = (_last(some.get(one.path)) for some in (s.weights, s.gradients, s.updates))
+        against = update / s.group.rate if s.group.decoupled and s.group.rate > 0 else gradient
+        if gradient > 0 and against > 0:
+            costs += decay / 2 * weight**2
+            pulls.append(decay * weight / against)
+    pull = float(np.median(pulls)) if pulls else 0.0
+    return {"decay": decay, "held": pull, "costs": costs, "loss": s.last} if pull > PULLS and costs > s.last > 0 else None
+
+
+def _last(norms: Floats | None) -> float:
+    """The one in the middle of the last few that are numbers."""
+    some = norms[np.isfinite(norms)] if norms is not None else np.zeros(0)
+    return float(np.median(some[-SEVERAL:])) if len(some) else math.nan
 
 
 def _pull(s: Symptoms, path: str) -> float:
@@ -361,6 +390,7 @@ ROWS = (
     CauseRow("rate too low", _zero, tier=1),
     CauseRow("too much momentum", _momentum, "rate too high", "less momentum", tier=1),
     CauseRow("too much decay", _decay, "rate too high", "no decay", tier=1),
+    CauseRow("too much decay", _held_back, severity="careful", tier=1),
     CauseRow("rate too high", _too_high, "not finite by the rate", "smaller rate", tier=2),
     CauseRow("rate too low", _too_low, "weights begin too small", "larger rate", tier=2),
 )

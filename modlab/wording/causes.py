@@ -386,6 +386,9 @@ def _decays(facts: Facts) -> str:
         return f"in {facts['looks']} looks, a part of the weights, of a penalty or added later, outweighed all else in the gradients"
     if "part" in facts:
         return f"the loop takes {_share(facts['part'])} of all weights away after each step"
+    if "held" in facts:
+        pulled = f"in the last looks it pulled {rough(facts['held'])} times as hard as the loss"
+        return f"at {rough(facts['decay'])}, {pulled}, and as a penalty it weighs {rough(facts['costs'])} beside a loss of {rough(facts['loss'])}"
     pull = facts["pull"]
     if pull > 1:
         return f"at {rough(facts['decay'])}, it pulls {rough(pull)} times as hard as the loss's own gradient"
