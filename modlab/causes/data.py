@@ -69,8 +69,11 @@ TOLD_APART = 0.6
 SEEN_OFTEN = 0.99
 """Share of the most frequent class beyond which the rare ones are seen too seldom for that."""
 
-NEARER = 0.6
-"""Progress with which the outputs have come to targets that are far from unit scale."""
+SMALLER = 0.05
+"""Deviation of inputs up to which they vanish where nothing is learned."""
+
+NEARER, NEARLY_THERE = 0.6, 0.9
+"""Progress with which the outputs have come to targets that are far from unit scale, and very far."""
 
 EDGES = (0.1, 10.0)
 """Deviation of what the first layers take that is about that of unit scale."""
@@ -383,8 +386,9 @@ def _still(s: Symptoms) -> Facts | None:
 def _vanish(s: Symptoms) -> Facts | None:
     for one in s.inputs:
         numbers = one.numbers
-        small = 0 < numbers.std < NEAR or (0 < one.typical < TINY and max(abs(numbers.low), abs(numbers.high)) < FAR)
-        if small and abs(numbers.mean) < NEAR and not s.progress > 0.8 and not _normalized(s):
+        near = SMALLER if s.is_stuck else NEAR
+        small = 0 < numbers.std < near or (0 < one.typical < TINY and max(abs(numbers.low), abs(numbers.high)) < FAR)
+        if small and abs(numbers.mean) < near and not s.progress > 0.8 and not _normalized(s):
             return {"mean": numbers.mean, "std": numbers.std}
     return None
 
@@ -410,7 +414,8 @@ def _targets(s: Symptoms) -> Facts | None:
         return None
     if 0 < std < SMALL and s.loss.first_outputs.std > std / SMALL and s.progress < -1 and s.made >= A_WHILE:
         return {"mean": target.mean, "std": target.std, "outputs": s.loss.first_outputs.std}
-    if not (std > BIG or abs(mean) > BIG) or s.progress > NEARER:
+    size = max(std, abs(mean))
+    if not size > BIG or s.progress > (NEARLY_THERE if size > BIG * 20 else NEARER):
         return None
     if abs(s.loss.first_outputs.mean - mean) < std / 2 < abs(mean) / 2:
         return None  # the model begins there

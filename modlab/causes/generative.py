@@ -95,7 +95,7 @@ def _ignored(s: Symptoms) -> Facts | None:
     return {"away": s.loss.away}
 
 
-FOUND, FLAT, MOVED = 8.0, 0.1, 0.5
+FOUND, FLAT, MOVED = 6.0, 0.1, 0.5
 """Standard errors by which scores go with the samples that they belong to, while the logarithms of their shares hardly differ, though
 all steps together have gone so far, as a part of the weights' size: products would have grown by then, and divided cosines cannot."""
 
@@ -254,6 +254,7 @@ def _is_of_values(s: Symptoms) -> bool:
 def _level(s: Symptoms) -> Facts | None:
     """One input, as large as the target, whose samples have very different sizes."""
     told = [one for one in s.clues.inputs[1:] if len(one.shape) == 1 and one.same > 0.99 and one.distinct > 1]
+    told += [one for one in s.clues.inputs[1:] if len(one.shape) == 2 and one.shape[1] == 1 and one.numbers.std == 0]
     if told and s.inputs and s.loss.term.compared == s.inputs[0].shape and s.progress < 0.8:
         return {"path": told[0].name}
     other = next((one for one in s.clues.inputs[1:] if one.tells < 0 and one.numbers.std > 0), None)

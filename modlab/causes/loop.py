@@ -45,6 +45,9 @@ HELD_BY_32_BITS, HELD_BY_16_BITS = 1e-5, 0.1
 USUAL_BOUND = 0.1
 """Of a gradient's norm, as people clip it: what it leaves nothing of is too large."""
 
+SHORT = 0.15
+"""Part of a gradient's norm that a bound leaves, below which it is what sets the length of each step."""
+
 EPSILON = 1e-4
 """Part of a weight's norm that a step adds: below that it hardly moves."""
 
@@ -377,11 +380,13 @@ def _clipped(s: Symptoms) -> Facts | None:
         return None
     finite = 0 if norm is None else norm.count - norm.nan - norm.inf
     if norm is not None and math.isfinite(norm.bound) and norm.beyond and norm.beyond >= 0.9 * finite:
-        first = norm.ends()[0]
+        first, middle = norm.ends()[0], float(np.nanmedian(norm.mean))
+        if s.group.optimizer == "SGD" and norm.bound < min(USUAL_BOUND, SHORT * middle):  # others divide by the norm that is left
+            return {"bound": norm.bound, "norm": middle, "pace": s.pace}
         always = norm.beyond == finite and s.pace < 10 * EPSILON
         if norm.bound > 1e-2 * first or not (s.pace < EPSILON or always or norm.bound < 1e-4 * first):
             return None
-        return {"bound": norm.bound, "norm": float(np.nanmedian(norm.mean)), "pace": s.pace}
+        return {"bound": norm.bound, "norm": middle, "pace": s.pace}
     if s.loop.left < 1e-2 and s.pace < 10 * EPSILON:
         return {"left": s.loop.left, "pace": s.pace}
     cut_off = s.loop.hooked or s.loop.left < LITTLE

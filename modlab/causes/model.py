@@ -52,6 +52,12 @@ OFF_ZERO = 3.0
 NOTHING = 1e-3
 """Deviation of tables below which what is multiplied by them is next to nothing; a hundredth is a usual one."""
 
+FAINT = 1e-3
+"""Part of a signal that all layers together leave at first, where nothing is learned."""
+
+MULTIPLIED, ABOVE = 40.0, 10.0
+"""Times by which all layers together make a signal larger, and times a constant answer at which the loss then begins."""
+
 HUGE = 30.0
 """Times what keeps the size of a signal that one matrix alone does not make good again."""
 
@@ -130,7 +136,7 @@ def _explodes(s: Symptoms) -> bool:
 
 def _too_large(s: Symptoms) -> Facts | None:
     scales = _scales(s) | _tables(s)
-    wild = [path for path, scale in scales.items() if scale > 8]
+    wild = [*scales] if _multiplies(s) else [path for path, scale in scales.items() if scale > 8]
     huge = any(scale > HUGE for scale in scales.values())
     if not wild and _explodes(s):
         return {"path": s.first_module, "start": s.start, "baseline": s.passes * s.loss.baseline}
@@ -142,6 +148,12 @@ def _too_large(s: Symptoms) -> Facts | None:
     return {"path": wild[0], "places": tuple(wild), "times": times}
 
 
+def _multiplies(s: Symptoms) -> bool:
+    """Whether each layer makes a signal larger, all of them by so much that the loss began far above a constant answer."""
+    scales = [*_scales(s).values()]
+    return len(scales) > 1 and min(scales) > 2 and math.prod(scales) > MULTIPLIED and s.start > ABOVE * s.passes * s.loss.baseline > 0
+
+
 def _is_saturated(s: Symptoms) -> bool:
     """Whether an activation gives hardly anything but its limits, up to the end."""
     return any(one.kind == "saturated" and not one.over for one in s.record.alerts)
@@ -151,7 +163,8 @@ def begins_too_small(s: Symptoms) -> Facts | None:
     """Most weights are far smaller than their inputs ask for."""
     if s.has_adapters:  # one of two factors begins at zero on purpose
         return None
-    scales, least = _scales(s), 0.02
+    scales = _scales(s)
+    least = 0.1 if s.is_stuck and len(scales) > 1 and math.prod(scales.values()) < FAINT else 0.02
     if not scales:  # tables alone, as of factors that are multiplied: each gets its gradient through the others
         scales, least = {path: scale for path, scale in _tables(s).items() if scale > 0}, NOTHING
     tiny = [path for path, scale in scales.items() if 0 < scale < least and math.prod(s.shapes.get(path, (SURE,))) >= SURE]

@@ -122,7 +122,12 @@ def _rate(s: Symptoms) -> Facts | None:
 
 def _was_calm(s: Symptoms) -> bool:
     """Whether steps were small and the loss not high until it became NaN: a rate does not end so, one bad batch does."""
-    return len(s.values) >= CALM and not _rose(s, 1.5) and s.quickest < SMALL_STEP
+    return len(s.values) >= CALM and s.quickest < SMALL_STEP and (not _rose(s, 1.5) or _had_come_down(s))
+
+
+def _had_come_down(s: Symptoms) -> bool:
+    """Whether the loss was far below where it began, for some time, whatever its first steps did."""
+    return bool(0 < s.values[-max(FEW, len(s.values) // 4) :].max() < s.start / 2)
 
 
 def _rose(s: Symptoms, times: float) -> bool:

@@ -8,10 +8,12 @@ from collections import Counter
 import numpy as np
 
 from modlab.causes.cause_row import CauseRow, Facts
+from modlab.causes.data import OWN_LENGTH
 from modlab.causes.loop import SEVERAL
 from modlab.causes.model import begins_too_small
-from modlab.causes.symptoms import STUCK, Floats, Symptoms
+from modlab.causes.symptoms import STUCK, Symptoms
 from modlab.records.clues import GroupClues, LossClues
+from modlab.records.slots import Floats
 
 MOST = 0.997
 """Momentum from which on it is that, and not the rate."""
@@ -49,6 +51,10 @@ FALLEN = 0.3
 
 NO_RATE = 1e-6
 """Part of the greatest rate with which no step of the second half changes anything, however far the first one has come."""
+
+SHORT, NOWHERE = 0.1, 2e-3
+"""Part of their norm that all steps of a run add to weights at most, below which they are nearly what they were; and the same as a number,
+of optimizers whose steps have the length of their rate."""
 
 QUARTER = 0.25
 """Part of all steps, at their end, in which a rate of 0 is no end of a schedule."""
@@ -244,17 +250,19 @@ def _decay(s: Symptoms) -> Facts | None:
 
 def _held_back(s: Symptoms) -> Facts | None:
     """Decay that is as much of the last steps as the loss is, where as a penalty it is more than the loss that is left."""
-    if s.progress > NEARLY or not (s.group.decoupled or s.group.optimizer in COUPLED):
-        return None
+    if s.progress > NEARLY or not (_is_level(s) and s.group.rate > 0 if s.group.decoupled else s.group.optimizer in COUPLED):
+        return None  # of a step, with a rate that changes, what it was is not known
     decay, pulls, costs = s.group.decay, [], 0.0
     for one in s.matrices:
         weight, gradient, update = (_last(some.get(one.path)) for some in (s.weights, s.gradients, s.updates))
-        against = update / s.group.rate if s.group.decoupled and s.group.rate > 0 else gradient
+        against = update / s.group.rate if s.group.decoupled else gradient
         if gradient > 0 and against > 0:
             costs += decay / 2 * weight**2
             pulls.append(decay * weight / against)
     pull = float(np.median(pulls)) if pulls else 0.0
-    return {"decay": decay, "held": pull, "costs": costs, "loss": s.last} if pull > PULLS and costs > s.last > 0 else None
+    if not (pull > PULLS and costs > s.last > 0):
+        return None
+    return {"decay": decay, "held": pull, **({} if s.group.decoupled else {"costs": costs, "loss": s.last})}
 
 
 def _last(norms: Floats | None) -> float:
@@ -293,6 +301,18 @@ def _too_low(s: Symptoms) -> Facts | None:
     if not s.pace and (s.quickest > 0 or not pulled or not s.group.paths):  # most of them stand for another reason
         return None
     return {"pace": s.pace, "rate": s.group.rate if math.isnan(s.paced_rate) else s.paced_rate}
+
+
+def _too_short(s: Symptoms) -> Facts | None:
+    """All steps of a run together come to a small part of the weights, and little was learned."""
+    steps, calm = s.record.steps, s.is_finite and not (s.has_burst or s.has_leapt or s.flat) and _is_level(s)
+    if not calm or not s.has_baseline or s.progress > LITTLE or not s.group.rate > 0:
+        return None
+    if 0 < s.pace * steps < SHORT and s.quickest * steps < 2 * SHORT:
+        return {"pace": s.pace, "rate": s.group.rate, "moved": s.pace * steps}
+    if len(s.groups) == 1 and s.group.optimizer in OWN_LENGTH and s.group.rate * steps < NOWHERE:
+        return {"pace": s.pace, "rate": s.group.rate, "reach": s.group.rate * steps}
+    return None
 
 
 def _has_hardly_moved(s: Symptoms) -> bool:
@@ -361,7 +381,8 @@ def _jumped(s: Symptoms) -> bool:
 def _gets_nowhere(s: Symptoms) -> bool:
     """Whether the loss is stuck, or hardly comes on while weights leap, by more than the noise of its batches."""
     little = s.pace > FAST / 3 and s.progress < (LITTLE if s.has_baseline else 0.1)
-    return s.hope < STUCK and (s.is_stuck or little)
+    grown = s.leap > 2 and s.resized() > 1.5  # the loss has been twice as high, and the weights are far from where they began
+    return (s.hope < STUCK and (s.is_stuck or little)) or (little and grown)
 
 
 def _rose(s: Symptoms) -> bool:
@@ -393,4 +414,5 @@ ROWS = (
     CauseRow("too much decay", _held_back, severity="careful", tier=1),
     CauseRow("rate too high", _too_high, "not finite by the rate", "smaller rate", tier=2),
     CauseRow("rate too low", _too_low, "weights begin too small", "larger rate", tier=2),
+    CauseRow("rate too low", _too_short, severity="careful", tier=2, left=True),
 )

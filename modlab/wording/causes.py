@@ -345,6 +345,9 @@ def _so_many(facts: Facts) -> str:
 def _hardly(facts: Facts) -> str:
     if not facts["rate"]:
         return "no step changes a weight"
+    if "moved" in facts or "reach" in facts:
+        far = f"by about {rough(100 * facts['moved'])} % of its size" if "moved" in facts else f"by {rough(facts['reach'])} at most"
+        return f"at {rough(facts['rate'])}, all {facts['made']:,} steps together move a weight {far}"
     far = f"by {rough(100 * facts['pace'])} % of its size" if facts["pace"] else "by less than its dtype can hold"
     return f"at {rough(facts['rate'])}, a step changes a weight {far}"
 
@@ -387,8 +390,11 @@ def _decays(facts: Facts) -> str:
     if "part" in facts:
         return f"the loop takes {_share(facts['part'])} of all weights away after each step"
     if "held" in facts:
-        pulled = f"in the last looks it pulled {rough(facts['held'])} times as hard as the loss"
-        return f"at {rough(facts['decay'])}, {pulled}, and as a penalty it weighs {rough(facts['costs'])} beside a loss of {rough(facts['loss'])}"
+        pulled = f"at {rough(facts['decay'])}, in the last looks it was {rough(facts['held'])} times"
+        if "costs" not in facts:
+            return f"{pulled} as long as a whole step"
+        costs = f"as a penalty it is {rough(facts['costs'])}, beside a loss of {rough(facts['loss'])}"
+        return f"{pulled} as large as the loss's own gradient; {costs}"
     pull = facts["pull"]
     if pull > 1:
         return f"at {rough(facts['decay'])}, it pulls {rough(pull)} times as hard as the loss's own gradient"
@@ -529,9 +535,11 @@ CAUSES: dict[str, CauseWords] = {
         code=lambda f: "" if "function" in f else "model.train()",
     ),
     "clipped to nothing": CauseWords(
-        "gradients are clipped to almost nothing",
+        lambda f: (
+            "each gradient is cut short" if f.get("bound", 0) > 0.02 * f.get("norm", 1) else "gradients are clipped to almost nothing"
+        ),
         _clipped,
-        "Clipping should touch the rare large gradient. Here it shrinks all of them, so nothing moves.",
+        "Clipping should touch the rare large gradient. Here it shrinks all of them, so little moves, or nothing.",
         "clip to about the usual norm",
     ),
     "gradients overwritten": CauseWords(
@@ -578,7 +586,7 @@ CAUSES: dict[str, CauseWords] = {
         "a tenth of the learning rate or less, or clip_grad_norm_",
     ),
     "rate too low": CauseWords(
-        lambda f: "the learning rate is too low" if f["rate"] else "the learning rate is 0",
+        lambda f: f"the learning rate is {'0' if not f['rate'] else 'too low, or the run too short' if 'moved' in f else 'too low'}",
         _hardly,
         "In the steps of this run the weights hardly move.",
         lambda f: "ten times the learning rate, or more" if f["rate"] else "a learning rate above 0",

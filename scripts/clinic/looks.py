@@ -400,7 +400,8 @@ def _optimizer(f: Facts) -> Iterator[Block]:
                 f"{group['tensors']} ({group['own']} of the model's {len(f.parameters)})",
             ]
         )
-    yield table("Parameter groups, before the first step", ["optimizer", "learning rate", "momentum or betas", "weight decay", "tensors"], rows)
+    heads = ["optimizer", "learning rate", "momentum or betas", "weight decay", "tensors"]
+    yield table("Parameter groups, before the first step", heads, rows)
     rates = [one[0] for one in f.run.rates]
     if len(set(rates)) > 1:
         yield curve("Learning rate after each step", range(len(rates)), rates, f"{rough(rates[0])} at first, {rough(rates[-1])} at last.")

@@ -237,6 +237,30 @@ def test_an_autoencoder_is_no_denoiser():
     assert "noise level hidden" not in kinds(trained(net, batch, F.mse_loss))
 
 
+class Flow(nn.Module):
+    """A field of velocities at a place and a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time, self.net = nn.Linear(1, 16), nn.Sequential(nn.Linear(18, 32), nn.SiLU(), nn.Linear(32, 2))
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        given: Tensor = self.net(torch.cat([x, torch.tanh(self.time(t))], 1))
+        return given
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_time_that_is_zero_for_all_samples(told):
+    torch.manual_seed(0)
+
+    def batch() -> tuple[tuple[Any, Any], Tensor]:
+        noise, side, t = torch.randn(128, 2), 3 * torch.randint(0, 2, (128, 1)) - 1.5, torch.rand(128, 1)
+        clean = side + 0.2 * torch.randn(128, 2)
+        return ((1 - t) * noise + t * clean, t if told else torch.zeros_like(t)), clean - noise
+
+    assert ("noise level hidden" in kinds(trained(Flow(), batch, F.mse_loss))) is not told
+
+
 @pytest.mark.parametrize("levels", ["one", "of the clean ones", "its own"])
 def test_levels_are_hidden_where_they_differ(levels):
     torch.manual_seed(0)

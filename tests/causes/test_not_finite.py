@@ -49,6 +49,24 @@ def test_a_loss_that_falls_calmly_until_it_is_nan_is_not_the_rates_doing() -> No
     assert (found.kind, found.facts.get("rival")) == ("not a number in data", "division by zero")
 
 
+def test_a_first_step_that_made_a_loss_higher_is_forgotten_when_it_has_come_down() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    with modlab.watch(net, optimizer) as w:
+        for step in range(60):
+            inputs = torch.randn(32, 4)
+            target = inputs.sum(1, keepdim=True)
+            if step == 1:
+                inputs, target = 1.5 * inputs, 2 * target  # a hard batch
+            if step == 30:
+                inputs[3, 1] = math.nan
+            optimizer.zero_grad()
+            F.mse_loss(net(inputs), target).backward()
+            optimizer.step()
+    assert first(w).kind == "not a number in data"
+
+
 @pytest.mark.parametrize("climbs", [True, False])
 def test_no_step_is_known_to_be_small_while_a_loss_climbs(climbs: bool) -> None:
     def batch(step: int) -> tuple[Tensor, Tensor]:

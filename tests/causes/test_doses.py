@@ -1,0 +1,190 @@
+"""The same fault in several doses: from where it harms it is named, and below that it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab.results.watch import Watch
+from tests.causes.test_neighbours import kinds
+
+PATTERNS = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(7)) / 2
+
+
+def of_a_curve() -> tuple[nn.Sequential, Tensor, Tensor]:
+    """A sum and a product of ten numbers, and a net that learns them."""
+    torch.manual_seed(0)
+    x = torch.randn(1024, 10)
+    net = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+    return net, x, x[:, :1] * x[:, 1:2] + x.sum(1, keepdim=True)
+
+
+def of_patterns() -> tuple[nn.Sequential, Tensor, Tensor]:
+    """One of six patterns in noise, and a net of convolutions that tells which."""
+    torch.manual_seed(0)
+    label = torch.randint(0, 6, (1024,))
+    layers = nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Flatten()
+    return nn.Sequential(*layers, nn.Linear(512, 6)), PATTERNS[label] + torch.randn(1024, 1, 8, 8), label
+
+
+NETS = {"curve": (of_a_curve, F.mse_loss, 0.01), "patterns": (of_patterns, F.cross_entropy, 0.02)}
+
+
+def trained(
+    name: str,
+    optimizer: type[torch.optim.Optimizer] = torch.optim.SGD,
+    *,
+    rate: float = 1.0,
+    clip: float = 0.0,
+    begin: float = 1.0,
+    inputs: float = 1.0,
+    epochs: int = 8,
+    **settings: Any,
+) -> Watch:
+    """Train one of the nets: with a multiple of its rate, of its first weights, of its inputs; with a bound for gradients."""
+    make, loss, usual = NETS[name]
+    net, x, y = make()
+    with torch.no_grad():
+        for one in net.parameters():
+            one.mul_(begin if one.dim() > 1 else 1)
+    usual = usual if optimizer is torch.optim.SGD else 0.003
+    made = optimizer(net.parameters(), lr=usual * rate, **({"momentum": 0.9} if optimizer is torch.optim.SGD else {}), **settings)  # type: ignore[call-arg]
+    with modlab.watch(net, made, budget=0.2) as w:
+        for _ in range(epochs):
+            for rows in torch.randperm(len(x)).split(64):
+                made.zero_grad()
+                loss(net(x[rows] * inputs), y[rows]).backward()
+                if clip:
+                    nn.utils.clip_grad_norm_(net.parameters(), clip)
+                made.step()
+    return w
+
+
+SGD, ADAM, ADAMW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "decay", "told"),
+    [
+        ("curve", SGD, 0.01, False),
+        ("curve", SGD, 0.5, True),
+        ("curve", ADAM, 1.0, True),
+        ("curve", ADAMW, 1.0, False),
+        ("curve", ADAMW, 10.0, True),
+        ("patterns", SGD, 0.2, True),
+        ("patterns", ADAM, 0.01, False),
+    ],
+)
+def test_a_decay_that_holds_weights_back(name: str, optimizer: Any, decay: float, told: bool) -> None:
+    w = trained(name, optimizer, weight_decay=decay)
+    assert kinds(w)[:1] == ["too much decay"] * told
+    assert bool(w.verdict.exit_code) is told
+
+
+def test_what_a_decay_takes_is_compared_with_what_torch_gives() -> None:
+    """The numbers of the sentence: the penalty of the weights as they are, and the loss's own gradient."""
+    net, x, y = of_a_curve()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, weight_decay=0.5)
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for _ in range(300):
+            optimizer.zero_grad()
+            loss = F.mse_loss(net(x), y)
+            loss.backward()
+            optimizer.step()
+    facts = next(one.facts for one in w.verdict.findings if one.kind == "too much decay")
+    matrices = [one for one in net.parameters() if one.dim() > 1]
+    assert facts["costs"] == pytest.approx(sum(0.25 * float(one.detach().square().sum()) for one in matrices), rel=0.02)
+    pulls = sorted(0.5 * float(one.detach().norm() / one.grad.norm()) for one in matrices if one.grad is not None)
+    assert facts["held"] == pytest.approx(pulls[1], rel=0.1) and facts["loss"] == pytest.approx(loss.item(), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "told"), [("curve", 0.02, True), ("curve", 1.0, False), ("patterns", 0.01, True), ("patterns", 1.0, False)]
+)
+def test_a_bound_that_sets_the_length_of_each_step(name: str, bound: float, told: bool) -> None:
+    w = trained(name, clip=bound)
+    assert kinds(w)[:1] == ["clipped to nothing"] * told
+
+
+def test_a_bound_is_no_matter_to_who_divides_by_what_is_left() -> None:
+    assert not kinds(trained("patterns", ADAM, clip=0.01))
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "rate", "told"),
+    [("curve", SGD, 0.01, True), ("curve", ADAM, 0.02, True), ("patterns", ADAM, 0.01, True), ("patterns", SGD, 1.0, False)],
+)
+def test_steps_that_come_to_little_all_together(name: str, optimizer: Any, rate: float, told: bool) -> None:
+    w = trained(name, optimizer, rate=rate)
+    assert kinds(w)[:1] == ["rate too low"] * told
+
+
+class Adapted(nn.Module):
+    """A matrix that is not trained, with two factors beside it of which the second begins at zero."""
+
+    base: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("base", torch.randn(3, 16))
+        self.lora_A, self.lora_B = nn.Parameter(torch.randn(4, 16) / 4), nn.Parameter(torch.zeros(3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        given: Tensor = F.linear(x, self.base) + F.linear(F.linear(x, self.lora_A), self.lora_B)
+        return given
+
+
+def test_a_factor_that_begins_at_zero_and_stays_there() -> None:
+    """By its own size each step is a large one."""
+    torch.manual_seed(0)
+    net, x = Adapted(), torch.randn(512, 16)
+    y = x @ torch.randn(16, 3)
+    optimizer = torch.optim.Adam([net.lora_A, net.lora_B], lr=1e-6)
+    with modlab.watch(net, optimizer, budget=0.2) as w:
+        for _ in range(200):
+            optimizer.zero_grad()
+            F.mse_loss(net(x), y).backward()
+            optimizer.step()
+    assert kinds(w)[:1] == ["rate too low"] and "all 200 steps together move a weight by 0.0002 at most" in w.headline
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "told"), [("curve", 6.0, True), ("curve", 2.0, False), ("patterns", 10.0, True), ("patterns", 2.0, False)]
+)
+def test_layers_that_each_make_a_signal_larger(name: str, begin: float, told: bool) -> None:
+    w = trained(name, begin=begin)
+    assert kinds(w)[:1] == ["weights begin too large"] * told
+
+
+@pytest.mark.parametrize(("begin", "told"), [(0.1, True), (0.5, False)])
+def test_layers_that_each_leave_a_tenth(begin: float, told: bool) -> None:
+    assert kinds(trained("patterns", begin=begin))[:1] == ["weights begin too small"] * told
+
+
+@pytest.mark.parametrize(("inputs", "told"), [(0.01, True), (0.5, False)])
+def test_inputs_of_a_hundredth_where_nothing_is_learned(inputs: float, told: bool) -> None:
+    assert kinds(trained("patterns", inputs=inputs))[:1] == ["inputs vanish"] * told
+
+
+@pytest.mark.parametrize(("size", "told"), [(20000.0, True), (20.0, False)])
+def test_targets_so_far_away_that_half_the_way_says_little(size: float, told: bool) -> None:
+    torch.manual_seed(0)
+    net, x = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1)), torch.randn(1024, 10)
+    y = size * (1 + x[:, :3].sum(1, keepdim=True) / 4)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.15 if told else 0.01)
+    with modlab.watch(net, optimizer, budget=0.2) as w:
+        for _ in range(12):
+            for rows in torch.randperm(len(x)).split(64):
+                optimizer.zero_grad()
+                F.mse_loss(net(x[rows]), y[rows]).backward()
+                optimizer.step()
+    assert ("targets not scaled" in kinds(w)) is told
+
+
+def test_steps_that_make_a_loss_twice_as_high_for_nothing() -> None:
+    assert "rate too high" in kinds(trained("curve", rate=10.0))
