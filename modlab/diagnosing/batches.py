@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -87,12 +88,43 @@ def said(thing: Any) -> str:
 
 
 def call(model: Module, inputs: Any) -> Any:
-    """The model's output: a tuple or list is passed as positional arguments, a dict as keyword arguments, anything else as one argument."""
-    if type(inputs) in (tuple, list):
-        return model(*inputs)
-    if issubclass(type(inputs), Mapping) and all(type(key) is str for key in inputs):
-        return model(**inputs)
+    """The model's output: a tuple or list is passed as positional arguments, a dict as keyword arguments, where forward takes them so.
+
+    Where it does not, or for anything else, they are one argument.
+    """
+    if is_several(inputs) and (_takes(model, *_spread(inputs)) or not _takes(model, (inputs,), {})):
+        args, kwargs = _spread(inputs)
+        return model(*args, **kwargs)
     return model(inputs)
+
+
+def is_several(inputs: Any) -> bool:
+    """Whether inputs may stand for several arguments."""
+    return type(inputs) in (tuple, list) or (issubclass(type(inputs), Mapping) and all(type(key) is str for key in inputs))
+
+
+def wanted(model: Module, inputs: Any) -> tuple[str, ...] | None:
+    """The names of what forward takes, where it takes these inputs neither as several arguments nor as one; else None."""
+    if _takes(model, (inputs,), {}) or (is_several(inputs) and _takes(model, *_spread(inputs))):
+        return None
+    return tuple(inspect.signature(model.forward).parameters)
+
+
+def _spread(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (tuple(inputs), {}) if type(inputs) in (tuple, list) else ((), dict(inputs))
+
+
+def _takes(model: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether forward can be called so; where its signature is not known, it can."""
+    try:
+        signature = inspect.signature(model.forward)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def copied(thing: Any) -> Any:

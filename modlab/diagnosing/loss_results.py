@@ -69,12 +69,6 @@ def same_shape(output: Any, target: Any) -> str:
     return squeezed(tuple(output.shape), tuple(target.shape))
 
 
-def spread_arguments(error: Exception, inputs: Any) -> Remedy | None:
-    """Where a tuple or list was meant as one argument."""
-    given = type(inputs) in (tuple, list) and isinstance(error, TypeError) and "positional argument" in str(error)
-    return Remedy("one argument", "batch=((x,), target)") if given and "but" in str(error) else None
-
-
 def ignored(loss: Any, target: Any) -> int | None:
     """What all targets are, if a cross entropy leaves all of them out: a mean over none is NaN."""
     if not batches.is_cross_entropy(loss) or not issubclass(type(target), Tensor) or target.is_floating_point() or not target.numel():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -206,6 +206,7 @@ class FirstPass(NamedTuple):
 _ALL = frozenset(CHECKS)
 _REENTRANT = "torch.utils.checkpoint is incompatible with .grad()"  # from torch's message; training does not run into this
 _OF_THE_LOSS = frozenset({"gradients", "first loss", "overfit"})
+UNFIT = "inputs do not fit"
 SAID = 3  # warnings
 _PLACE = " (Triggered internally at "  # followed by a line of torch's own sources
 _BROADCAST = "Using a target size"  # the start of torch's warning about it
@@ -231,8 +232,10 @@ def _first_pass(bench: Bench) -> FirstPass:
     try:
         odd, comparisons, broken = bench.kept(first)
     except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
-        why = NotRunError("pass fails", stage="forward pass" if stage == "forward" else "loss")
-        return FirstPass((_failed(bench, error, stage, output),), _warnings(said, ()), _ALL, why)
+        failed = _failed(bench, error, stage, output)
+        unfit = failed.kind == UNFIT
+        why = NotRunError(UNFIT) if unfit else NotRunError("pass fails", stage="forward pass" if stage == "forward" else "loss")
+        return FirstPass((failed,), _warnings(said, ()), _ALL, why)
     notes = _warnings(said, comparisons.found)
     if odd is not None:
         return FirstPass((odd,), notes, _ALL, NotRunError("pass fails", stage="loss"))
@@ -289,6 +292,14 @@ def _has_nan(tensor: Tensor) -> bool:
     return (tensor.is_floating_point() or tensor.is_complex()) and not tensor.is_nested and tensor.layout is torch.strided
 
 
+def _not_callable(bench: Bench, error: Exception, wanted: tuple[str, ...]) -> Finding:
+    """The inputs are not what forward takes, however they are passed: that says nothing of the model."""
+    names = tuple(bench.inputs) if issubclass(type(bench.inputs), Mapping) and batches.is_several(bench.inputs) else ()
+    several = len(bench.inputs) if batches.is_several(bench.inputs) else 0
+    facts: dict[str, Fact] = {"names": names, "several": several, "wanted": wanted, "error": steady_line(error)}
+    return Finding(UNFIT, "", facts, "careful", None, (A_PASS,), (Remedy("as forward takes them"),))
+
+
 def _failed(bench: Bench, error: Exception, stage: str, output: Any) -> Finding:
     """The forward pass or the loss raises: where, what, and, if known, why."""
     from modlab.explaining.explain import explain  # slow to import, and most models run
@@ -296,7 +307,10 @@ def _failed(bench: Bench, error: Exception, stage: str, output: Any) -> Finding:
     site = bench.where(error) if stage == "forward" else None
     found, _ = explain(error)
     known = " ".join(found.sentence) if found.family else ""
-    meant = loss_results.other_call(error, output, bench.target) if stage == "loss" else loss_results.spread_arguments(error, bench.inputs)
+    wanted = batches.wanted(bench.model, bench.inputs) if stage == "forward" and isinstance(error, TypeError) else None
+    if wanted is not None and (site is None or not site.path):
+        return _not_callable(bench, error, wanted)
+    meant = loss_results.other_call(error, output, bench.target) if stage == "loss" else None
     known_fixes = [Remedy(code=fix.code, advice=without_addresses(fix.prose)) for fix in found.fixes[:1] if known]
     fixes = tuple(known_fixes) if meant is None else (meant,)
     alone = "Expected more than 1 value per channel" in str(error)

@@ -52,7 +52,8 @@ def diagnose(
     Args:
         model: an ``nn.Module``.
         optimizer: one or several; reports what they lack, hold twice, or still hold from before.
-        batch: inputs and target. Inputs are a tensor, a tuple (several arguments) or a dict (arguments by name).
+        batch: inputs and target. Inputs are a tensor, a tuple (several arguments) or a dict (arguments by name); where forward
+            takes one tuple or dict, they are that one.
         loss: called as ``loss(output, target)``; must return one number.
 
     Returns:

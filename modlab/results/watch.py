@@ -216,6 +216,7 @@ class Watch(Result):
         self._final: WatchRecord | None = None
         self._kept: KeptBatch | None = None  # a batch and its loss
         self._unkept = ""  # why there is none
+        self._alone: type | None = None  # of what the model was called with, if that was one argument
         self._optimizers: list[ReferenceType[Optimizer]] = []
         self._keeper = watcher.keeper
         self._forks: tuple[ForkRecord, ...] = ()
@@ -349,6 +350,7 @@ class Watch(Result):
         from modlab.results import diagnosis  # with what runs the model
 
         record, model = self.record, self._alive("w.diagnose()")
+        batch = self._as_called(batch)
         kept = self._kept_batch()[0]
         if kept is None and (batch is None) is not (loss is None):
             raise QuestionError(
@@ -362,6 +364,13 @@ class Watch(Result):
         unheld = tuple(one for one in record.verdict.checks if one.state == "broken")
         told = " ".join(self._sentence()) if self.verdict.exit_code in (1, 2) else ""
         return diagnosis.diagnosed(model, optimizers, batch, loss, seen, Symptoms(record), self, unheld, told)
+
+    def _as_called(self, batch: Any) -> Any:
+        """A batch whose inputs are one argument, if the loop gave the model its inputs so: several may fit its forward as well."""
+        alone = self._watcher.clues.alone if self._watcher is not None else self._alone
+        if alone not in (tuple, list, dict) or type(batch) not in (tuple, list) or len(batch) != 2 or type(batch[0]) is not alone:
+            return batch
+        return (batch[0],), batch[1]
 
     def _kept_batch(self) -> tuple[KeptBatch | None, str]:
         """A batch and its loss, or why there is none."""
@@ -483,6 +492,7 @@ class Watch(Result):
         closed, record = watcher.closed, self._with_forks(watcher.record())
         if closed:  # first kept, then the rest is let go
             self._final, self._kept, self._unkept = record, watcher.clues.kept, watcher.clues.unkept
+            self._alone = watcher.clues.alone
             self._optimizers = [ref(one) for one in watcher.steps.at_work()]
             self._watcher = None
         return record

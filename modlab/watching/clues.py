@@ -204,6 +204,7 @@ class ClueCollector:
         self._padded: dict[str, tuple[Tensor, int]] = {}  # the same, by table, of those with padding; and its token
         self._relations: Relations | None = None
         self._given: Any = None
+        self.alone: type | None = None  # of what the root was called with, if that was one argument and nothing else
         self._output: Any = None
         self.kept: KeptBatch | None = None
         self.unkept = ""  # why no batch could be, as of the last loss that was read: a key of `wording.forks.UNKEPT`
@@ -246,6 +247,7 @@ class ClueCollector:
             self._pass += 1
             self._let_go()
             self._given = args, {}
+            self.alone = type(args[0]) if len(args) == 1 else None
             self._enter(args)
 
     def _let_go(self) -> None:
@@ -266,6 +268,7 @@ class ClueCollector:
         """And it was called with these by name."""
         if self.active and self.reads and kwargs:
             self._given = (self._given or ((), {}))[0], kwargs
+            self.alone = None
             self._enter(kwargs)
 
     def _enter(self, given: Any) -> None:

@@ -428,6 +428,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "lazy parameters": "a lazy parameter has no shape until the first forward pass: run the model once",
     "meta tensors": "tensors on the meta device have no values",
     "pass fails": "the {stage} fails",
+    "inputs do not fit": "forward does not take the inputs",
     "not a number": lambda facts: f"the {'output' if facts['output'] else 'loss'} is {facts['number']}",
     "differs as it is": "two passes already differ",
     "reentrant checkpoint": "checkpoint(..., use_reentrant=True) gives gradients only in backward(): pass use_reentrant=False",

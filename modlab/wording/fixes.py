@@ -111,7 +111,7 @@ FIXES: dict[str, Words] = {
     "keep the tensor": "Return the tensor itself, without .item() or float().",
     "a real number": "Take .abs() or .real of it.",
     "all arguments": "The loss is called as loss(output, target). If it takes more, write loss=lambda output, target: … with all of them.",
-    "one argument": "A tuple or list of inputs is passed as several arguments. To pass it as one, put it into a tuple.",
+    "as forward takes them": "Give what forward takes: a tuple for several arguments, a dict for arguments by name.",
     "nothing is asked": "Look at where targets are made: a mean over none is 0 / 0. Leave such a batch out.",
     "one number": "Let the loss end with .mean(), or make it with reduction='mean'.",
 }

@@ -274,6 +274,17 @@ def _stops(facts: Facts) -> str:
     return f"stops{at} with {facts['error']}"
 
 
+def _tried(facts: Facts) -> str:
+    """How inputs were passed that forward does not take."""
+    if facts["names"]:
+        ways = f"by name ({', '.join(map(str, facts['names']))})"
+    elif facts["several"] > 1:
+        ways = f"as {facts['several']} arguments"
+    else:
+        return "does not take the inputs of batch= as its one argument"
+    return f"takes the inputs of batch= neither {ways} nor as one argument"
+
+
 def _value(facts: Facts) -> str:
     if "plain" in facts:
         return f"{format.article(facts['class'])}, but must give a tensor: a plain number has no way back to the parameters"
@@ -493,6 +504,9 @@ MISTAKES: dict[str, MistakeKind] = {
     "infinite": _NAN,
     "forward fails": _FAILS,
     "loss fails": _FAILS,
+    "inputs do not fit": MistakeKind(
+        _tried, lambda facts: f"Its forward takes ({', '.join(facts['wanted'])}). The model was not run. It says: {facts['error']}."
+    ),
     "step fails": MistakeKind(
         "stops with {error}",
         "Loss and gradients can be computed, but the optimizer cannot make a step of them.",

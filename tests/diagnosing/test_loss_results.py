@@ -70,7 +70,6 @@ CALLS = {
     "a second output": ((X, Y), nn.CosineEmbeddingLoss(), None, "loss=lambda output, target: …"),
     "no target": ((X, None), CROSS, None, "batch=(inputs, target)"),
     "one column": ((X, Y.float()), nn.BCEWithLogitsLoss(), net(1), "loss(output.squeeze(-1), target)"),
-    "a list": (([[1.0, 2.0], [3.0, 4.0]], Y), CROSS, None, "batch=((x,), target)"),
 }
 
 
@@ -118,3 +117,54 @@ def test_an_infinite_loss_is_told_with_what_makes_it(case):
     found = the_one((X, Y), loss)
     assert found.kind == "infinite" and found.facts["maker"]
     assert found.what.startswith(f"is infinite: {maker} makes infinity of finite numbers at ") and "test_loss_results.py:" in found.what
+
+
+class Table(nn.Module):
+    """Takes a row of a table, or a pair, as one argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, row):
+        one, other = row.values() if isinstance(row, dict) else row
+        return self.net(one + other)
+
+
+class Masked(Table):
+    """Takes a pair, and may take something else beside it: the pair would do as both."""
+
+    def forward(self, row, mask=None):
+        return super().forward(row) if mask is None else self.net(row - mask)
+
+
+@pytest.mark.parametrize("inputs", [{"row": X, "town": X}, (X, X), [X, X], ((X, X),)], ids=["dict", "tuple", "list", "tuple of one"])
+def test_what_forward_takes_as_one_argument_is_given_so(inputs):
+    result = modlab.diagnose(Table(), batch=(inputs, Y), loss=CROSS)
+    assert not result.findings and not any(one.outcome == "not run" and one.name == "gradients" for one in result.experiments)
+
+
+@pytest.mark.parametrize("inputs", [{"row": X, "mask": X}, (X, X), X], ids=["dict", "tuple", "tensor"])
+def test_inputs_that_forward_takes_in_no_way_say_nothing_of_the_model(inputs):
+    class Three(Table):
+        def forward(self, one, other, third):
+            return self.net(one + other + third)
+
+    found = the_one((inputs, Y), CROSS, Three())
+    ways = {dict: "neither by name (row, mask) nor as one argument", tuple: "neither as 2 arguments nor as one argument"}
+    assert (found.kind, found.severity) == ("inputs do not fit", "careful") and "(one, other, third)" in found.reason
+    assert ways.get(type(inputs), "as its one argument") in found.what and "tuple" in found.advice
+
+
+def test_a_watch_knows_that_a_pair_was_one_argument():
+    model = Masked()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with modlab.watch(model, optimizer) as w:
+        for _ in range(12):
+            optimizer.zero_grad()
+            CROSS(model((X, X)), Y).backward()
+            optimizer.step()
+    given = []
+    model.register_forward_hook(lambda _, args, output: given.append(len(args)))
+    w.diagnose(batch=((X, X), Y), loss=CROSS)
+    assert given and set(given) == {1}
