@@ -21,6 +21,10 @@ AGAIN = 2
 RARELY = 4
 """Times that a name must come in the pairs that are asked whether names tell the targets."""
 
+OFTEN_IN_ONE = 0.5
+"""Share of the samples of a batch that are different ones, below which it holds the same ones several times: of levels, which are no
+measurements, no data set does that."""
+
 GROWING = 0.94
 """Share of the samples that the first half of the looks should have had, drawn at random, below which more come all the time."""
 
@@ -331,6 +335,8 @@ def _few(s: Symptoms) -> Facts | None:
     if one.numbers.whole and 0 <= one.numbers.low < one.numbers.high <= 1 and s.loss.looks and not s.loss.term.criterion:
         return None  # patterns of yes and no, of which nothing is asked but how often they come
     many = one.dtype.startswith("float") and not one.numbers.distinct  # of whole numbers, or of levels, others are the same by chance
+    if not many and one.apiece < OFTEN_IN_ONE:  # states of a small world, of which many players meet the same ones
+        return None
     few = 3 * FEW if many else FEW if one.shape[-1] >= 8 else 12  # of short rows of tokens there may be no more
     return {"samples": one.distinct, "seen": one.rows} if one.distinct <= few else None
 

@@ -262,6 +262,7 @@ class InputClues:
         along: of rows of rows of numbers, how far neighbours along the second dimension are apart, as a part of how far those along the
             first one are: less than 1 where the second one is time.
         smooth: of images, how alike neighbouring numbers are at most, from 0 for noise to 1.
+        apiece: which share of the samples of a batch are different ones, on average.
         blank: whether each row of tokens has as many beside the most frequent one, which differ between rows: a few signs between blanks.
     """
 
@@ -289,6 +290,7 @@ class InputClues:
     along: float = UNKNOWN
     blank: bool = False
     smooth: float = UNKNOWN
+    apiece: float = UNKNOWN
 
     @property
     def one_hot(self) -> bool:

@@ -151,7 +151,7 @@ class InputPool:
         self.looks = self.same = self.repeated = self.compared = 0
         self.rows: set[float] = set()
         self.known: list[int] = []  # how many of these there were after each look
-        self.seen = 0
+        self.seen = self.apiece = 0  # samples, and different ones within their own batches
         self.tokens: Counter[int] = Counter()
         self.filling: Counter[int] = Counter()  # those that fill up the ends of rows
         self.blank: bool | None = None  # whether each row has as many that are not the most frequent one; None while there is none else
@@ -198,6 +198,7 @@ class InputPool:
             self.rows.update(sums.tolist())
             self.known.append(len(self.rows))
             self.seen += len(sums)
+            self.apiece += len(set(sums.tolist()))
         if not some.is_floating_point():
             self.tokens.update(some.flatten()[:TOKENS].tolist())
             self.filling.update(_ends_of_rows(some).tolist())
@@ -263,6 +264,7 @@ class InputPool:
             self.apart[1] / self.apart[0] if self.apart[0] > 0 else math.nan,
             bool(self.blank),
             self.smooth,
+            self.apiece / self.seen if self.seen else math.nan,
         )
 
 

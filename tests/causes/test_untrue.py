@@ -1009,3 +1009,17 @@ def test_a_temperature_that_holds_the_right_answer_down(divided: float, told: bo
     sgd = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
     optimizer = sgd(model.parameters()) if slowly else torch.optim.Adam(model.parameters(), 2e-3)
     assert ("temperature" in kinds(watched(model, loss, 600 if slowly else 200, optimizer))) is told
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_states_that_many_players_share_are_no_small_data_set(apart: bool) -> None:
+    """Of a small world, a batch of players holds the same few states many times; of a small data set, each sample once."""
+    torch.manual_seed(0)
+    states = torch.cat([torch.eye(7).repeat(2, 1), torch.tensor([-1.0, 1.0]).repeat_interleave(7)[:, None]], 1)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))
+
+    def loss() -> Tensor:
+        x = states[torch.randperm(14)[:10]] if apart else states[torch.randint(0, 14, (40,))]
+        return F.cross_entropy(model(x), (x[:, 0] + x[:, 7] > 0).long())
+
+    assert ("few samples" in kinds(watched(model, loss, 120))) is apart
