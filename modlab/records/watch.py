@@ -37,6 +37,10 @@ ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE = ROLES = (
 OF_UNITS = ("dead", "starving")
 """Kinds of alerts about single units."""
 
+FEW_DEAD, SOMEWHAT = 1 / 6, 0.8
+"""Share of the units of a layer up to which dead ones are few; and part of its first values below which a loss falls that misses none of
+so few: one of samples that are told apart never comes near 0."""
+
 WELL = 1 / 3
 """Share of its first value to which the loss of a net has fallen that learns well."""
 
@@ -358,7 +362,13 @@ class Verdict:
         if check is None or check.kind == "loss not told":
             return check is not None and len(check.facts["names"]) > 1  # type: ignore[arg-type]
         first, last = (float(check.facts.get(name, math.nan)) for name in ("first", "last"))  # type: ignore[arg-type]
-        return check.state == "passed" and last < WELL * first
+        return check.state == "passed" and last < (SOMEWHAT if self._has_most else WELL) * first
+
+    @property
+    def _has_most(self) -> bool:
+        """Whether in each layer with dead units these are few beside those that live."""
+        dead = [one for one in self.findings if one.kind == "dead units"]
+        return bool(dead) and all(int(one.facts["dead"]) <= FEW_DEAD * int(one.facts["units"]) for one in dead)  # type: ignore[arg-type]
 
 
 def is_few_dead(finding: Finding) -> bool:

@@ -131,6 +131,17 @@ def test_what_is_over_comes_last_and_is_told_as_past():
     assert layers.accused(record) == {"l0": "careful"}
 
 
+@pytest.mark.parametrize(("dead", "code"), [(1, 0), (5, 0), (9, 2)])
+def test_a_few_dead_units_beside_a_loss_that_falls_do_not_head_the_view(dead, code):
+    """Of samples that are told apart a loss never comes near 0, and one unit of 24 is no more missed than 5 of 32."""
+    few = Finding("dead units", "l0", {"dead": dead, "units": 32, "which": tuple(range(dead)), "inputs": 900}, "careful")
+    falls = watches.check("the loss falls", "passed", "4.8 → 3.1", first=4.8, last=3.1)
+    found = watches.verdict(None, few, the_loss_falls=falls)
+    alert = watches.alert("dead", "l0", 5, unit=0, inputs=900)
+    record = replace(MADE["well"], verdict=found, alerts=(replace(alert, severity="careful"),))
+    assert found.exit_code == code and headline.of_watch(record)[0].startswith("No problem found apart from") is (code == 0)
+
+
 def test_a_few_dead_units_of_two_that_play_against_each_other_do_not_head_the_view():
     untold = Check("loss not told", facts={"names": ("judge", "maker")}, name="the loss falls")
     few = Finding("dead units", "l0", {"dead": 2, "units": 32, "which": (1, 2), "inputs": 900}, "careful")
