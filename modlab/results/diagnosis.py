@@ -183,10 +183,23 @@ def _afterwards(
         return replace(one, kind="targets of a watch", outcome="not run")
     if training is None:
         return one
+    if seen is not None and _came_otherwise(one, training):
+        return replace(one, kind="gradients of a watch", outcome="not run", severity="note", facts={}, fixes=())
     meant = not training.is_stuck if one.name in REVERSED else training.learns or "patches" not in one.facts
     if one.outcome == "unclear" and not meant:
         return replace(one, outcome="failed", severity="broken")
     return replace(one, outcome="unclear") if one.kind in spared else one
+
+
+def _came_otherwise(one: ExperimentRecord, training: Symptoms) -> bool:
+    """Whether what got no gradient from this batch had one in the training, as a generator where only the discriminator is run."""
+    if one.name != "gradients" or one.outcome not in ("failed", "unclear") or "without" not in one.facts:
+        return False
+    if "spoilt" in one.facts or "flat" in one.facts:
+        return False
+    places = {*one.facts.get("places", ())} or {one.path}  # type: ignore[misc]
+    felt = {weight.path for weight in training.watched.parameters if weight.felt}
+    return bool(places) and places <= felt
 
 
 def _traced(cut: Finding, experiments: Sequence[ExperimentRecord]) -> Finding:

@@ -447,6 +447,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     "samples equal": "all samples of the batch are equal",
     "another loss": "known only for a loss that is given as nn.CrossEntropyLoss, nn.NLLLoss or their functions",
     "loss of a watch": "the watch has seen the first loss: its verdict tells it",
+    "gradients of a watch": "this batch brings some parameters no gradient, but the watch has seen that they get one elsewhere in the loop",
     "targets of a watch": "nothing in this batch speaks for others, but the watch has seen more of them: its finding stands",
     "no scores": "the output is not one tensor of scores",
     "scripted copy": "the copy of a scripted model cannot be trained",

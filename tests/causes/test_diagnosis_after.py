@@ -126,3 +126,32 @@ def test_an_optimizer_that_was_let_go_has_held_its_layer(given: bool) -> None:
     gc.collect()
     assert left.param_groups and not [one for one in w.diagnose().findings if one.severity == "broken"]
     assert [one.path for one in modlab.diagnose(net, left).findings] == ["2"], "of the one that is left alone this is so"
+
+
+class Players(nn.Module):
+    """Two nets in one module, of which forward runs the one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maker = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+        self.judge = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.judge(x)
+
+
+def test_what_another_pass_of_the_loop_trains_is_not_said_to_get_no_gradient() -> None:
+    torch.manual_seed(0)
+    net = Players()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)  # of both, as of two that are no foes
+    with modlab.watch(net, optimizer) as w:
+        for _ in range(60):
+            optimizer.zero_grad()
+            F.mse_loss(net(net.maker(torch.randn(32, 4))), torch.ones(32, 1)).backward()
+            optimizer.step()
+    x = torch.randn(32, 2)
+    found = w.diagnose(batch=(x, x.sum(1, keepdim=True)), loss=F.mse_loss)
+    (gradients,) = [one for one in found.experiments if one.name == "gradients"]
+    assert gradients.outcome == "not run" and "elsewhere in the loop" in gradients.what
+    assert "gets no gradient" not in str(found)
+    assert [one.outcome for one in modlab.diagnose(net, optimizer, batch=(x, x[:, :1]), loss=F.mse_loss).experiments][0] == "failed"
