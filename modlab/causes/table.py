@@ -64,8 +64,11 @@ FOLLOWS = {
             "rate too high",
             "eval while training",
             "no step",
+            "weights begin too small",
+            "softmax before cross entropy",
         )
     ),
+    "loss too small": frozenset(("constant loss",)),
     "no step": frozenset(("zeroed before step", "weights put back", "gradients overwritten", "clipped to nothing")),
     "rate too high": frozenset(
         (
@@ -78,14 +81,17 @@ FOLLOWS = {
             "weights put back",
             "stale weights",
             "wrong negatives",
+            "accumulated too loud",
+            "loss too large",
         )
     ),
     "wrong sign": frozenset(("no log",)),
     "clipped to nothing": frozenset(("scaler misused",)),
     "too much noise": frozenset(("targets shifted",)),
-    "discriminator wins": CUT | {"generator detached"},
+    "discriminator wins": CUT | {"generator detached", "two optimizers"},
     "not a number in data": frozenset(("wrong sign", "log of zero", "root of zero", "division by zero", "overflow")),
     "not finite by the rate": frozenset(("underflow", "wrong sign", "gradients overwritten", "not a number in data")),
+    "detached": frozenset(("no gradient through",)),
     "unused layers": CUT | {"overwritten activation"},
     "latent ignored": CUT | {"constant loss"},
     "all weights equal": UNMOVED,
@@ -106,17 +112,18 @@ FOLLOWS = {
 """What is no cause beside others.
 
 Where no step moves the weights whatever its rate, or it is undone, or steps were too large before, the rate is not too low, nor where
-gradients add up, layers do in evaluation what leaves little of a gradient, or the loss is next to nothing; the step of an optimizer is not
-to blame for what is undone, or zeroed, before it or after; and the rate is not too high where gradients add up or are no gradients, steps
-climb, are undone or are made of older weights, each batch is of one kind, each output is compared with each target, or samples
+gradients add up, what leaves little of a gradient stands in the way (layers in evaluation, weights of next to nothing, scores that are
+squashed twice), or the loss is next to nothing; and a penalty that is all of a loss may be small. The step of an optimizer is not to blame
+for what is undone, or zeroed, before it or after; and the rate is not too high where gradients or losses add up or gradients are none,
+steps climb, are undone or are made of older weights, each batch is of one kind, each output is compared with each target, or samples
 that differ have become equal. Numbers that are divided by 0, made by a hook or held by a batch are not finite at any rate; where the rate
 explains that, no batch need hold any; and a loss that falls without end becomes infinite at any rate. Gradients that are still scaled are
-large where they are clipped. A generator that gets no gradient is no match for anybody. What is cut off is used, tells nothing for that
-reason, and has no gradient that could vanish; weights of next to nothing, a feature that leaves nothing of the others, norms in evaluation,
-dead units, zeros or hooks take it away. What never moves stays as equal, and as small, as it began. What is thrown away was used. Inputs
-that tell the targets of others are no noise. Levels that are the same are no tokens; and what a mask hides, or a frozen layer of zeros
-gives, is not overwritten. Where nothing is moved, what is frozen explains nothing. A likelihood that
-takes no logarithm falls without end, whatever its sign.
+large where they are clipped. A generator that gets no gradient is no match for anybody, nor is one that the other's optimizer moves. What
+is cut off is used, tells nothing for that reason, and has no gradient that could vanish; weights of next to nothing, a feature that leaves
+nothing of the others, norms in evaluation, dead units, zeros or hooks take it away. What never moves stays as equal, and as small, as it
+began. What is thrown away was used. Inputs that tell the targets of others are no noise. Levels that are the same are no tokens; and what
+a mask hides, or a frozen layer of zeros gives, is not overwritten. Where nothing is moved, what is frozen explains nothing. A likelihood
+that takes no logarithm falls without end, whatever its sign.
 """
 
 MOST = 3

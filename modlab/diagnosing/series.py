@@ -278,7 +278,8 @@ def _not_a_number(bench: Bench, output: Any, value: Any) -> Finding | None:
     path, maker, where = traced_pass.first_nan(bench) if word == "NaN" else traced_pass.last_infinity(bench)
     batch = any(bool(tensor.isnan().any()) for tensor in batches.tensors(bench.inputs) if _has_nan(tensor))
     facts: dict[str, Fact] = {"output": of_output, "infinite": word == "infinite", "maker": maker, "where": where, "batch": batch}
-    weights = [held.tensor for held in bench.subject.parameters if maker and held.site.path == path and _has_nan(held.tensor)]
+    inside = [held for held in bench.subject.parameters if maker and (not path or f"{held.site.path}.".startswith(f"{path}."))]
+    weights = [held.tensor for held in inside if _has_nan(held.tensor)]
     spoilt = word == "NaN" and any(bool(tensor.isnan().any()) for tensor in weights)
     facts |= {"weights": True} if spoilt else {}
     left_out = None if of_output or word != "NaN" else loss_results.ignored(bench.loss, bench.target)

@@ -49,7 +49,8 @@ def _named(event: Event | None) -> tuple[str, str, str]:
     words = f"{event.path} ({event.name})" if event.path and event.kind == "module" else event.name
     if event.kind == "function" and event.path:
         words += f" in {event.path}"
-    return event.path or "", words, event.where
+    is_whole = event.kind == "module" and not event.path  # which is called from outside: no line of it is known
+    return event.path or "", words, "" if is_whole else event.where
 
 
 def _first(events: Sequence[Event], parent: int) -> Event | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ReferenceType, ref
 
+import numpy as np
 import torch
 from torch.nn import Module
 
@@ -109,13 +110,14 @@ def diagnosed(
         why = seen or (() if run.findings or _is_known(training) else series.causes_of(subject, given, *pair, loss))
         failed = {one.kind for one in run.experiments if one.outcome == "failed"}
         why = [one for one in why if not (_is_spoken_against(one, failed, seen, training) or _is_settled(one, run.experiments))]
-        why = [_traced(one, run.experiments) if one.kind == "detached" else one for one in why]
+        why = _apart([_traced(one, run.experiments) if one.kind == "detached" else one for one in why])
         apart = [one for one in found if _is_left_alone(one, run.experiments) or (one.kind == "hidden" and one.path in run.idle)]
         spared = _spared(training)
         experiments = tuple(_afterwards(one, spared, training, seen if watch is not None else None) for one in run.experiments)
         found = [one for one in found if one not in apart and not _is_told(one, why)]
         named = {(one.kind, one.path) for one in why}
-        found = [*why, *(one for one in [*run.findings, *found] if (one.kind, one.path) not in named)]
+        told = {one.kind for one in why}  # the same mistake in the same pass, which the batch shows at another place
+        found = [*why, *(one for one in run.findings if one.kind not in told), *(one for one in found if (one.kind, one.path) not in named)]
         notes = [*run.notes, *notes, *map(_noted, apart)]
     explained = any(one.severity == "broken" for one in found) or any(one.outcome == "failed" for one in experiments)
     told = () if explained else tuple(map(_told, unheld))  # else they are what came of it
@@ -185,10 +187,22 @@ def _afterwards(
         return one
     if seen is not None and _came_otherwise(one, training):
         return replace(one, kind="gradients of a watch", outcome="not run", severity="note", facts={}, fixes=())
+    if seen is not None and _is_explained(one, seen):
+        one = replace(one, fixes=())
     meant = not training.is_stuck if one.name in REVERSED else training.learns or "patches" not in one.facts
     if one.outcome == "unclear" and not meant:
         return replace(one, outcome="failed", severity="broken")
     return replace(one, outcome="unclear") if one.kind in spared else one
+
+
+def _apart(causes: Sequence[Finding]) -> list[Finding]:
+    """Each cause once: what a trace makes of a second one may be the first."""
+    return list({one.kind: one for one in reversed(causes)}.values())[::-1]
+
+
+def _is_explained(one: ExperimentRecord, seen: Sequence[Finding]) -> bool:
+    """Whether a cause that the watch has seen is why it fails, so that what it would advise by itself mends nothing."""
+    return one.name in CONSEQUENCES and any(cause.severity == "broken" and cause.kind != one.kind for cause in seen)
 
 
 def _came_otherwise(one: ExperimentRecord, training: Symptoms) -> bool:
@@ -242,8 +256,18 @@ def _is_moved(found: Finding, training: Symptoms | None) -> bool:
     return bool(places) and places <= moved
 
 
+def _is_made(note: Finding, training: Symptoms) -> bool:
+    """Whether the training has made a scale wild: then another beginning mends nothing, and why it did so is asked."""
+    norms = training.weights.get(note.path, np.zeros(0))
+    if note.kind != "wild scale" or len(norms) < 2 or not norms[0] > 0:
+        return False
+    return not 1 / TIMES < float(norms[-1] / norms[0]) < TIMES  # NaN as well
+
+
 def _is_refuted(note: Finding, training: Symptoms) -> bool:
-    """Whether a training says that something is no reason to look: it learns, or a bias in front of a norm had a gradient that counts."""
+    """Whether a training says that something is no reason to look: it learns, it has made it, or a bias's gradient counts."""
+    if _is_made(note, training):
+        return True
     if note.kind == "bias before a norm":
         biases = (one for one in training.watched.parameters if one.path == f"{note.path}.bias")
         return any(one.graded and one.cancelled is None for one in biases)
@@ -262,6 +286,12 @@ def _is_idle(found: Finding, training: Symptoms | None) -> bool:
 def _noted(found: Finding) -> Finding:
     return replace(found, severity="note")
 
+
+CONSEQUENCES = ("collapse", "dead units", "leak", "overfit")
+"""Checks that fail by what a training has made of the weights, whatever was its fault."""
+
+TIMES = 5.0
+"""By how much the size of a weight has changed where it is the training that makes it wild."""
 
 A_LITTLE = 0.05
 """Of its first value, by which a loss has fallen that a trend shows to fall."""

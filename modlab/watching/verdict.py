@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +38,9 @@ FALLEN = 0.3
 
 RISES, MUCH = 4, 0.1
 """A loss rises when its last values lie so many standard errors above the first, and by that share of the first."""
+
+RATES = ("rate too low", "rate runs out", "warmup never ends")
+"""Causes that a larger learning rate mends."""
 
 MOSTLY = 0.8
 """Share of a parameter's elements that do not move, beyond which its steps are next to nothing."""
@@ -103,16 +106,17 @@ def _of_training(symptoms: Symptoms, later: frozenset[str]) -> Verdict:
     why = causes(symptoms, note) if symptoms.is_training else ()
     checks = (
         _data(record),
-        _sensible(record, loss, untold),
+        _explained(_sensible(record, loss, untold), why),
         _called(record, later),
         _graded(symptoms, later),
         _owned(record),
         _moves(symptoms, falls),
-        _enough(record, falls),
+        _explained(_enough(record, falls), why),
         _beside(why, falls, symptoms),
     )
     told = {(one.kind, one.path) for one in why}
     beside = (one for one in find(record, loss) if (one.kind, one.path) not in told)
+    beside = (replace(one, fixes=()) if one.kind == "dead units" and _has_cause(why) else one for one in beside)
     beside = (replace(one, severity="careful") if one.kind == "dead units" and _is_served(one, symptoms) else one for one in beside)
     return Verdict(checks, (*why, *beside))
 
@@ -443,6 +447,17 @@ def _enough(record: WatchRecord, falls: Check) -> Check:
     stands = share > MOSTLY and falls.state in ("careful", "broken")
     facts: dict[str, Fact] = {"share": share, "parameter": worst.path}
     return _check(name, "careful" if stands else "passed", "steps count", {**facts, "stands": True} if stands else facts)
+
+
+def _has_cause(why: tuple[Finding, ...], apart: Collection[str] = ()) -> bool:
+    """Whether a cause is named that is surely one, but for some kinds."""
+    return any(one.severity == "broken" and one.kind not in apart for one in why)
+
+
+def _explained(check: Check, why: tuple[Finding, ...]) -> Check:
+    """A check without its own advice where a cause explains what it saw: no larger rate mends steps that something else makes small."""
+    explained = _has_cause(why, RATES) if check.kind == "rounding" else check.state == "broken" and _has_cause(why)
+    return replace(check, fixes=()) if explained else check
 
 
 def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptoms) -> Check:

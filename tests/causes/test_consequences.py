@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -454,3 +455,70 @@ def test_a_usual_bound_is_not_blamed_for_the_gradients_that_a_huge_feature_makes
             nn.utils.clip_grad_norm_(net.parameters(), bound)
             optimizer.step()
     assert next(one.kind for one in w.verdict.findings if "tier" in one.facts) == first
+
+
+class Squashed(nn.Module):
+    """A net that gives chances to a loss that takes scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x).softmax(-1)
+
+
+def shrunk() -> nn.Sequential:
+    model = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(10, 10), nn.Tanh())), nn.Linear(10, 4))
+    with torch.no_grad():
+        for one in model.parameters():
+            one.mul_(0.01)
+    return model
+
+
+FOLLOWING = {
+    "small weights": (shrunk, 0.03, F.cross_entropy, "weights begin too small", "rate too low"),
+    "chances": (Squashed, 1e-3, F.cross_entropy, "softmax before cross entropy", "rate too low"),
+}
+
+
+@pytest.mark.parametrize("case", FOLLOWING)
+def test_a_rate_is_not_blamed_for_what_another_cause_explains(case: str):
+    make, rate, criterion, cause, follows = FOLLOWING[case]
+    torch.manual_seed(0)
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    x, y = blobs()
+    with modlab.watch(model, optimizer) as w:
+        for step in range(150):
+            rows = torch.arange(30 * step, 30 * step + 30) % len(x)
+            optimizer.zero_grad()
+            criterion(model(x[rows]), y[rows]).backward()
+            optimizer.step()
+    assert cause in kinds(w) and follows not in kinds(w)
+    assert follows in [one.kind for one in unfollowed(w)]
+
+
+def unfollowed(w: Watch) -> list[Any]:
+    """All causes that a record shows, whatever explains what."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(table, "FOLLOWS", {})
+        return [*table.causes(Symptoms(w.record))]
+
+
+def test_what_a_training_made_of_the_weights_is_not_mended_by_another_beginning():
+    """Nor by what a check advises by itself: beside a cause that explains it, neither says what to do."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.15)
+    x, y = blobs()
+    with modlab.watch(model, optimizer) as w:
+        for step in range(100):
+            rows = torch.arange(30 * step, 30 * step + 30) % len(x)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[rows]), y[rows], reduction="sum").backward()
+            optimizer.step()
+    found, bare = w.diagnose(), modlab.diagnose(model)
+    assert kinds(w)[0] == "loss too large" and "kaiming" in str(bare)
+    assert "rate too high" in [one.kind for one in unfollowed(w)] and "rate too high" not in kinds(w)
+    assert "kaiming" not in str(found) and "Restart the layer" not in str(found)
