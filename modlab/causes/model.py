@@ -312,7 +312,8 @@ def _dropout(s: Symptoms) -> Facts | None:
 
 def _few_values(s: Symptoms) -> Facts | None:
     some = [one for one in s.modules("norm") if one.facts["values"] < 4 or (one.facts["samples"] == 1 and s.progress < 0.5)]
-    return {"path": some[0].path, "values": some[0].facts["values"]} if some else None
+    few = min(some, key=lambda one: float(one.facts["values"]), default=None)
+    return {"path": few.path, **{name: few.facts[name] for name in ("values", "samples")}} if few is not None else None
 
 
 def _statistics(s: Symptoms) -> Facts | None:

@@ -149,9 +149,18 @@ def _one_batch(s: Symptoms) -> Facts | None:
         or not math.isnan(s.curve.final if s.curve is not None else 0.0)
         or _in_the_loss(s)
         or _in_one_parameter(s)  # what a batch holds comes to the gradients of all
+        or _was_seen(s)
     ):
         return None
     return {"calm": True, "last": float(s.values[-1])}
+
+
+def _was_seen(s: Symptoms) -> bool:
+    """Whether the loss was a number one step before it was none, and the batch of that step was looked at and is finite."""
+    curve = s.curve
+    if curve is None or curve.bad_step < 1 or curve.bad_step - 1 not in curve.first or any(one.bad >= 0 for one in s.clues.inputs):
+        return False
+    return curve.bad_step in s.record.history.first
 
 
 def _is_steady(s: Symptoms) -> bool:

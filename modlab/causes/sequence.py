@@ -275,7 +275,18 @@ def _exploding(s: Symptoms) -> Facts | None:
         return {"path": some[0].path, "mode": some[0].facts["mode"]}
     again = [one for one in (*s.modules("cell"), *s.modules("linear")) if one.facts["calls"] >= 4]
     again.sort(key=lambda one: one.facts.get("in", 0) != one.facts.get("out", 0))  # what takes its own output gives as many numbers
-    return {"path": again[0].path, "calls": again[0].facts["calls"]} if again and _grows(s) else None
+    if not again or not _grows(s):
+        return None
+    facts = {"path": again[0].path, "calls": again[0].facts["calls"]}
+    return facts if again[0].facts.get("in", 0) == again[0].facts.get("out", 0) else {**facts, **_of_its_own(s, again[0])}
+
+
+def _of_its_own(s: Symptoms, layer: ModuleClues) -> Facts:
+    """The square parameter beside a layer that is called again and again, which may be what multiplies the state that it is put into."""
+    around, rows = layer.path.rpartition(".")[0], layer.facts.get("out", 0)
+    some = (one.path for one in s.matrices if (one.module or "") == around and s.shapes.get(one.path) == (rows, rows))
+    path = next(some, "")
+    return {"path": path, "beside": layer.path, "rows": rows} if path else {}
 
 
 def _grows(s: Symptoms) -> bool:

@@ -116,12 +116,17 @@ def diagnosed(
         experiments = tuple(_afterwards(one, spared, training, seen if watch is not None else None) for one in run.experiments)
         found = [one for one in found if one not in apart and not _is_told(one, why)]
         named = {(one.kind, one.path) for one in why}
-        told = {one.kind for one in why}  # the same mistake in the same pass, which the batch shows at another place
-        found = [*why, *(one for one in run.findings if one.kind not in told), *(one for one in found if (one.kind, one.path) not in named)]
-        notes = [*run.notes, *notes, *map(_noted, apart)]
+        kinds = {one.kind for one in why}  # the same mistake in the same pass, which the batch shows at another place
+        found = [
+            *why,
+            *(one for one in run.findings if one.kind not in kinds),
+            *(one for one in found if (one.kind, one.path) not in named),
+        ]
+        noted = [one for one in run.notes if one.kind != "batch of one" or "batch norm of one" not in kinds]
+        notes = [*noted, *notes, *map(_noted, apart)]
     explained = any(one.severity == "broken" for one in found) or any(one.outcome == "failed" for one in experiments)
     told = () if explained else tuple(map(_told, unheld))  # else they are what came of it
-    remarks += [UNEXPLAINED.format(headline)] if headline and not (explained or told) else []
+    remarks += [UNEXPLAINED] if headline and not (explained or told) else []
     notes += [one for one in found if one.severity == "note"]
     found = [*told, *(one for one in found if one.severity != "note")]
     record = DiagnosisRecord(

@@ -55,5 +55,7 @@ class Verdict(watch.Verdict):
         shown = {sign for sign, name, *_ in entries if name != words.THE_RUN}
         for severity, kinds in (("broken", self.alerts), ("careful", self.cares)):
             if kinds and SIGNS[severity] not in shown:  # else a line says already why the verdict is as bad as that
-                entries.append((SIGNS[severity], "alert" if len(kinds) == 1 else "alerts", f"{wording.joined(kinds)} (see w.alerts)", ""))
+                entries.append(
+                    (SIGNS[severity], "alert" if len(kinds) == 1 else "alerts", f"{wording.joined(kinds)}: w.alerts tells where", "")
+                )
         return [line for sign, name, text, fix in entries for line in ((sign, name, text), ("", "", f"Fix: {fix}"))[: 1 + bool(fix)]]

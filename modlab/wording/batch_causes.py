@@ -232,8 +232,8 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "one huge feature": (
         lambda facts: (
-            f"feature {facts['feature']} of the input of {facts['path'] or 'the model'} outweighs all others: it has "
-            f"{_nearly(facts['share'])} of all squares, and numbers up to {_short(facts['largest'])}"
+            f"feature {facts['feature']} of what {facts['path'] or 'the model'} gets outweighs all others: it makes up "
+            f"{_nearly(facts['share'])} of the sum of all squares, with numbers up to {_short(facts['largest'])}"
         ),
         "The other features hardly change the output, and gradients of this one drown theirs.",
     ),

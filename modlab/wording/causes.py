@@ -282,6 +282,8 @@ def _evaluation(facts: Facts) -> str:
 
 
 def _order(facts: Facts) -> str:
+    if facts["how"] == "alike" and not facts["share"]:
+        return "within each batch seen all targets are the same, and they differ from batch to batch"
     return (
         f"within the batches seen, targets differ by only {_share(facts['share'])} of what they differ by in all"
         if facts["how"] == "alike"
@@ -436,7 +438,7 @@ def _born(facts: Facts) -> str:
         return "something in it is multiplied by infinity, as a division by zero gives it"
     if "name" in facts:
         return f"{facts['name']} in {{place}}" + (f" ({facts['at']})" if "at" in facts else "")
-    return "on the way to the loss" if facts.get("in") == "loss" else "in {place}"
+    return "somewhere on the way to the loss" if facts.get("in") == "loss" else "in {place}"
 
 
 def _equal(facts: Facts) -> str:
@@ -454,9 +456,9 @@ NEGATIVES = {
     "left out": ("those that do not belong together do not count", "their likeness is multiplied by 0"),
     "zeros": ("those that do not belong together are labelled 0, not -1", "the loss leaves out labels of 0: {share:.0%} of them"),
     "none": ("there is nothing to compare with", "each score alone can bring the loss down"),
-    "one": ("all samples should be like one of the batch", "the target is {target} for each"),
+    "one": ("the loss asks all samples to be like one of the batch", "the target is {target} for each"),
     "itself": (
-        "each sample should be like itself",
+        "the loss asks each sample to be like itself",
         "the scores are a product of the outputs with themselves, and the right ones its diagonal",
     ),
     "alike": ("all that should be told apart is the same", "in each batch seen, every sample has the same {one}"),
@@ -480,7 +482,9 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "never enough to step": CauseWords(
         "the optimizer never makes its step",
-        lambda f: f"gradients of {format.plural(f['backwards'], 'backward pass', 'backward passes')} add up, and no step follows",
+        lambda f: (
+            f"none of {format.plural(f['backwards'], 'backward pass', 'backward passes')} is followed by a step, and gradients add up"
+        ),
         "The loop accumulates gradients, but its condition for a step never holds.",
         "check the condition in front of optimizer.step()",
     ),
@@ -850,7 +854,8 @@ CAUSES: dict[str, CauseWords] = {
     "not a number in data": CauseWords(
         lambda f: "a batch may hold NaN or infinity" if "calm" in f else "the data holds NaN or infinity",
         lambda f: (
-            f"steps were small, and the loss was {rough(f['last'])} before it was NaN: a bad batch does that, a rate hardly"
+            f"steps were small, and the loss was {rough(f['last'])} before it was NaN: a rate hardly does that; a bad "
+            "batch does, or an exp, a logarithm or a root of the model's own"
             if "calm" in f
             else f"one of step {f['step']:,} has {f['bad']:,} among {f['numbers']:,}, and no loss seen is NaN: such batches may be left out"
             if "left out" in f
@@ -1028,7 +1033,10 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "batch norm of one": CauseWords(
         "a batch normalization gets too few values",
-        lambda f: f"{{place}} sees {format.plural(f['values'], 'value')} for each channel",
+        lambda f: (
+            f"{{place}} sees {format.plural(f['values'], 'value')} for each channel"
+            f"{', all of one sample' if f.get('samples') == 1 and f['values'] > 1 else ''}"
+        ),
         "Mean and variance of so few values are noise.",
         "larger batches, or nn.GroupNorm or nn.LayerNorm",
     ),
@@ -1168,7 +1176,7 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "padding idx of a token": CauseWords(
         "padding_idx is a real token",
-        lambda f: f"in the batch last seen, token {f['token']} is {_share(f['share'])} of what {{place}} gets, and stands between others",
+        lambda f: f"in the call last seen, token {f['token']} is {_share(f['share'])} of what {{place}} gets, and stands between others",
         "Its embedding stays zero and never learns.",
         "a padding_idx of its own",
     ),
@@ -1219,7 +1227,10 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: (
             "{place} ({mode}) multiplies its state again in each step, and the loss or its gradient bursts"
             if "mode" in f
-            else f"{{place}} is called {f['calls']} times in a pass, and the loss is huge; whether it takes what it gave was not seen"
+            else f"the loss is huge, and {{place}} ({f['rows']:,} × {f['rows']:,}) stands beside {named(f['beside'])}, which is called "
+            f"{f['calls']} times in a pass: it may multiply a state each time"
+            if "beside" in f
+            else f"the loss is huge, and {{place}} is called {f['calls']} times in a pass: it may get what it gave before"
         ),
         "A factor above 1, taken to the power of the length.",
         "clip_grad_norm_, an LSTM or GRU, or an orthogonal initialization",

@@ -412,8 +412,8 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     ),
     "knows it": (
         lambda facts: (
-            f"the loss {'falls, but not to half' if facts.get('falls') else 'does not fall'} {_within(facts)}, "
-            f"{'and' if facts.get('falls') else 'but'} is already {format.share(facts['of one answer'])} of that of one answer for all"
+            f"the loss {'does not come down to half' if facts.get('falls') else 'does not fall'} {_within(facts)}, but it is low "
+            f"already: {format.share(facts['of one answer'])} of what one answer for all samples gives"
         ),
         "The model has learned this batch before, and its loss may be as low as it can be: smoothed labels or noise keep it above 0.",
     ),

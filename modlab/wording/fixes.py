@@ -98,7 +98,7 @@ FIXES: dict[str, Words] = {
     "keep at zero or above": "keep its input at zero or above: torch.sqrt(x.clamp_min(0))",
     "leave one in each row": "let the mask leave at least one position in each row",
     "wider dtype": "run this part in float32: with torch.autocast(device_type, enabled=False), or use bfloat16",
-    "smaller numbers": ("make its inputs smaller: a lower learning rate, torch.nn.utils.clip_grad_norm_, a normalization before it"),
+    "smaller numbers": "make what comes in there smaller: a lower learning rate, torch.nn.utils.clip_grad_norm_, a normalization",
     "root above zero": f"keep what is under the root above zero: torch.sqrt(x + 1e-8){_MASK}",
     "away from zero": f"keep it away from zero: add 1e-8{_MASK}",
     "inside its range": f"keep its input inside: x.clamp(-1 + 1e-6, 1 - 1e-6){_MASK}",

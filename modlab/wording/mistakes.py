@@ -53,8 +53,8 @@ NOT_RUN = (
 )
 """Why a diagnosis after a watch has no experiments."""
 
-UNEXPLAINED = "The cause of what the watch tells: {}"
-"""What a diagnosis after a watch did not find, with the headline of the watch."""
+UNEXPLAINED = "What lies behind the headline of the watch (w.headline) was not found."
+"""What a diagnosis after a watch did not find."""
 
 
 def label(finding: Finding) -> str:

@@ -140,10 +140,14 @@ def roots_apart(output: Tensor, target: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("criterion", "kind", "says"),
     [
-        (logarithms_apart, "log of zero", "a logarithm of a negative number: on the way to the loss"),
-        (lambda output, target: logarithms_apart(output.relu(), target), "log of zero", "a logarithm of zero: on the way to the loss"),
+        (logarithms_apart, "log of zero", "a logarithm of a negative number: somewhere on the way to the loss"),
+        (
+            lambda output, target: logarithms_apart(output.relu(), target),
+            "log of zero",
+            "a logarithm of zero: somewhere on the way to the loss",
+        ),
         (lambda output, target: (3 * output[:, 0]).log1p().sub(target).square().mean(), "log of zero", "a logarithm of a negative number"),
-        (roots_apart, "root of zero", "a root of a negative number: on the way to the loss"),
+        (roots_apart, "root of zero", "a root of a negative number: somewhere on the way to the loss"),
         (lambda output, target: (output[:, 0] ** 1.5 - target).square().mean(), "root of zero", "a root of a negative number"),
     ],
 )

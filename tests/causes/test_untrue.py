@@ -264,7 +264,7 @@ def test_the_verdict_says_why_it_asks_for_care() -> None:
     passed = records.Check("falls", facts={"first": 2.0, "last": 1.0}, name="the loss falls", state="passed")
     verdict = Verdict.of(records.Verdict((passed,), cares=("not zeroed",)))
     assert verdict.exit_code == 2
-    assert str(verdict).splitlines()[1:] == ["careful   alert           not zeroed (see w.alerts)"]
+    assert str(verdict).splitlines()[1:] == ["careful   alert           not zeroed: w.alerts tells where"]
 
 
 def test_dead_units_of_a_net_whose_loss_falls_below_zero_are_to_be_cared_for() -> None:
@@ -1023,3 +1023,66 @@ def test_states_that_many_players_share_are_no_small_data_set(apart: bool) -> No
         return F.cross_entropy(model(x), (x[:, 0] + x[:, 7] > 0).long())
 
     assert ("few samples" in kinds(watched(model, loss, 120))) is apart
+
+
+def test_of_norms_that_get_one_sample_the_one_with_the_fewest_values_is_named() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv1d(1, 8, 3), nn.BatchNorm1d(8), nn.MaxPool1d(4), nn.Conv1d(8, 8, 3), nn.BatchNorm1d(8), nn.Flatten())
+    model.append(nn.LazyLinear(1))
+    model(torch.randn(2, 1, 30))
+    w = watched(model, lambda: F.mse_loss(model(torch.randn(1, 1, 30)), torch.randn(1, 1)), 40)
+    (found,) = [one for one in w.verdict.findings if one.kind == "batch norm of one"]
+    assert found.path == "4" and "sees 5 values for each channel, all of one sample" in wording.said(found)
+    assert "drop_last" not in str(w.diagnose(batch=(torch.randn(1, 1, 30), torch.randn(1, 1)), loss=F.mse_loss))
+
+
+class OwnState(nn.Module):
+    """A state that a matrix of its own multiplies, beside a layer that brings something in at each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.turn, self.brings, self.gives = nn.Parameter(torch.linalg.qr(torch.randn(8, 8))[0] * 1.4), nn.Linear(1, 8), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = x.new_zeros(len(x), 8)
+        for t in range(x.shape[1]):
+            state = state @ self.turn + self.brings(x[:, t])
+        return self.gives(state)
+
+
+def test_what_multiplies_a_state_is_named_and_not_what_brings_something_in() -> None:
+    model = OwnState()
+    w = watched(model, lambda: F.mse_loss(model(torch.randn(16, 40, 1)), torch.randn(16, 1)), 60)
+    (found,) = [one for one in w.verdict.findings if one.kind == "exploding recurrence"]
+    assert (found.path, found.facts["beside"]) == ("turn", "brings") and "turn (8 × 8) stands beside brings" in wording.said(found)
+
+
+def test_a_batch_that_was_seen_to_be_finite_is_not_blamed() -> None:
+    """An exp of the model's own overflows at the step that was looked at, after one whose loss was a number."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+
+    def loss() -> Tensor:
+        steps.append(1)
+        x = torch.randn(16, 4)
+        some = model(x)
+        wide = (some * 0 + (1.0 if len(steps) < 40 else 200.0)).exp()
+        return F.mse_loss(some * wide / wide, x[:, :1])
+
+    steps: list[int] = []
+    assert "not a number in data" not in kinds(watched(model, loss, 60, budget=1.0))
+
+
+def test_gradients_that_are_zeroed_now_and_then_do_not_add_up_over_all_passes() -> None:
+    torch.manual_seed(0)
+    model = mlp()
+    optimizer = torch.optim.Adam(model.parameters())
+    with modlab.watch(model, optimizer) as w:
+        for step in range(60):
+            if step % 6 == 0:
+                optimizer.zero_grad()
+            x, y = blobs()
+            F.cross_entropy(model(x), y).backward()
+    (found,) = [one for one in w.verdict.findings if one.kind == "never enough to step"]
+    assert "none of 60 backward passes is followed by a step" in wording.said(found)

@@ -223,4 +223,4 @@ def test_a_model_that_knows_its_batch_has_learned_it(trained):
     loss = nn.MSELoss() if trained else lambda output, target: 9 + F.mse_loss(output, target)
     found = the(modlab.diagnose(model, batch=(x, y), loss=loss), "overfit")
     assert (found.outcome, found.kind) == (("passed", "knows it") if trained else ("unclear", "learns slowly"))
-    assert not trained or "falls, but not to half within 60 steps of Adam on a copy, and is already" in found.what
+    assert not trained or "does not come down to half within 60 steps of Adam on a copy, but it is low already" in found.what
