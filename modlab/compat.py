@@ -279,6 +279,33 @@ def restore_modes(before: tuple[list[Any], list[Any]]) -> None:
             _python_dispatch._push_mode(mode)
 
 
+_CASTING = ("cpu", "cuda", "xpu")
+
+
+def autocasts() -> tuple[Any, ...]:
+    """What autocast is set to: how many blocks of it are open, whether it remembers casts, and each kind of device."""
+    try:
+        depth = torch.autocast_increment_nesting() - 1
+    finally:
+        torch.autocast_decrement_nesting()
+    devices = tuple((one, torch.is_autocast_enabled(one), torch.get_autocast_dtype(one)) for one in _CASTING)
+    return depth, torch.is_autocast_cache_enabled(), devices
+
+
+def restore_autocasts(before: tuple[Any, ...]) -> None:
+    """Make autocast what it was: an interrupt may have met its beginning or its end, which are functions of Python."""
+    if (now := autocasts()) == before:
+        return
+    for _ in range(now[0] - before[0]):
+        torch.autocast_decrement_nesting()
+    if not before[0]:
+        torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(before[1])
+    for device, is_on, dtype in before[2]:
+        torch.set_autocast_enabled(device, is_on)
+        torch.set_autocast_dtype(device, dtype)
+
+
 def function_modes() -> list[Any]:
     """The modes of torch functions that are active, the outermost first."""
     return list(getattr(overrides, "_get_current_function_mode_stack", list)())

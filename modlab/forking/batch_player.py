@@ -112,7 +112,7 @@ class BatchGround:
         _set_modes(self._state.things, modes or {})
         self._forward, self._loss, self._most = forward, loss, most
         self._things = things
-        self.aside = Originals(things.tensors()).spared
+        self.beside = Originals(things.tensors()).spared
 
     def original(self) -> TrainedThings:
         """The training itself."""

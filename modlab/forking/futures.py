@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,8 +40,8 @@ class ForkGround(Protocol):
     def steps(self) -> Iterator[Any]:
         """What can be played."""
 
-    def aside(self) -> AbstractContextManager[None]:
-        """What is called inside is nobody's training, and leaves the original as it is."""
+    def beside(self, work: Callable[..., None], *args: Any) -> None:
+        """Call `work`, which leaves the original as it is."""
 
     def original(self) -> TrainedThings:
         """The training itself, as far as it is there."""
@@ -65,11 +64,9 @@ class KeptGround:
         self._keeper, self._state, self.began = keeper, state, state.step
         self._originals = Originals(keeper.tensors())
 
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """What is called inside is nobody's training, and leaves the original as it is."""
-        with self._keeper.aside(), self._originals.spared():
-            yield
+    def beside(self, work: Callable[..., None], *args: Any) -> None:
+        """Call `work`, which leaves the original as it is."""
+        self._originals.spared(work, *args)
 
     def original(self) -> TrainedThings:
         """The training itself, as far as it is there."""
@@ -144,13 +141,11 @@ class Futures:
     def _begin(self, step: TapedStep) -> None:
         fork, change = self.fork, self._change
         assert fork is not None and change is not None
-        with self._ground.aside(), fork.running():
-            fork.play_behind(step)
+        self._ground.beside(fork.running, fork.play_behind, step)
         fork.prepare(step)
         known = {entry.what for one in self._steps if one.number <= step.number for entry in one.entries if entry.kind == STEP}
         try:
-            with untouched(self._ground.original()), self._ground.aside(), fork.running():
-                fork.change(lambda: change(fork), known)
+            untouched(self._ground.original(), self._ground.beside, fork.running, fork.change, lambda: change(fork), known)
         except ModlabError:
             raise
         except LostOriginalError as error:
@@ -170,18 +165,18 @@ class Futures:
             ) from error
 
     def _both(self, step: TapedStep) -> None:
-        with self._ground.aside():
-            if not self._stuck:
-                self._play_twin(step)
-            if self.fork is not None:
-                with self.fork.running():
-                    self.fork.play(step)
+        self._ground.beside(self._play_both, step)
+
+    def _play_both(self, step: TapedStep) -> None:
+        if not self._stuck:
+            self._play_twin(step)
+        if self.fork is not None:
+            self.fork.running(self.fork.play, step)
 
     def _play_twin(self, step: TapedStep) -> None:
         """On one batch it may be what the change mends that it cannot run."""
         try:
-            with self.twin.running():
-                self.twin.play(step)
+            self.twin.running(self.twin.play, step)
         except Exception as error:
             if self.fork is None or self._ground.kind == "kept" or self._curves[0]:
                 raise

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -386,12 +385,6 @@ class Keeper:
             self.recording.resume()
 
     # ---- what there is
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """What is called inside is nobody's training."""
-        with self.recording.aside():
-            yield
 
     def there(self) -> TrainedThings:
         """The training itself, as far as it is there."""

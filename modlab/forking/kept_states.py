@@ -20,7 +20,7 @@ from modlab.forking.module_settings import named_modules, numbers_of
 from modlab.forking.tape import ALIGNED, PlaceNumbers, alike
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
-from modlab.running.guarded import line_of
+from modlab.running.guarded import afterwards, line_of
 from modlab.running.randomness import generators, states
 from modlab.statistics.closures import rebound
 from modlab.statistics.memory import NoValuesError, deepcopied, is_there
@@ -62,15 +62,14 @@ class TrainedThings:
         Raises:
             Exception: something in it cannot be copied.
         """
-        undo = states()  # a `__deepcopy__` of the user's may draw the weights of a new model
-        try:
-            with inference(False), without_modes():
-                set_grad(False)
-                return self._copied()
-        finally:
-            undo()
+        return afterwards(states(), self._copied)  # a `__deepcopy__` of the user's may draw the weights of a new model
 
     def _copied(self) -> tuple[TrainedThings, dict[int, Any]]:
+        with inference(False), without_modes():
+            set_grad(False)
+            return self._made()
+
+    def _made(self) -> tuple[TrainedThings, dict[int, Any]]:
         with without_torch_function():
             memo = self._memo()
         try:

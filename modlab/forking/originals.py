@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor
@@ -15,7 +14,7 @@ from modlab.compat import tensor_hooks, without_autograd
 from modlab.forking.kept_states import TrainedThings
 from modlab.forking.tape import alike
 from modlab.inspection.tensor_difference import equal_bits
-from modlab.running.guarded import line_of
+from modlab.running.guarded import afterwards, line_of
 from modlab.running.restoration import Restoration
 from modlab.statistics.memory import is_there
 
@@ -40,26 +39,30 @@ class Originals:
         self._trained = [one for one in some if one.is_leaf and one.requires_grad]
         self._buffers = [one for one in some if not isinstance(one, Parameter)]
 
-    @contextmanager
-    def spared(self) -> Iterator[None]:
-        """Put back what is touched inside.
+    def spared(self, work: Callable[..., None], *args: Any) -> None:
+        """Call `work`, and put back what it touches, whatever ends it.
 
         Raises:
-            ReachedOriginalError: something was.
+            ReachedOriginalError: it has touched something.
         """
         gradients = [one.grad for one in self._trained]
         buffers = [(one, alike(one)) for one in self._buffers]
-        reached = False
-        try:
-            self._set([None] * len(gradients))
-            yield
-        finally:
-            reached = any(one.grad is not None for one in self._trained)
+        reached: list[Any] = []
+
+        def put_back() -> None:
+            given = zip(self._trained, gradients, strict=True)
+            reached.extend(one for one, before in given if one.grad is not None and one.grad is not before)
             self._set(gradients)
             for one, before in buffers:
                 if not equal_bits(one, before):  # no version tells of it: a batch norm changes its statistics without one
-                    reached = True
+                    reached.append(one)
                     without_autograd(one.copy_, before)
+
+        def within() -> None:
+            self._set([None] * len(gradients))
+            work(*args)
+
+        afterwards(put_back, within)
         if reached:
             raise ReachedOriginalError
 
@@ -68,28 +71,31 @@ class Originals:
             one.grad = gradient
 
 
-@contextmanager
-def untouched(things: TrainedThings) -> Iterator[None]:
-    """Put back what is done inside to a training: to modules and optimizers, and to the tensors that they hold.
+def untouched(things: TrainedThings, work: Callable[..., None], *args: Any) -> None:
+    """Call `work`, and put back what it does to a training: to modules and optimizers, and to the tensors that they hold.
 
     Raises:
         ReachedOriginalError: something was done.
         LostOriginalError: not all of it could be put back.
     """
-    before, hooks, reached = Restoration(math.inf), [(one, _hooks(one)) for one in things.tensors()], False
-    try:
+    before, hooks, reached = Restoration(math.inf), [(one, _hooks(one)) for one in things.tensors()], list[bool]()
+
+    def put_back() -> None:
+        hung = [(one, held) for one, held in hooks if _hooks(one) != held]
+        reached.append(before.is_touched() or bool(hung))  # if it is called again after an interrupt, the first answer counts
+        for one, held in hung:
+            _hang(one, held)
+        _put_back(before)
+
+    def within() -> None:
         for module in (things.model, *things.beside.values()):
             before.add(module)
         for optimizer in things.optimizers:
             before.add_optimizer(optimizer)
-        yield
-    finally:
-        hung = [(one, held) for one, held in hooks if _hooks(one) != held]
-        reached = before.is_touched() or bool(hung)
-        for one, held in hung:
-            _hang(one, held)
-        _put_back(before)
-    if reached:
+        work(*args)
+
+    afterwards(put_back, within)
+    if any(reached):
         raise ReachedOriginalError
 
 

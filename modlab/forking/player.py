@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack
 from itertools import takewhile
 from typing import Any
 
@@ -43,6 +43,7 @@ from modlab.forking.taped_functions import gives_gradient
 from modlab.forking.zeroing import ZeroCall
 from modlab.inspection import stores
 from modlab.inspection.tensor_difference import equal_bits
+from modlab.running.guarded import afterwards
 from modlab.running.randomness import Private, generators, in_code, states
 from modlab.statistics.memory import is_there, number_of
 
@@ -114,6 +115,7 @@ class Player:
         self.loss_factor = 1.0
         self._ratios: dict[tuple[int, int, str], tuple[Any, Any]] = {}  # settings that were changed: before and after
         self._context: ExitStack | None = None
+        self._inference: Any = None
         self._casts: Any = ()
         self._replaced: set[int] = set()  # optimizers in whose place another one stands
         self._made = 0  # entries of the step that comes, before a change
@@ -286,22 +288,26 @@ class Player:
 
     # ---- steps
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Its own random numbers inside, the user's again behind."""
-        undo, private = states(), [*map(Private, self._private)]
-        for generator, state in zip(generators(), self._random, strict=False):
-            generator.set_state(state)
-        was = torch.is_grad_enabled()
-        try:
-            yield
-        finally:
-            self._leave_context()
-            set_grad(was)
-            self._random = [one.get_state() for one in generators()]
+    def running(self, work: Callable[..., None], *args: Any) -> None:
+        """Call `work` with its own random numbers; the user's are back behind it, whatever ends it."""
+        undo, private, was = states(), [*map(Private, self._private)], torch.is_grad_enabled()
+
+        def put_back() -> None:
             undo()
             for one in private:
                 one.put_back()
+            self._leave_context()
+            set_grad(was)
+
+        afterwards(put_back, self._with_own_numbers, work, *args)
+
+    def _with_own_numbers(self, work: Callable[..., None], *args: Any) -> None:
+        for generator, state in zip(generators(), self._random, strict=False):
+            generator.set_state(state)
+        try:
+            work(*args)
+        finally:
+            self._random = [one.get_state() for one in generators()]
 
     def play(self, step: TapedStep) -> None:
         """Make one step.
@@ -609,20 +615,22 @@ class Player:
             casts,
         ) != self._casts or self._context is None:  # one autocast for neighbours: it remembers the weights that it has cast
             self._leave_context()
-            self._casts, self._context = (inferred, casts), ExitStack()
+            self._casts, self._context, self._inference = (inferred, casts), ExitStack(), inference(inferred)
             wanted = dict(casts)
             for device in _DEVICES:
                 if device in wanted:
                     self._context.enter_context(torch.autocast(device, dtype=wanted[device]))
                 elif torch.is_autocast_enabled(device):
                     self._context.enter_context(torch.autocast(device, enabled=False))
-            self._context.enter_context(inference(inferred))
+            self._inference.__enter__()
         set_grad(grad)
 
     def _leave_context(self) -> None:
+        if self._inference is not None:  # its end is a function of C, and may come more than once
+            self._inference.__exit__(None, None, None)
         if self._context is not None:
             self._context.close()
-        self._context, self._casts = None, ()
+        self._context, self._inference, self._casts = None, None, ()
 
 
 def _casts(entry: TapeEntry) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import enumerate as threads
 from threading import get_ident
@@ -94,6 +93,28 @@ class _Mode(FunctionMode):
         if torch.compiler.is_compiling() or compat.being_traced():  # what is being captured must not have us in it
             return func(*args, **(kwargs or {}))
         return self._seen(func, args, kwargs or {})
+
+
+class Aside:
+    """A recording sees nothing of what is called inside. It is no generator, which an interrupt may leave to end at any time later.
+
+    Args:
+        recording: which one.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording, self._is_away = recording, False
+
+    def __enter__(self) -> None:
+        self._is_away = self._recording.can_look_away()
+        if self._is_away:
+            self._recording.look_away()
+
+    def __exit__(self, *_: object) -> None:
+        """May come more than once."""
+        if self._is_away:
+            self._recording.look_again()
+        self._is_away = False
 
 
 class Recording:
@@ -201,19 +222,23 @@ class Recording:
         self._modules.on()
         self._put_on()
 
-    @contextmanager
-    def aside(self) -> Iterator[None]:
+    def aside(self) -> Aside:
         """See nothing of what is called inside, in this thread."""
-        on = self.on and get_ident() == self._thread and not self._depth
-        if on:
-            self._take_off()
-            self._depth, self._outer = 1, ("aside", 0, 0)
-        try:
-            yield
-        finally:
-            if on:
-                self._depth = 0
-                self._put_on()
+        return Aside(self)
+
+    def can_look_away(self) -> bool:
+        """Whether it sees what is called here and now."""
+        return self.on and get_ident() == self._thread and not self._depth
+
+    def look_away(self) -> None:
+        """See nothing for a while."""
+        self._take_off()
+        self._depth, self._outer = 1, ("aside", 0, 0)
+
+    def look_again(self) -> None:
+        """See again; may be called again."""
+        self._depth = 0
+        self._put_on()
 
     def _put_on(self) -> None:
         """The outermost of all modes."""

@@ -8,7 +8,7 @@ import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 from torch.nn import Module
@@ -39,7 +39,8 @@ from modlab.records.loss import the_loss
 from modlab.records.watch import Check, WatchRecord
 from modlab.results.result import Result
 from modlab.running.guarded import line_of
-from modlab.watching.last_step import unseen
+from modlab.running.sandbox import Sandbox
+from modlab.watching.last_step import run_unseen
 from modlab.watching.verdict import EARLY
 from modlab.wording import forks
 from modlab.wording.names import capital, joined
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Change = Callable[..., Any] | Mapping[str, Any] | None
+
+T = TypeVar("T")
 
 
 @frozen
@@ -478,8 +481,7 @@ def of_keeper(keeper: Keeper | None, record: WatchRecord, step: Any, change: Any
         raise QuestionError(f"w.fork(steps=…) got {steps!r}, but takes a number of steps, 1 or more: w.fork(steps=100)")
     keeper = require_kept(keeper, record)
     at = keeper.latest() if step is None else require_step(step, keeper, record.steps)
-    ground = KeptGround(keeper, at)
-    made = run(Futures(ground, at, None if steps is None else int(steps), asked if asked.kind else None))
+    made = run(lambda: Futures(KeptGround(keeper, at), at, None if steps is None else int(steps), asked if asked.kind else None))
     made.raise_question()
     why, names = unjudged(record)
     return Fork(made.record(record.title, asked.kind, {**asked.facts, **names}, why))
@@ -609,8 +611,7 @@ def of_batch(
         given, asked = widened(batches.copied(pair)) if wide else batches.copied(pair)
         return loss(batches.call(model, given), asked)
 
-    with unseen(), quiet(True):
-        ground = _present(title, lambda: BatchGround(model, optimizers, loss, forward, steps, seen and seen.modes))
+    ground = alone(lambda: _present(title, lambda: BatchGround(model, optimizers, loss, forward, steps, seen and seen.modes)))
     if seen is not None:
         ground.facts = {**ground.facts, "first": seen.first}
     return of_finding(finding, ground, title, 0, steps, doubt=seen.doubt if seen is not None else ("", {}))
@@ -655,7 +656,7 @@ def of_finding(
     name, code = fix or require_fix(finding)
     name, trials = (name, ()) if fix else _best_dose(finding, ground, at, min(steps, TRIAL), name)
     change = RateNoted(applied(name, code, finding))
-    made = run(Futures(ground, at, steps, change))
+    made = run(lambda: Futures(ground, at, steps, change))
     made.raise_question()
     why, names = doubt
     facts: dict[str, Fact] = {"code": code, **names} if code else {"what": name, **names}
@@ -677,7 +678,7 @@ def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: 
         for one in some if len(some) > 1 else ():
             if one not in ends:
                 change = RateNoted(applied(one, "", finding))
-                record = run(Futures(ground, at, steps, change)).record("")
+                record = run(partial(Futures, ground, at, steps, change)).record("")
                 rates[one] = change.facts()
                 ends[one] = record.settled if record.steps and not math.isnan(record.settled) else math.inf
         return min(some, key=lambda one: ends.get(one, 0.0))
@@ -775,11 +776,24 @@ def require_steps(steps: Any) -> int:
     return int(steps)
 
 
-def run(futures: Futures) -> Futures:
-    """Make all the steps, unseen by any watch."""
-    with unseen(), quiet(True):
-        for _ in futures.run():
-            pass
+def alone(work: Callable[[], T]) -> T:
+    """Call `work`, unseen by any watch. What it changes in the process, as random generators and modes, is put back, whatever ends it."""
+    return Sandbox(kept=0).run(run_unseen, _quietly, work)
+
+
+def _quietly(work: Callable[[], T]) -> T:
+    with quiet(True):
+        return work()
+
+
+def run(make: Callable[[], Futures]) -> Futures:
+    """Make futures, and all their steps."""
+    return alone(lambda: _run(make()))
+
+
+def _run(futures: Futures) -> Futures:
+    for _ in futures.run():
+        pass
     return futures
 
 

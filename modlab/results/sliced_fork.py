@@ -8,18 +8,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from modlab import format
-from modlab.comparing.modes import quiet
 from modlab.compat import with_torch_function
 from modlab.errors import ModlabError, QuestionError
 from modlab.forking.futures import Futures, KeptGround
 from modlab.forking.keeper import Keeper
 from modlab.records.finding import Fact
 from modlab.records.fork import ForkRecord
-from modlab.results.fork import AskedChange
+from modlab.results.fork import AskedChange, alone
 from modlab.results.live import notebook
 from modlab.running import clock
 from modlab.running.guarded import line_of
-from modlab.watching.last_step import unseen
 from modlab.wording import forks
 
 SLICE = 0.03
@@ -71,8 +69,8 @@ class SlicedFork:
         if self.over or not self._lock.acquire(blocking=False):
             return not self.over
         try:
-            with with_torch_function(), unseen(), quiet(True):
-                self._make()
+            with with_torch_function():
+                alone(self._make)
         except ModlabError as error:
             self._end(forks.at_a_form(str(error)))
         except Exception as error:  # noqa: BLE001 - a model of the user's may raise anything, and it is told in the view

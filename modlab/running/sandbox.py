@@ -11,7 +11,8 @@ import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -27,7 +28,7 @@ from modlab.running.randomness import referred, states
 from modlab.running.restoration import Restoration
 
 AROUND: list[Callable[[], AbstractContextManager[None]]] = []
-"""Entered around each run in a sandbox, which is nobody's training, by those who take down what is called."""
+"""Entered around each run in a sandbox, which is nobody's training, by those who take down what is called; an end may come twice."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -70,20 +71,25 @@ class Sandbox:
         self._filters, self._showwarning = warnings.filters, warnings.showwarning
         self._always, self._stdout = torch.is_warn_always_enabled(), sys.stdout
         self._modes, self._functions = compat.modes(), compat.torch_function_as_now()
+        self._casts = compat.autocasts()
+        self._around: list[AbstractContextManager[None]] = []
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `work`, then restore everything."""
         was = torch.is_grad_enabled()
         try:
             try:
-                with ExitStack() as around:
-                    for one in AROUND:
-                        around.enter_context(one())
-                    return afterwards(self._put_back, work, *args, **kwargs)
+                return afterwards(self._put_back, self._within, partial(work, *args, **kwargs))
             finally:
                 set_grad(was)
         finally:
             self._functions.__exit__(None, None, None)
+
+    def _within(self, work: Callable[[], T]) -> T:
+        for one in AROUND:
+            self._around.append(one())  # before it is entered: an interrupt may arrive in between
+            self._around[-1].__enter__()
+        return work()
 
     def add(self, *roots: Module) -> None:
         """Save modules; only inside `run`, since their gradients are removed meanwhile."""
@@ -99,10 +105,14 @@ class Sandbox:
         torch.set_warn_always(self._always)
         sys.stdout = self._stdout
         compat.restore_modes(self._modes)
+        compat.restore_autocasts(self._casts)
         try:
             self.restoration.restore()
         finally:
             self.restart()
+            for one in reversed(self._around):
+                one.__exit__(None, None, None)
+            compat.restore_modes(self._modes)  # one of those ends may have been interrupted
 
 
 def on_loan(work: Callable[[], T], *roots: Module, optimizers: Iterable[Any] = (), others: Iterable[Any] = ()) -> T:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import get_ident
-from typing import Any, NamedTuple, ParamSpec, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 from weakref import ref
 
 import torch
@@ -36,7 +36,7 @@ from modlab.compat import (
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.running import clock, compile_warning
-from modlab.running.guarded import Look, apart, guarded, line_of
+from modlab.running.guarded import Look, afterwards, apart, guarded, line_of
 from modlab.running.listener import GlobalHooks
 from modlab.running.module_kinds import is_compiled
 from modlab.running.randomness import Meter, Private, Undo, generators, is_private, states
@@ -67,6 +67,7 @@ WHOLE = 1 << 10
 """Numbers of an output up to which all of them are copied."""
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 _Stores = dict[tuple[int, str], dict[str, Any]]
 """Of a buffer, by its store's identity and its name, the store."""
@@ -85,6 +86,22 @@ def unseen() -> Iterator[None]:
     finally:
         if not outer:
             _busy.discard(thread)
+
+
+def run_unseen(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `work` in `unseen`, and leave it whatever ends that: an interrupt may hit the end of a context."""
+    thread = get_ident()
+    outer = thread in _busy
+
+    def leave() -> None:
+        if not outer:
+            _busy.discard(thread)
+
+    def within() -> T:
+        _busy.add(thread)
+        return work(*args, **kwargs)
+
+    return afterwards(leave, within)
 
 
 def is_unseen() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -317,7 +318,7 @@ def test_a_change_comes_between_two_iterations(iteration: Several, at: int, chan
 def test_the_twin_ends_where_the_original_does(iteration: Several, counted: int) -> None:
     w, model, optimizers, _ = watched(lambda: several(iteration, counted), steps=23)
     for start in w.record.kept.states[:-1]:
-        futures = run(Futures(KeptGround(w._keeper, start), start, None, None))
+        futures = run(partial(Futures, KeptGround(w._keeper, start), start, None, None))
         things = futures.twin.things
         assert str(things.model.state_dict()) == str(model.state_dict())
         assert [str(one.state_dict()) for one in things.optimizers] == [str(one.state_dict()) for one in optimizers]
