@@ -480,6 +480,7 @@ def of_keeper(keeper: Keeper | None, record: WatchRecord, step: Any, change: Any
     if steps is not None and (isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 1):
         raise QuestionError(f"w.fork(steps=…) got {steps!r}, but takes a number of steps, 1 or more: w.fork(steps=100)")
     keeper = require_kept(keeper, record)
+    require_here(keeper, record)
     at = keeper.latest() if step is None else require_step(step, keeper, record.steps)
     made = run(lambda: Futures(KeptGround(keeper, at), at, None if steps is None else int(steps), asked if asked.kind else None))
     made.raise_question()
@@ -513,6 +514,7 @@ def of_watch(keeper: Keeper | None, record: WatchRecord, finding: Finding, steps
     """
     require_fix(finding, is_kept=True)
     keeper = require_kept(keeper, record)
+    require_here(keeper, record)
     seen = first_seen(finding)
     at = max([one for one in keeper.sound() if one <= seen], default=min(keeper.states))
     return of_finding(finding, KeptGround(keeper, at), record.title, at, steps, doubt=unjudged(record))
@@ -815,6 +817,20 @@ def require_kept(keeper: Keeper | None, record: WatchRecord) -> Keeper:
         why = f"This watch of {record.title} kept no copies of the training, so there is nothing to run on from."
         raise ForkError(f'{why}\n  Watch again, with keep="good": modlab.watch(model, optimizer, keep="good")')
     raise ForkError(f"Nothing was kept of {record.title}: {keeper.trouble or forks.NOTHING[keeper.lost]}.")
+
+
+def require_here(keeper: Keeper, record: WatchRecord) -> None:
+    """The training does not run in another thread, with which a fork would share the random generators and the model.
+
+    Raises:
+        ForkError: it does.
+    """
+    if record.state in ("waiting", "running") and not keeper.recording.is_of_this_thread():
+        raise ForkError(
+            f"The training of {record.title} runs in another thread, and a fork made beside it would take its random numbers.\n"
+            "  Fork it in the thread of the loop, between two steps, or when the watch has ended: w.close()\n"
+            "  The fork in the live view is made between the steps of the training."
+        )
 
 
 def require_step(step: Any, keeper: Keeper, made: int) -> int:
