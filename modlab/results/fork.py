@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from modlab import format, wording
 from modlab.comparing.modes import quiet
-from modlab.compat import own_class
+from modlab.compat import lock_for_forks, own_class
 from modlab.diagnosing import batches
 from modlab.errors import ForkError, QuestionError, names_near
 from modlab.forking.batch_player import BatchGround, widened
@@ -778,8 +778,20 @@ def require_steps(steps: Any) -> int:
     return int(steps)
 
 
+_lock = lock_for_forks()
+"""Held by who makes a fork: it uses the random generators of the whole process."""
+
+
 def alone(work: Callable[[], T]) -> T:
-    """Call `work`, unseen by any watch. What it changes in the process, as random generators and modes, is put back, whatever ends it."""
+    """Call `work`, unseen by any watch. What it changes in the process, as random generators and modes, is put back, whatever ends it.
+
+    Other threads wait until it has ended.
+    """
+    with _lock:
+        return _alone(work)
+
+
+def _alone(work: Callable[[], T]) -> T:
     return Sandbox(kept=0).run(run_unseen, _quietly, work)
 
 

@@ -49,3 +49,18 @@ def test_a_fork_beside_the_training_is_refused() -> None:
         assert torch.equal(before, torch.get_rng_state())
         assert w.fork(5).exact
     assert in_a_thread(lambda: w.fork(5)).exact
+
+
+def test_forks_that_are_asked_for_at_once_are_made_one_after_another() -> None:
+    torch.manual_seed(0)
+    model, optimizers, step = dropping()
+    with modlab.watch(model, *optimizers, keep="good") as w:
+        for number in range(40):
+            step(number)
+    alone, found = w.fork(5, {"lr": 0.2}), list[Any]()
+    some = [threading.Thread(target=lambda: found.append(w.fork(5, {"lr": 0.2}))) for _ in range(3)]
+    for one in some:
+        one.start()
+    for one in some:
+        one.join()
+    assert [(one.exact, one.losses) for one in found] == [(True, alone.losses)] * 3
