@@ -786,7 +786,15 @@ def alone(work: Callable[[], T]) -> T:
     """Call `work`, unseen by any watch. What it changes in the process, as random generators and modes, is put back, whatever ends it.
 
     Other threads wait until it has ended.
+
+    Raises:
+        ForkError: a fork under way asks for it, in its model, a hook or its change.
     """
+    if _lock._is_owned():
+        raise ForkError(
+            "A fork was asked for inside of a fork: what asks for it (a hook, a forward, a change) runs in the fork as well, without end.\n"
+            "  Ask in the loop, between two steps: w.fork(step, change)"
+        )
     with _lock:
         return _alone(work)
 

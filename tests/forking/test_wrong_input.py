@@ -323,3 +323,18 @@ def test_a_traced_model_is_forked() -> None:
     losses = changed_by_hand(10, faster, make)
     fork = w.fork(10, {"lr": 0.1})
     assert fork.losses == losses[fork.record.began :]
+
+
+def test_a_fork_inside_of_a_fork_is_refused() -> None:
+    w, _, *_ = watched(of_adam, 20)
+    asked = [0]
+
+    def ask(*_: Any) -> None:
+        asked[0] += 1
+        w.fork(5, steps=2)
+
+    with pytest.raises(modlab_errors.ForkError, match="inside of a fork"):
+        w.fork(5, lambda model: model[1].register_forward_hook(ask))
+    with pytest.raises(modlab_errors.ForkError, match="inside of a fork"):
+        w.fork(5, lambda model: ask())
+    assert asked == [2] and w.fork(5).exact
