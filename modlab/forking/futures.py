@@ -11,7 +11,7 @@ import numpy as np
 from modlab.errors import ForkError, ModlabError
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings
-from modlab.forking.originals import LostOriginalError, Originals, ReachedOriginalError, untouched
+from modlab.forking.originals import LostOriginalError, Originals, ReachedOriginalError, SharedOriginalError, untouched
 from modlab.forking.player import BroughtError, ChangedConstantError, LackingError, OtherBranchError, Player, TakenError
 from modlab.forking.step_losses import line_of_loss, losses_of
 from modlab.forking.tape import STEP, TapedStep
@@ -145,13 +145,18 @@ class Futures:
         fork.prepare(step)
         known = {entry.what for one in self._steps if one.number <= step.number for entry in one.entries if entry.kind == STEP}
         try:
-            untouched(self._ground.original(), self._ground.beside, fork.running, fork.change, lambda: change(fork), known)
+            untouched(self._ground.original(), self._ground.beside, self._change_fork, fork, change, known)
         except ModlabError:
             raise
         except LostOriginalError as error:
             raise ForkError(
                 f"The change acts on the training itself, and not all of it could be put back: {error}\n"
                 "  Begin anew from a checkpoint, and change what the function is given: def change(model, optimizer): …"
+            ) from error
+        except SharedOriginalError as error:
+            raise ForkError(
+                "The change puts tensors of the training itself into the copy, so the fork would write into the training: it is refused.\n"
+                "  Put in copies of them: p.data = best[name].clone(), or copy.deepcopy(net.state_dict())"
             ) from error
         except ReachedOriginalError as error:
             raise ForkError(
@@ -163,6 +168,17 @@ class Futures:
                 f"The change raised {line_of(error)}\n"
                 f"  Model and optimizer of the training are as they were. Change what the copy at step {self.at:,} has."
             ) from error
+
+    def _change_fork(self, fork: Player, change: Change, known: set[Any]) -> None:
+        """Make the change.
+
+        Raises:
+            SharedOriginalError: it has put tensors of the original into the fork.
+        """
+        shared = fork.things.memories()  # by a `__deepcopy__` of the user's, which may share what it likes
+        fork.running(fork.change, lambda: change(fork), known)
+        if (fork.things.memories() - shared) & self._ground.original().memories():
+            raise SharedOriginalError
 
     def _both(self, step: TapedStep) -> None:
         self._ground.beside(self._play_both, step)

@@ -56,6 +56,13 @@ class TrainedThings:
         held = (tensor for optimizer in self.optimizers for group in optimizer.param_groups for tensor in group["params"])
         yield from (found | {id(tensor): tensor for tensor in held}).values()
 
+    def memories(self) -> set[int]:
+        """In which memory all of its tensors lie, gradients and what the optimizers hold included, as `memory_of` has it."""
+        tensors = [*self.tensors()]
+        states = [state for optimizer in self.optimizers for state in optimizer.state.values() if isinstance(state, dict)]
+        held = [*tensors, *(one.grad for one in tensors if one.is_leaf), *(value for state in states for value in state.values())]
+        return {memory_of(one) for one in held if isinstance(one, Tensor)} - {0}
+
     def copied(self) -> tuple[TrainedThings, dict[int, Any]]:
         """A copy of all, and what each thing has become, by identity.
 

@@ -23,6 +23,10 @@ class ReachedOriginalError(Exception):
     """A fork has trained the original, or changed its buffers: they are put back."""
 
 
+class SharedOriginalError(ReachedOriginalError):
+    """A change has given the fork memory of the original: what the fork writes would be written there."""
+
+
 class LostOriginalError(Exception):
     """A fork has changed the original, and not all of it could be put back: why, in one line."""
 

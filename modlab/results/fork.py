@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
@@ -193,7 +193,7 @@ class AskedChange:
         elif self._change is not None:
             given = {"model": things.model, "optimizer": optimizer}
             modules = {id(module) for module in things.modules().values()}
-            there = _memories(things)
+            there = things.memories()
             try:
                 returned = self._change(*(given[name] for name in self._arguments))
             except AttributeError as error:
@@ -210,7 +210,7 @@ class AskedChange:
                 raise _in_vain(returned, "Put a module into the model: def change(model): model.part = …")
             elif inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
                 raise _not_run(self.facts["name"], returned)
-            elif _is_meant(returned) or _is_strange(returned, there + _memories(things)):
+            elif _is_meant(returned) or _is_strange(returned, there | things.memories()):
                 raise _in_vain(returned, 'Return one optimizer, or nothing. Settings go by name: w.fork(step, {"lr": 1e-3})')
 
 
@@ -225,15 +225,7 @@ def _is_meant(returned: Any) -> bool:
     )
 
 
-def _memories(things: TrainedThings) -> list[int]:
-    """In which memory all tensors of a training lie, its gradients and what its optimizers hold included."""
-    tensors = [*things.tensors()]
-    states = [state for optimizer in things.optimizers for state in optimizer.state.values() if isinstance(state, dict)]
-    held = [*tensors, *(one.grad for one in tensors if one.is_leaf), *(value for state in states for value in state.values())]
-    return [memory_of(one) for one in held if isinstance(one, Tensor)]
-
-
-def _is_strange(returned: Any, there: list[int]) -> bool:
+def _is_strange(returned: Any, there: Set[int]) -> bool:
     """Whether it is a tensor that lies in none of these memories: one that was changed in place does, and is a last line's value."""
     return isinstance(returned, Tensor) and memory_of(returned) not in there
 

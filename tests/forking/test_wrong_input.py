@@ -338,3 +338,34 @@ def test_a_fork_inside_of_a_fork_is_refused() -> None:
     with pytest.raises(modlab_errors.ForkError, match="inside of a fork"):
         w.fork(5, lambda model: ask())
     assert asked == [2] and w.fork(5).exact
+
+
+SHARED: dict[str, Callable[[Any, Any], Callable[[Any, Any], Any]]] = {
+    "data": lambda net, _: lambda model, __: [setattr(p, "data", net.state_dict()[name]) for name, p in model.named_parameters()] and None,
+    "a part": lambda net, _: lambda model, __: setattr(model[0].bias, "data", net[0].weight.detach()[:, 0]),
+    "a parameter": lambda net, _: lambda model, __: setattr(model[0], "weight", net[0].weight),
+    "a buffer": lambda net, _: lambda model, __: setattr(model[2], "running_mean", net[2].running_mean),
+    "a module": lambda net, _: lambda model, __: model.__setitem__(4, net[4]),
+    "a moment": lambda net, of: lambda model, mine: mine.state[model[0].weight].update(exp_avg=of.state[net[0].weight]["exp_avg"]),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_change_that_shares_memory_with_the_training_is_refused(name: str) -> None:
+    w, model, optimizers, _ = watched(of_adam, 20)
+    before = photograph(model, optimizers[0])
+    with pytest.raises(modlab_errors.ForkError, match=r"puts tensors of the training itself into the copy[^$]*\.clone\(\)"):
+        w.fork(5, SHARED[name](model, optimizers[0]))
+    assert str(photograph(model, optimizers[0])) == str(before) and w.fork(5).exact
+
+
+def test_a_change_that_takes_a_copy_of_the_training_in_is_made() -> None:
+    w, model, optimizers, _ = watched(of_adam, 20)
+    best, before = model.state_dict(), photograph(model, optimizers[0])
+
+    def change(model: Any) -> None:
+        for name, one in model.named_parameters():
+            one.data = best[name].clone()
+
+    loaded = w.fork(5, lambda model: model.load_state_dict(best) and None)
+    assert w.fork(5, change).record.steps == loaded.record.steps == 15 and str(photograph(model, optimizers[0])) == str(before)
