@@ -87,7 +87,8 @@ class ForkRecord:
             `mode`: which modes the copies of one batch have, where they are not the model's own training mode: "as the model", "as in its
             steps"; `first`: the first loss that a watch saw, where its present weights are forked; `lr`, `lr_before` and `lr_last`: of a
             fix, what the one learning rate of all groups became, was, and is at the end, if it moved; `trials`: doses of the change that
-            were tried before, each with its loss in the last quarter of `trial` steps, and with its `lr`; `stuck`: the error in which the
+            were tried before, each with its loss in the last quarter of `trial` steps, where it was `lost`, and with its `lr`;
+            `stuck`: the error in which the
             unchanged copy ends, which cannot run on the batch; `asked` and `kept`: the step that was
             asked for, where only so many steps were kept behind the state, and the fork begins there instead; `members` and `member`: where
             it ends as "changed", what the loop did to the model, as `wording.forks.MEMBERS` has it, and to which part;
@@ -144,6 +145,12 @@ class ForkRecord:
         """The mean of the last tenth of a curve behind the change, "original", "twin" or "fork"; NaN if something there is not finite."""
         some = self._last(which)
         return float(np.mean(some)) if len(some) and bool(np.isfinite(some).all()) else math.nan
+
+    def lost(self, which: str = "fork") -> int:
+        """The first step behind the change at which a curve is not finite; -1 if there is none."""
+        begins = self.at - self.began
+        bad = np.flatnonzero(~np.isfinite(getattr(self, which)[begins : len(self.fork)]))
+        return self.at + int(bad[0]) if len(bad) else -1
 
     @property
     def settled(self) -> float:

@@ -665,7 +665,7 @@ def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: 
 
     And what came of each that was tried.
     """
-    doses, ends, rates = DOSES.get(name, (name,)), dict[str, float](), dict[str, Mapping[str, Any]]()
+    doses, ends, facts = DOSES.get(name, (name,)), dict[str, float](), dict[str, Mapping[str, Any]]()
     powers = doses[1::2] or doses
 
     def best(some: Sequence[str]) -> str:
@@ -673,7 +673,7 @@ def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: 
             if one not in ends:
                 change = RateNoted(applied(one, "", finding))
                 record = run(partial(Futures, ground, at, steps, change)).record("")
-                rates[one] = change.facts()
+                facts[one] = {"lost": record.lost(), **change.facts()}
                 ends[one] = record.settled if record.steps and not math.isnan(record.settled) else math.inf
         return min(some, key=lambda one: ends.get(one, 0.0))
 
@@ -682,7 +682,7 @@ def _best_dose(finding: Finding, ground: ForkGround, at: int, steps: int, name: 
         doses += FURTHER.get(name, ())
     place = doses.index(best(doses[1::2] or doses))
     found = best(doses[max(0, place - 1) : place + 2])
-    return found, tuple({"what": one, "loss": ends[one], **rates[one]} for one in doses if one in ends)
+    return found, tuple({"what": one, "loss": ends[one], **facts[one]} for one in doses if one in ends)
 
 
 def without_ground() -> ForkError:

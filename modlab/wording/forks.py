@@ -349,7 +349,18 @@ def _trials(record: ForkRecord) -> Iterator[str]:
         steps = format.plural(int(str(record.facts["trial"])), "step")
         is_any = any(math.isfinite(one["loss"]) for one in trials)
         run = "The one with the least loss was run" if is_any else "None of them settles, so the smallest change was run"
+        run = _unexplained(record) or run
         yield f"Tried before, for {steps} each, with the mean loss of the last quarter: {tried}. {run}."
+
+
+def _unexplained(record: ForkRecord) -> str:
+    """That the change does not explain a loss that is not finite: it is so with each dose from the very step on at which it was without."""
+    trials: Any = record.facts.get("trials", ())
+    step = record.lost("original")
+    if step <= record.at or any(one.get("lost") != step for one in (*trials, {"lost": record.lost()})):
+        return ""
+    why = "so what was changed does not explain it: look at the batch of that step"
+    return f"With each of them the loss is not finite from step {step:,} on, just as without the change, {why}"
 
 
 def _dose(trial: Mapping[str, Any]) -> str:

@@ -11,6 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab.forking.futures import KeptGround
+from modlab.records.finding import Finding
+from modlab.results.fork import of_finding
 from modlab.results.watch import Watch
 
 SEED, CENTRES = 2, torch.tensor([-2.5, 0.3, 1.2, 2.2, 4.1])
@@ -119,3 +122,21 @@ def test_what_the_passes_of_a_step_are_divided_by_is_no_factor_of_the_loss() -> 
         assert w.findings[0].kind == "loss too small"
         ends.append(w.findings[0].try_fix(60).record.last())
     assert ends[0] == pytest.approx(ends[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("bad", [30, None], ids=["a batch with a NaN", "steps that are too large"])
+def test_of_a_batch_with_a_nan_no_dose_is_told_as_if_it_mattered(bad: int | None) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2 if bad else 1e8)
+    with modlab.watch(model, optimizer, keep="good") as w:
+        for number in range(60):
+            x = torch.randn(32, 4)
+            target = x.sum(1, keepdim=True)
+            x[3, 1] = float("nan") if number == bad else x[3, 1]
+            optimizer.zero_grad()
+            F.mse_loss(model(x), target).backward()
+            optimizer.step()
+    said = str(of_finding(Finding("rate too high"), KeptGround(w._keeper, 0), "Net", 0, 60))  # type: ignore[arg-type]
+    assert ("With each of them the loss is not finite from step 30 on, just as without the change" in said) is bool(bad)
+    assert ("smallest change" in said) is not bool(bad)
