@@ -170,6 +170,16 @@ class ForkRecord:
         return "original" if self.exact else "twin"
 
     @property
+    def is_drowned(self) -> bool:
+        """Whether the unchanged fork, which is not the original, is as far from it at the end as the fork is from that, or farther."""
+        if self.differs < 0:
+            return False
+        fork, twin, original = (self._last(which, FEW) for which in ("fork", "twin", "original"))
+        some = np.isfinite(fork) & np.isfinite(twin) & np.isfinite(original)
+        far, change = np.abs(twin - original)[some], np.abs(fork - twin)[some]
+        return bool(len(far)) and 0 < float(change.mean()) <= float(far.mean())
+
+    @property
     def is_lossless(self) -> bool:
         """Whether no loss was seen, or all were NaN."""
         return all(bool(np.isnan(curve).all()) for curve in (self.original, self.twin))

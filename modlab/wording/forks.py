@@ -113,7 +113,7 @@ def outcome(record: ForkRecord) -> str:
         return "better"
     if record.parts < 0:
         return "same"
-    if record.unjudged:
+    if record.unjudged or record.is_drowned:
         return "not judged"
     if _is_too_short(record):
         return "unclear"
@@ -211,6 +211,8 @@ _UNJUDGED = {
 def _unjudged(record: ForkRecord) -> str:
     """Why its loss does not say which future is the better one."""
     names = record.facts.get("names")
+    if not record.unjudged:
+        return "the unchanged fork is as far from the original as the change is from the unchanged fork, or farther"
     return _UNJUDGED[record.unjudged].format(names=joined(names) if isinstance(names, tuple) else "")
 
 

@@ -65,9 +65,24 @@ SAID: dict[str, tuple[Fork, str, str]] = {
     ),
     "no loss": (forked([np.nan] * 30, [np.nan] * 30), "not seen", "There is no loss to compare: in 30 steps none was seen"),
     "beside the twin": (
-        forked(FALL, FALL - 0.5, differs=20, twin=FALL - 0.6),
+        forked(FALL, FALL + 0.3, differs=20, twin=FALL - 0.2),
         "worse",
         "in the unchanged fork, which is not the original (with",
+    ),
+    "beside a twin that is far from the original": (
+        forked(FALL, FALL - 0.5, differs=20, twin=FALL - 0.2),
+        "better",
+        "in the unchanged fork, which is not the original (with",
+    ),
+    "beside a twin that is as far": (
+        forked(FALL, FALL - 0.5, differs=20, twin=FALL - 0.3),
+        "not judged",
+        "the unchanged fork is as far from the original as the change is from the unchanged fork, or farther. After 300 steps",
+    ),
+    "equal to a twin that is not the original": (
+        forked(FALL, FALL - 0.3, differs=20, twin=FALL - 0.3),
+        "same",
+        "It makes little difference",
     ),
     "weights that are lost": (
         forked([np.inf] * 9, [np.inf] * 9, source="batch", parts=0, facts={**LOST, "first": 2.0}),
