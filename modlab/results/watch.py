@@ -197,6 +197,11 @@ def _patterns(model: Module, only: Any) -> tuple[str, ...]:
     return given
 
 
+def _is_no_error(error: BaseException) -> bool:
+    """Whether it only ends the loop: nobody reads on in a generator, or the program ends as it should (``sys.exit(0)``)."""
+    return isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and error.code in (None, 0))
+
+
 def _is_share(budget: object) -> bool:
     """Whether it is a number that a watch can keep to: with less than a millionth it would never look."""
     return type(budget) is not bool and isinstance(budget, Real) and LEAST <= float(budget) <= 1
@@ -289,7 +294,7 @@ class Watch(Result):
                 torch.set_grad_enabled(self._grad)  # it may have come while ours were switched off
                 self._close("interrupted")
             else:
-                self._close("ended", "" if error is None else line_of(error))
+                self._close("ended", "" if error is None or _is_no_error(error) else line_of(error))
         except BaseException:  # one more interrupt
             self._close("interrupted")
             raise

@@ -970,3 +970,24 @@ def test_a_model_that_is_gone_before_its_first_step_is_told(capfd):
     del parts
     gc.collect()
     assert "gone before its first step" in capfd.readouterr().err and not w.verdict.ok
+
+
+ENDS: dict[str, tuple[BaseException, str]] = {
+    "a generator that nobody reads on": (GeneratorExit(), ""),
+    "sys.exit()": (SystemExit(), ""),
+    "sys.exit(0)": (SystemExit(0), ""),
+    "sys.exit(1)": (SystemExit(1), "SystemExit: 1"),
+    "sys.exit of a text": (SystemExit("no data"), "SystemExit: no data"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_end_that_is_none_of_an_error_is_told_as_an_end(name: str) -> None:
+    error, said = ENDS[name]
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with pytest.raises(type(error)), modlab.watch(model, optimizer) as w:
+        model(torch.ones(3, 2)).sum().backward()
+        optimizer.step()
+        raise error
+    assert (w.record.state, w.record.error) == ("ended", said) and ("ended in an error" in w.headline) is bool(said)
