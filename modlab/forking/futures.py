@@ -11,6 +11,7 @@ import numpy as np
 from modlab.errors import ForkError, ModlabError
 from modlab.forking.keeper import Keeper
 from modlab.forking.kept_states import TrainedThings
+from modlab.forking.module_settings import are_in_other_modes
 from modlab.forking.originals import LostOriginalError, Originals, ReachedOriginalError, SharedOriginalError, untouched
 from modlab.forking.player import BroughtError, ChangedConstantError, LackingError, OtherBranchError, Player, TakenError
 from modlab.forking.step_losses import line_of_loss, losses_of
@@ -112,7 +113,7 @@ class Futures:
         self._rates = {(number, place): one.get("lr") for number, held in pairs for place, one in enumerate(held.param_groups)}
         self._steered = False
         self._question: ModlabError | None = None
-        self.changed = False
+        self.changed = self._has_other_modes = False
 
     def run(self) -> Iterator[int]:
         """Make the steps; gives the number of each that was made."""
@@ -210,6 +211,8 @@ class Futures:
         if not self.twin.same and self._differs < 0:
             self._differs = step.number
         self._note_rates(step)
+        if self.fork is not None and not self._has_other_modes:
+            self._has_other_modes = are_in_other_modes(self.fork.things.modules(), self.twin.things.modules())
 
     def _members(self) -> dict[str, Fact]:
         how, name = self._other
@@ -263,6 +266,7 @@ class Futures:
         line = (self._line or 0) if len(self._lines) > 1 else 0
         if unjudged == "too early":
             unjudged = "negative values" if bool((np.fmin(original, fork) < 0).any()) else ""
+        unjudged = unjudged or ("modes" if self._has_other_modes else "")
         place = title, self._ground.kind, self.began, self.at
         return ForkRecord(*place, *curves, *what, self._differs, parts, ended, self.error, self.until, unjudged, line)
 

@@ -7,9 +7,12 @@ from typing import Any
 
 from torch import Tensor
 from torch.nn import Module, Parameter
+from torch.nn.modules.dropout import _DropoutNd
 
+from modlab.compat import norms
 from modlab.forking.tape import PlaceNumbers, alike
 from modlab.inspection import stores
+from modlab.running.module_kinds import is_torchs
 from modlab.tracing.tensor_ids import version_of
 
 Setting = tuple[str, str, Any]
@@ -129,6 +132,23 @@ class TensorAttributes:
             self._places = [(path, one, name) for path, one in self._contents for name, value in one.items() if isinstance(value, Tensor)]
         held = ((path, name, one.get(name)) for path, one, name in self._places)
         return [(path, name, thing) for path, name, thing in held if isinstance(thing, Tensor)]
+
+
+def computes_by_mode(module: Module) -> bool:
+    """Whether a module computes otherwise in training mode than in evaluation: dropout, a batch norm, code of the user's that asks."""
+    if isinstance(module, norms):
+        return bool(module.track_running_stats)
+    if not is_torchs(type(module)):
+        codes = (getattr(value, "__code__", None) for base in type(module).__mro__ if not is_torchs(base) for value in vars(base).values())
+        return any(code is not None and "training" in code.co_names for code in codes)
+    drops = vars(module).get("p" if isinstance(module, _DropoutNd) else "dropout", 0.0)
+    return isinstance(drops, float) and drops > 0
+
+
+def are_in_other_modes(some: Mapping[str, Module], others: Mapping[str, Module]) -> bool:
+    """Whether a module that computes by its mode is in another one here than there."""
+    pairs = [(one, others[path]) for path, one in some.items() if path in others]
+    return any(stores.mode(one) is not stores.mode(other) and computes_by_mode(one) for one, other in pairs)
 
 
 MOST = 100

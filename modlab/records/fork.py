@@ -105,7 +105,8 @@ class ForkRecord:
         error: of that, in one line.
         until: the step that it comes to if nothing ends it before.
         unjudged: why its loss does not say which future is the better one: "" if it does; "negative values", "several losses" (`facts` has
-            their names), "wrong sign" (the loss is turned around) or "climbed" (the optimizer makes it greater).
+            their names), "wrong sign" (the loss is turned around), "climbed" (the optimizer makes it greater) or "modes" (one of
+            the two is in training mode, the other in evaluation).
         line: of the backward pass whose loss this is, where several lines have one; 0 where one has.
     """
 

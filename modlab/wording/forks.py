@@ -204,6 +204,7 @@ _UNJUDGED = {
     "negative values": "the loss has negative values, like that of a policy gradient, so a lower one need not be better",
     "several losses": "which of {names} is the loss is not known",
     "climbed": "the optimizer climbs, so a lower loss is not a better one",
+    "modes": "one of the two is in training mode and the other in evaluation, in which dropout and batch norms make another loss",
     "wrong sign": "the loss is turned around, so a lower one is not better",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 import modlab
 from modlab.records.fork import ForkRecord
 from modlab.results.fork import Fork
+from tests.forking.test_forks import small, trained, watched
 
 FALL = np.linspace(2, 1, 300)
 FAR = [2.0] * 90 + [0.9, 0.8, 5, 90, 80, 70, 90, 80, 70, 85]
@@ -208,3 +210,34 @@ def test_of_several_losses_it_says_which_one_is_compared() -> None:
     line = test_of_several_losses_it_says_which_one_is_compared.__code__.co_firstlineno + 10
     assert f"these are of the backward pass in line {line}." in str(fork)
     assert fork.original == pytest.approx(first[fork.record.began : fork.record.began + len(fork.original)])
+
+
+class Asking(nn.Module):
+    """A layer that asks for its mode."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 1.1 if self.training else x
+
+
+MODES: dict[str, tuple[Callable[[], nn.Module], Any, str]] = {
+    "dropout": (lambda: nn.Dropout(0.3), {"training": False}, "not judged"),
+    "a batch norm": (lambda: nn.BatchNorm1d(8), {"training": False}, "not judged"),
+    "the dropout alone": (lambda: nn.Dropout(0.3), {"2.training": False}, "not judged"),
+    "code that asks": (Asking, {"training": False}, "not judged"),
+    "dropout of nothing": (lambda: nn.Dropout(0.0), {"training": False}, "same"),
+    "nothing that asks": (nn.Tanh, {"training": False}, "same"),
+    "a rate": (lambda: nn.Dropout(0.3), {"lr": 1e-9}, "worse"),
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_losses_of_two_modes_are_not_judged(name: str) -> None:
+    layer, change, outcome = MODES[name]
+
+    def make() -> Any:
+        model = small(layer())
+        return trained(model, lambda: (model(torch.randn(8, 4)) - 9).square().mean(), torch.optim.SGD(model.parameters(), lr=0.05))
+
+    w, *_ = watched(make)
+    fork = w.fork(4, change)
+    assert fork.outcome == outcome and ("in training mode and the other in evaluation" in fork.headline) is (outcome == "not judged")
