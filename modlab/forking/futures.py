@@ -218,6 +218,11 @@ class Futures:
         how, name = self._other
         return {"members": how, "member": name} if how else {}
 
+    def _joined(self) -> dict[str, Fact]:
+        """What became of the rates of groups that the change has added."""
+        fates = {one.fate for one in self.fork.joined_groups.values()} - {""} if self.fork is not None else set[str]()
+        return {"joined": min(fates)} if fates else {}
+
     def _note_rates(self, step: TapedStep) -> None:
         """Whether the loop sets rates otherwise than by a schedule that counts steps: that notes in the group with which it began."""
         for entry in step.entries:
@@ -262,6 +267,7 @@ class Futures:
         parts = self.began + int(apart[0]) if len(apart) else -1
         ended = self.ended or "running"
         seen: dict[str, Fact] = {"stuck": self._stuck} if self._stuck else {"steered": True} if self._steered else {}
+        seen |= self._joined()
         what, curves = (change, {**self._ground.facts, **(facts or {}), **self._lost, **self._members(), **seen}), (original, twin, fork)
         line = (self._line or 0) if len(self._lines) > 1 else 0
         if unjudged == "too early":

@@ -16,7 +16,7 @@ from modlab.forking.kept_states import KeptState, scale_by
 from modlab.forking.module_settings import Group, Setting, settings_of
 from modlab.forking.nests import Nest, tensors_in, with_parts
 from modlab.forking.others import above, covers, handled, is_idle, note_owner, thrown_away, trained, unscales
-from modlab.forking.param_groups import plain_step
+from modlab.forking.param_groups import JoinedGroups, plain_step
 from modlab.forking.standing import Standing
 from modlab.forking.tape import (
     BACKWARD,
@@ -89,6 +89,7 @@ class Player:
         loss_factor: what a loss is multiplied by before its backward pass.
         wide: what the loop casts to 16 bits stays as wide as it is, and there is no autocast.
         zeroes: whether gradients are zeroed in each step anyway.
+        joined_groups: groups of parameters that a change has added, by the number of their optimizer.
         clips, narrow: whether the loop clips gradients, and casts to 16 bits: read in `prepare`.
     """
 
@@ -134,6 +135,7 @@ class Player:
         self._parted: set[str] = set()  # of those that stood at several places, which have several modules now
         self._displaced: set[int] = set()  # numbers of what stands elsewhere since
         self._added: set[str] = set()  # names at which nothing stood before
+        self.joined_groups: dict[int, JoinedGroups] = {}  # that a change has added, by the number of their optimizer
 
     # ---- what is changed
 
@@ -176,6 +178,8 @@ class Player:
         for number, optimizer in enumerate(self.things.optimizers):
             if optimizer is not optimizers[number]:
                 self._replaced.add(number)
+            elif (count := len(optimizer.param_groups) - len(before[number])) > 0:
+                self.joined_groups[number] = JoinedGroups(before[number], count)
             for place, group in enumerate(optimizer.param_groups):
                 old = before[number][place] if place < len(before[number]) else {}
                 for name, value in settings_of(group).items():
@@ -579,6 +583,8 @@ class Player:
         return closure
 
     def _set_groups(self, number: int, optimizer: Any, groups: list[Group]) -> None:
+        if number in self.joined_groups:
+            groups = self.joined_groups[number].among(groups, optimizer.param_groups)
         for place, (settings, params) in enumerate(groups):
             if place >= len(optimizer.param_groups):
                 added = [self._numbers[one] for one in params if one in self._numbers]

@@ -300,6 +300,8 @@ def notes(record: ForkRecord) -> Iterator[str]:
         yield "What the loop drew, such as the actions of a policy, is that of the original: a fork does not act anew."
     if record.facts.get("steered") and record.change:
         yield "Learning rates keep the course of the original: what sets them by the loss (ReduceLROnPlateau) might have gone another way."
+    if record.change and record.facts.get("joined"):
+        yield _JOINED[str(record.facts["joined"])]
     if record.change and record.parts >= 0:
         yield f"Its loss first differs at step {record.parts:,}."
     elif record.change and outcome(record) == "same":
@@ -312,6 +314,13 @@ def notes(record: ForkRecord) -> Iterator[str]:
     if record.ended == "tape":
         yield "It ends where the kept batches end."
 
+
+_JOINED = {
+    "scheduled": "The learning rate of the group that the change has added moves as those of the others do; a schedule with a function for "
+    "each group (LambdaLR) would have left it as it was.",
+    "alone": "The learning rate of the group that the change has added stays as it was set: those of the others do not move alike.",
+}
+"""By the fact `joined`: what became of it."""
 
 _MODES = {
     "as the model": "They began in evaluation mode, as the model is now, in which dropout and batch norms do not do what they do in "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from modlab import errors as modlab_errors
-from tests.forking.test_forks import watched
+from tests.forking.test_forks import STEPS, changed_by_hand, small, trained, watched
 from tests.watching.test_identity import Run
 
 Change = Callable[[Any, Any], None]
@@ -457,3 +458,30 @@ def test_a_change_is_not_about_an_optimizer_that_comes_later() -> None:
     with pytest.raises(modlab_errors.QuestionError, match="optimizer is a list here, for 2 optimizers train along: SGD and Adam"):
         w.fork(12, faster)
     assert w.fork(4, lambda model: torch.optim.SGD(model.parameters(), lr=0.2)).losses[-11:] == losses[-11:]
+
+
+SCHEDULES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a cosine": (lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40), "moves as those of the others do"),
+    "steps": (lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 7, 0.5), "moves as those of the others do"),
+    "none": (lambda optimizer: SimpleNamespace(step=lambda: None), ""),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_group_that_a_change_adds_is_scheduled_as_by_hand(name: str) -> None:
+    schedule, said = SCHEDULES[name]
+
+    def add(model: Any, optimizer: Any) -> None:
+        model[2].bias = nn.Parameter(torch.ones(2))
+        optimizer.add_param_group({"params": [model[2].bias], "lr": 0.2})
+
+    def make() -> Run:
+        model = small()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        scheduled = schedule(optimizer)
+        return trained(model, lambda: model(torch.randn(8, 4)).square().mean(), optimizer, lambda _: scheduled.step())
+
+    w, *_ = watched(make)
+    fork, by_hand = w.fork(5, add), changed_by_hand(5, add, make)
+    assert fork.record.steps == STEPS - 5 and fork.losses[5:] == pytest.approx(by_hand[5:], rel=1e-5)
+    assert said in str(fork) and ("that the change has added" in str(fork)) is bool(said)
