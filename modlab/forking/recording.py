@@ -127,6 +127,7 @@ class Recording:
     Attributes:
         members: the names of modules by identity: of the model, and of others that train along.
         settings, groups: what the user sets on modules and in optimizers; attributes: tensors that stand in modules.
+        is_elsewhere: whether one of its optimizers made a step in another thread, which is not taped.
         private: generators outside of the model that its code refers to.
     """
 
@@ -138,7 +139,7 @@ class Recording:
         self._added = 0
         self._early: WeakSet[Any] = WeakSet()  # optimizers, known or not, that made a step before the first one was over
         self._is_first = True  # whether that is under way
-        self.on = False
+        self.on = self.is_elsewhere = False
         self._thread = 0
         self._depth = 0  # of modules, steps and backward passes in each other
         self._outer: tuple[str, int, int] = "", 0, 0  # what the outermost one is: kind, identity, and the frame that runs it
@@ -639,6 +640,7 @@ class Recording:
     @guarded
     def _step_ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._thread != get_ident() or compat.graph_task() != -1:
+            self.is_elsewhere = self.is_elsewhere or (self._thread != get_ident() and self._known(optimizer) >= 0)
             return
         if not self.on:
             self._watch.step_taped(self._known(optimizer))

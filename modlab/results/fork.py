@@ -116,9 +116,12 @@ class Fork(Result):
         return [ForkStep("", record.began + i, *values) for i, values in enumerate(curves)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: the headline, what came of it, and a record for each step."""
+        """Plain data for JSON: the headline, what was changed, asked for and tried, what came of it, and a record for each step."""
         record = self.record
-        facts = {name: getattr(record, name) for name in ("began", "at", "differs", "parts", "ended", "error")}
+        facts: dict[str, Any] = {name: getattr(record, name) for name in ("began", "at", "differs", "parts", "ended", "error")}
+        facts["asked"] = record.facts.get("asked", record.at)
+        facts["change"] = forks.mark(record) if record.change else ""
+        facts["trials"] = [{**one} for one in record.facts.get("trials", ())]  # type: ignore[union-attr, dict-item]
         return {**super().to_dict(), "outcome": self.outcome, "exact": record.exact, **facts}
 
     def figure(self, *, ax: Axes | None = None) -> Figure:
@@ -172,7 +175,8 @@ class AskedChange:
             )
         if callable(change):
             self.kind, self.facts = "function", {"name": _name(change)}
-            self._arguments = _arguments(change)
+            self._keywords = _keywords(change)
+            self._arguments = () if self._keywords == GIVEN else _arguments(change)
         elif isinstance(change, Mapping) and change and all(isinstance(name, str) for name in change):
             self.kind, self.facts = (
                 "settings",
@@ -195,7 +199,7 @@ class AskedChange:
             modules = {id(module) for module in things.modules().values()}
             there = things.memories()
             try:
-                returned = self._change(*(given[name] for name in self._arguments))
+                returned = self._change(*(given[name] for name in self._arguments), **{name: given[name] for name in self._keywords})
             except AttributeError as error:
                 if error.obj is not things.optimizers:
                     raise
@@ -286,6 +290,20 @@ GIVEN = ("model", "optimizer")
 """What a function is called with that changes a fork."""
 
 
+def _keywords(change: Callable[..., Any]) -> tuple[str, ...]:
+    """Which of them a function takes by name alone: behind a ``*``, or all where ``**`` is all that it has."""
+    try:
+        some = [*inspect.signature(change).parameters.values()]
+    except (TypeError, ValueError):
+        return ()
+    if [one.kind for one in some] == [inspect.Parameter.VAR_KEYWORD]:
+        return GIVEN
+    named = [one for one in some if one.kind is one.KEYWORD_ONLY]
+    if any(one.name not in GIVEN and one.default is one.empty for one in named):
+        return ()
+    return tuple(name for name in GIVEN if any(one.name == name for one in named))
+
+
 def _arguments(change: Callable[..., Any]) -> tuple[str, ...]:
     """Which of model and optimizer a function takes: by its parameters' names, else in that order."""
     try:
@@ -293,6 +311,8 @@ def _arguments(change: Callable[..., Any]) -> tuple[str, ...]:
     except (TypeError, ValueError):
         return GIVEN
     positional = [one for one in some if one.kind < one.VAR_POSITIONAL]
+    if not positional and _keywords(change) and not any(one.kind is one.VAR_POSITIONAL for one in some):
+        return ()
     names = [one.name for one in positional if one.default is one.empty]
     names = names or [one.name for one in takewhile(lambda one: one.name in GIVEN, positional)]
     if not names and any(one.kind is one.VAR_POSITIONAL for one in some):
@@ -820,6 +840,9 @@ def require_kept(keeper: Keeper | None, record: WatchRecord) -> Keeper:
     if keeper is not None and keeper.states and not record.steps:
         why = f"No step of {record.title} was made under this watch, so there is nothing to run again."
         raise ForkError(f"{why}\n  Fork it when the loop has made some: w.fork(step, change)")
+    if keeper is not None and keeper.states and keeper.recording.is_elsewhere and not keeper.tape:
+        why = f"The loop of {record.title} ran in another thread than this watch was opened in, and only that one is taped"
+        raise ForkError(f"{why}: no step can be run again.\n  Open the watch in the thread of the loop.")
     if keeper is not None and keeper.states:
         return keeper
     if keeper is None and record.kept is not None and record.kept.states:

@@ -53,11 +53,37 @@ def test_a_setting_that_a_module_cannot_have_is_refused(name: str) -> None:
     assert w.fork(5, {"2.p": 1}).exact and w.fork(5, {"3.negative_slope": 0.3}).exact
 
 
-@pytest.mark.parametrize("change", [lambda: None, lambda a, b, c: None, lambda *, key: None, lambda lr=0.1: None])
+@pytest.mark.parametrize("change", [lambda: None, lambda a, b, c: None, lambda *, key: 0, lambda *, model, key: 0, lambda lr=0.1: None])
 def test_a_function_that_takes_something_else_is_refused(change: Any) -> None:
     w, *_ = watched(dropping)
     with pytest.raises(modlab_errors.QuestionError, match=r"but is called with model and optimizer\.\n  Write: def change"):
         w.fork(5, change)
+
+
+def fast(**given: Any) -> None:
+    given["optimizer"].param_groups[0]["lr"] = 0.2
+
+
+def fast_by_name(*, optimizer: Any) -> None:
+    fast(optimizer=optimizer)
+
+
+def fast_of_both(model: Any, *, optimizer: Any, times: float = 1.0) -> None:
+    fast(optimizer=optimizer)
+
+
+@pytest.mark.parametrize("change", [fast, fast_by_name, fast_of_both])
+def test_a_function_may_take_both_by_name_alone(change: Any) -> None:
+    w, *_ = watched(dropping)
+    assert w.fork(5, change).losses == w.fork(5, {"lr": 0.2}).losses
+
+
+def test_a_dictionary_tells_what_was_asked_for_changed_and_tried() -> None:
+    w, *_ = watched(dropping)
+    told = w.fork(5, {"lr": 0.2}).to_dict()
+    assert (told["asked"], told["change"], told["trials"]) == (5, "with lr = 0.2", [])
+    told = of_finding(Finding("rate too low"), KeptGround(w._keeper, 0), "Net", 0, 10).to_dict()  # type: ignore[arg-type]
+    assert told["change"].startswith("with ") and {"what", "loss", "lr"} <= {*told["trials"][0]}
 
 
 async def later(model: Any, optimizer: Any) -> None:
@@ -102,14 +128,9 @@ def test_a_last_line_whose_value_is_what_it_changed_is_none() -> None:
     assert [w.fork(5, change).exact for change in changes] == [True] * 4
 
 
-def keywords(**settings: Any) -> None:
-    pass
-
-
 @pytest.mark.parametrize(
     "change, said",
     [
-        (keywords, r"keywords takes \*\*settings, but is called"),
         (torch.optim.Adam, r"got Adam itself.*\n  Write: w.fork\(step, lambda model: torch.optim.Adam\(model.parameters\(\), lr=1e-3\)\)"),
         (partial(torch.optim.SGD, lr=0.1), "got SGD itself"),
     ],

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -64,3 +65,12 @@ def test_forks_that_are_asked_for_at_once_are_made_one_after_another() -> None:
     for one in some:
         one.join()
     assert [(one.exact, one.losses) for one in found] == [(True, alone.losses)] * 3
+
+
+def test_a_loop_in_another_thread_than_the_watch_is_told() -> None:
+    torch.manual_seed(0)
+    model, optimizers, step = dropping()
+    with modlab.watch(model, *optimizers, keep="good") as w:
+        in_a_thread(lambda: [step(number) for number in range(20)])
+    with pytest.raises(modlab_errors.ForkError, match="ran in another thread than this watch was opened in, and only that one is taped"):
+        w.fork(5)
