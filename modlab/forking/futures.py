@@ -57,13 +57,14 @@ class KeptGround:
     """
 
     kind = "kept"
-    facts: Mapping[str, Fact] = {}
 
     def __init__(self, keeper: Keeper, at: int) -> None:
         state = keeper.from_state(at)
         assert state is not None
         self._keeper, self._state, self.began = keeper, state, state.step
         self._originals = Originals(keeper.tensors())
+        names = tuple(keeper.recording.settings.unrepeated)
+        self.facts: Mapping[str, Fact] = {"attributes": names} if names else {}
 
     def beside(self, work: Callable[..., None], *args: Any) -> None:
         """Call `work`, which leaves the original as it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from torch import Tensor
@@ -26,10 +27,14 @@ OtherMember = tuple[str, str]
 class ModuleSettings:
     """Floats among the modules' attributes, and their modes: what changes between two calls, somebody has set.
 
-    So it is with modules, parameters and buffers that come, go or are replaced.
+    Of classes that are not torch's all attributes. So it is with modules, parameters and buffers that come, go or are replaced.
+
+    Attributes:
+        unrepeated: names of attributes in which something was put that is no number, text or None: a fork does not put it there.
     """
 
     def __init__(self) -> None:
+        self.unrepeated: dict[str, None] = {}
         self._places: list[tuple[str, dict[str, Any], str]] = []
         self._last: list[Any] = []
         self._untold: tuple[Setting, ...] = ()  # what was set before a state was kept, and no call has told of
@@ -41,14 +46,18 @@ class ModuleSettings:
         """From now on those of these modules, by name; what was set until now is told with the next call."""
         self._untold = self.changes() or ()
         held = [(path, stores.contents(module)) for path, module in modules.items()]
+        own = {path for path, module in modules.items() if not is_torchs(type(module))}
         self._places = [
-            (path, one, name) for path, one in held for name, value in one.items() if name == "training" or type(value) is float
+            (path, one, name)
+            for path, one in held
+            for name, value in one.items()
+            if name == "training" or type(value) is float or (path in own and name not in stores.STANDARD and name != "forward")
         ]
         self._contents = held
         self._last, self._members, self._buffers = self._now(), self._members_now(), self._buffers_now()
 
     def _now(self) -> list[Any]:
-        return [held.get(name) for _, held, name in self._places]
+        return [_told(held.get(name)) for _, held, name in self._places]
 
     def read(self) -> None:
         """A call has ended: what it has changed itself, it changes in a fork as well."""
@@ -104,8 +113,18 @@ class ModuleSettings:
         if now == last and not untold:
             return None
         self._last, self._untold = now, ()
-        changed = zip(self._places, now, last, strict=True)
-        return (*untold, *((path, name, value) for (path, _, name), value, before in changed if value != before)) or None
+        every = zip(self._places, now, last, strict=True)
+        changed = [(path, name, value) for (path, _, name), value, before in every if value != before]
+        self.unrepeated |= dict.fromkeys(f"{path}.{name}".lstrip(".") for path, name, value in changed if type(value) is tuple)
+        return (*untold, *(one for one in changed if type(one[2]) is not tuple)) or None
+
+
+def _told(value: Any) -> Any:
+    """What an attribute holds, or, of what is no plain value, which object it is; that is a tuple."""
+    return value if type(value) in _PLAIN else ("object", id(value))
+
+
+_PLAIN = frozenset({bool, int, float, str, NoneType})
 
 
 SCANS = 2

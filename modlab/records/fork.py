@@ -93,7 +93,8 @@ class ForkRecord:
             asked for, where only so many steps were kept behind the state, and the fork begins there instead; `members` and `member`: where
             it ends as "changed", what the loop did to the model, as `wording.forks.MEMBERS` has it, and to which part;
             `steered`: the loop set learning rates otherwise than by a schedule that
-            counts steps; `joined`: the rate of a group that the change has added was "scheduled" as those of the others were, or "alone".
+            counts steps; `attributes`: names of those in which the loop put what a fork does not
+            put there; `joined`: the rate of a group that the change has added was "scheduled" as those of the others were, or "alone".
         differs: the first step at which the unchanged fork was not the original bit for bit; -1 if it was.
         parts: the first step at which the changed fork's loss differs from the original's; -1 if none does.
         ended: why it ended: "steps" (as many as were asked for), "tape" (no more are kept), "branch" (the loop would have

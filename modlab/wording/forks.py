@@ -384,7 +384,9 @@ def _exactness(record: ForkRecord) -> str:
         return "the unchanged fork equals the original bit for bit." if record.change else "random generators included."
     if record.differs < 0:
         return "no loss tells whether the unchanged fork equals the original."
-    why = "something acts on this training that a fork cannot repeat (see docs/fork.md)"
+    names: Any = record.facts.get("attributes", ())
+    what = f", perhaps {joined(names)}, which the loop sets on the model" if names else ""
+    why = f"something acts on this training that a fork cannot repeat{what} (see docs/fork.md)"
     compared = " So the two forks are compared." if record.change else ""
     return f"but from step {record.differs:,} on the unchanged fork is not the original: {why}.{compared}"
 

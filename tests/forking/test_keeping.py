@@ -415,3 +415,57 @@ def test_sparse_gradients_count_what_they_hold() -> None:
         return model, [optimizer], step
 
     assert all(one < 1.1 * 1_600_000 for one in sizes(make))
+
+
+class Remembering(nn.Module):
+    """It goes on from what it has given last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.out = nn.RNN(4, 8, batch_first=True), nn.Linear(8, 1)
+        self.hidden: Any = None
+        self.kind, self.doubled, self.shift = "plain", False, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, hidden = self.cell(x, self.hidden)
+        self.hidden = hidden.detach()
+        found = self.out(out.tanh() if self.kind == "tanh" else out) + self.shift
+        return found * 2 if self.doubled else found
+
+
+def zeroed(model: Remembering, number: int) -> None:
+    if number % 4 == 0:
+        model.hidden = torch.zeros(1, 3, 8)
+
+
+SET: dict[str, tuple[Callable[[Any, int], Any], bool]] = {
+    "None": (lambda model, number: setattr(model, "hidden", model.hidden if number % 4 else None), True),
+    "a text": (lambda model, number: setattr(model, "kind", "tanh" if number % 3 else "plain"), True),
+    "a flag": (lambda model, number: setattr(model, "doubled", number % 3 == 0), True),
+    "a whole number": (lambda model, number: setattr(model, "shift", number), True),
+    "a tensor": (zeroed, False),
+}
+
+
+@pytest.mark.parametrize("name", SET)
+def test_what_the_loop_sets_on_a_model_is_repeated_or_named(name: str) -> None:
+    put, is_repeated = SET[name]
+
+    def make() -> Run:
+        model = Remembering()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+
+        def step(number: int) -> Tensor:
+            put(model, number)
+            optimizer.zero_grad()
+            loss: Tensor = model(torch.randn(3, 5, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return model, [optimizer], step
+
+    w, *_ = watched(make)
+    fork = w.fork(5)
+    assert fork.exact is is_repeated and fork.record.steps == STEPS - 5
+    assert ("perhaps hidden, which the loop sets on the model" in str(fork)) is not is_repeated
