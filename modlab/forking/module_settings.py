@@ -30,7 +30,7 @@ class ModuleSettings:
     Of classes that are not torch's all attributes. So it is with modules, parameters and buffers that come, go or are replaced.
 
     Attributes:
-        unrepeated: names of attributes in which something was put that is no number, text or None: a fork does not put it there.
+        unrepeated: names of attributes in which something else than a number, a text or None was put: a fork does not put it there.
     """
 
     def __init__(self) -> None:

@@ -49,7 +49,7 @@ class JoinedGroups:
         self._rates, self._count, self.fate = [_rate(one) for one in before], count, ""
 
     def among(self, groups: list[Group], held: Sequence[Settings]) -> list[Group]:
-        """The loop's groups, and in their places the added ones, with what is to be set in them."""
+        """The loop's groups, and in their places the added ones, with the settings to put in."""
         known = len(self._rates)
         factor = self._moved([_rate(settings) for settings, _ in groups[:known]])
         added = held[known : known + self._count]

@@ -841,7 +841,7 @@ def require_kept(keeper: Keeper | None, record: WatchRecord) -> Keeper:
         why = f"No step of {record.title} was made under this watch, so there is nothing to run again."
         raise ForkError(f"{why}\n  Fork it when the loop has made some: w.fork(step, change)")
     if keeper is not None and keeper.states and keeper.recording.is_elsewhere and not keeper.tape:
-        why = f"The loop of {record.title} ran in another thread than this watch was opened in, and only that one is taped"
+        why = f"The loop of {record.title} did not run in the thread that opened this watch, and only that thread is taped"
         raise ForkError(f"{why}: no step can be run again.\n  Open the watch in the thread of the loop.")
     if keeper is not None and keeper.states:
         return keeper

@@ -72,5 +72,5 @@ def test_a_loop_in_another_thread_than_the_watch_is_told() -> None:
     model, optimizers, step = dropping()
     with modlab.watch(model, *optimizers, keep="good") as w:
         in_a_thread(lambda: [step(number) for number in range(20)])
-    with pytest.raises(modlab_errors.ForkError, match="ran in another thread than this watch was opened in, and only that one is taped"):
+    with pytest.raises(modlab_errors.ForkError, match="did not run in the thread that opened this watch, and only that thread is taped"):
         w.fork(5)
