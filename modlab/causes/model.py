@@ -164,7 +164,8 @@ def begins_too_small(s: Symptoms) -> Facts | None:
     if s.has_adapters:  # one of two factors begins at zero on purpose
         return None
     scales = _scales(s)
-    least = 0.1 if s.is_stuck and len(scales) > 1 and math.prod(scales.values()) < FAINT else 0.02
+    fades = len(scales) > 1 and math.prod(scales.values()) < FAINT and not any(one.category == "norm" for one in s.watched.modules)
+    least = 0.1 if fades and s.is_stuck and s.made >= A_WHILE / 2 else 0.02
     if not scales:  # tables alone, as of factors that are multiplied: each gets its gradient through the others
         scales, least = {path: scale for path, scale in _tables(s).items() if scale > 0}, NOTHING
     tiny = [path for path, scale in scales.items() if 0 < scale < least and math.prod(s.shapes.get(path, (SURE,))) >= SURE]

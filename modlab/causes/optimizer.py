@@ -52,9 +52,9 @@ FALLEN = 0.3
 NO_RATE = 1e-6
 """Part of the greatest rate with which no step of the second half changes anything, however far the first one has come."""
 
-SHORT, NOWHERE = 0.1, 2e-3
-"""Part of their norm that all steps of a run add to weights at most, below which they are nearly what they were; and the same as a number,
-of optimizers whose steps have the length of their rate."""
+A_RUN, SHORT, NOWHERE = 60, 0.1, 2e-3
+"""Steps that are meant to learn something; part of their norm that all steps add to weights at most, below which these are nearly what they
+were; and the same as a number, of optimizers whose steps have the length of their rate."""
 
 QUARTER = 0.25
 """Part of all steps, at their end, in which a rate of 0 is no end of a schedule."""
@@ -306,7 +306,7 @@ def _too_low(s: Symptoms) -> Facts | None:
 def _too_short(s: Symptoms) -> Facts | None:
     """All steps of a run together come to a small part of the weights, and little was learned."""
     steps, calm = s.record.steps, s.is_finite and not (s.has_burst or s.has_leapt or s.flat) and _is_level(s)
-    if not calm or not s.has_baseline or s.progress > LITTLE or not s.group.rate > 0:
+    if steps < A_RUN or not calm or not s.has_baseline or s.progress > LITTLE or not s.group.rate > 0:
         return None
     if 0 < s.pace * steps < SHORT and s.quickest * steps < 2 * SHORT:
         return {"pace": s.pace, "rate": s.group.rate, "moved": s.pace * steps}

@@ -42,6 +42,9 @@ RISES, MUCH = 4, 0.1
 RATES = ("rate too low", "rate runs out", "warmup never ends")
 """Causes that a larger learning rate mends."""
 
+LOOKS = ("find the NaN", "look at the loss")
+"""Advice to look for what a cause has named; what mends the place where a NaN was born is none of these."""
+
 MOSTLY = 0.8
 """Share of a parameter's elements that do not move, beyond which its steps are next to nothing."""
 
@@ -455,9 +458,11 @@ def _has_cause(why: tuple[Finding, ...], apart: Collection[str] = ()) -> bool:
 
 
 def _explained(check: Check, why: tuple[Finding, ...]) -> Check:
-    """A check without its own advice where a cause explains what it saw: no larger rate mends steps that something else makes small."""
-    explained = _has_cause(why, RATES) if check.kind == "rounding" else check.state == "broken" and _has_cause(why)
-    return replace(check, fixes=()) if explained else check
+    """A check without advice that a cause makes idle: no larger rate mends steps that something else makes small, and a NaN is found."""
+    if check.kind == "rounding":
+        return replace(check, fixes=()) if _has_cause(why, RATES) else check
+    kept = tuple(one for one in check.fixes if one.kind not in LOOKS)
+    return replace(check, fixes=kept) if check.state == "broken" and _has_cause(why) else check
 
 
 def _falls(loss: ScalarRecord | None, untold: dict[str, Fact], symptoms: Symptoms) -> Check:
