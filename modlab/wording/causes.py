@@ -539,9 +539,7 @@ CAUSES: dict[str, CauseWords] = {
         code=lambda f: "" if "function" in f else "model.train()",
     ),
     "clipped to nothing": CauseWords(
-        lambda f: (
-            "each gradient is cut short" if f.get("bound", 0) > 0.02 * f.get("norm", 1) else "gradients are clipped to almost nothing"
-        ),
+        lambda f: "gradients are cut short" if f.get("bound", 0) > 0.02 * f.get("norm", 1) else "gradients are clipped to almost nothing",
         _clipped,
         "Clipping should touch the rare large gradient. Here it shrinks all of them, so little moves, or nothing.",
         "clip to about the usual norm",
@@ -619,7 +617,11 @@ CAUSES: dict[str, CauseWords] = {
     "too much decay": CauseWords(
         "weight decay is too strong",
         _decays,
-        "The weights are pulled to zero faster than the loss can move them.",
+        lambda f: (
+            "The weights are held back from where the loss would have them."
+            if "held" in f
+            else "The weights are pulled to zero faster than the loss can move them."
+        ),
         "a weight decay of 0.01 or less",
     ),
     "not in the optimizer": CauseWords(
