@@ -117,7 +117,7 @@ def test_a_bound_is_no_matter_to_who_divides_by_what_is_left() -> None:
 
 @pytest.mark.parametrize(
     ("name", "optimizer", "rate", "told"),
-    [("curve", SGD, 0.01, True), ("curve", ADAM, 0.02, True), ("patterns", ADAM, 0.01, True), ("patterns", SGD, 1.0, False)],
+    [("curve", ADAM, 0.02, True), ("patterns", ADAM, 0.01, True), ("patterns", SGD, 1.0, False)],
 )
 def test_steps_that_come_to_little_all_together(name: str, optimizer: Any, rate: float, told: bool) -> None:
     w = trained(name, optimizer, rate=rate)
@@ -176,7 +176,7 @@ def test_targets_so_far_away_that_half_the_way_says_little(size: float, told: bo
     torch.manual_seed(0)
     net, x = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1)), torch.randn(1024, 10)
     y = size * (1 + x[:, :3].sum(1, keepdim=True) / 4)
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.15 if told else 0.01)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.06 if told else 0.01)
     with modlab.watch(net, optimizer, budget=0.2) as w:
         for _ in range(12):
             for rows in torch.randperm(len(x)).split(64):
