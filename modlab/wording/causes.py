@@ -348,8 +348,8 @@ def _hardly(facts: Facts) -> str:
     if not facts["rate"]:
         return "no step changes a weight"
     if "moved" in facts or "reach" in facts:
-        far = f"by about {rough(100 * facts['moved'])} % of its size" if "moved" in facts else f"by {rough(facts['reach'])} at most"
-        return f"at {rough(facts['rate'])}, all {facts['made']:,} steps together move a weight {far}"
+        far = f"{rough(100 * facts['moved'])} % of its size" if "moved" in facts else rough(facts["reach"])
+        return f"at {rough(facts['rate'])}, all {facts['made']:,} steps together move a weight by about {far}, or less"
     far = f"by {rough(100 * facts['pace'])} % of its size" if facts["pace"] else "by less than its dtype can hold"
     return f"at {rough(facts['rate'])}, a step changes a weight {far}"
 
