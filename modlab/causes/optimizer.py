@@ -262,7 +262,9 @@ def _held_back(s: Symptoms) -> Facts | None:
     pull = float(np.median(pulls)) if pulls else 0.0
     if not (pull > PULLS and costs > s.last > 0):
         return None
-    return {"decay": decay, "held": pull, **({} if s.group.decoupled else {"costs": costs, "loss": s.last})}
+    known = np.stack([some for some in s.gradients.values() if len(some)])
+    at = int(s.record.history.first[np.isfinite(known).any(0)][-1])
+    return {"decay": decay, "held": pull, "at": at, **({} if s.group.decoupled else {"costs": costs, "loss": s.last})}
 
 
 def _last(norms: Floats | None) -> float:

@@ -392,10 +392,10 @@ def _decays(facts: Facts) -> str:
     if "part" in facts:
         return f"the loop takes {_share(facts['part'])} of all weights away after each step"
     if "held" in facts:
-        pulled = f"at {rough(facts['decay'])}, in the last looks it was {rough(facts['held'])} times"
+        pulled = f"at {rough(facts['decay'])}, in the last looks (up to step {facts['at']:,}) it was {rough(facts['held'])} times"
         if "costs" not in facts:
             return f"{pulled} as long as a whole step"
-        costs = f"as a penalty it is {rough(facts['costs'])}, beside a loss of {rough(facts['loss'])}"
+        costs = f"as a penalty it was {rough(facts['costs'])} there, and the loss is {rough(facts['loss'])} at the end"
         return f"{pulled} as large as the loss's own gradient; {costs}"
     pull = facts["pull"]
     if pull > 1:
