@@ -65,6 +65,9 @@ AT_CHANCE = 0.1
 MANY = 8
 """Different rates of a warm-up that rises in each step, or nearly so, and not with each epoch."""
 
+WARM = 0.5
+"""Part of the rate that an optimizer was made with below which a warm-up is far from its end."""
+
 LEVEL = 1.1
 """Times that a rate may change and be the same."""
 
@@ -202,6 +205,15 @@ def _never_warm(s: Symptoms) -> Facts | None:
     return {"rate": group.rate, "steps": s.record.steps} if climbs and s.last_pace_of_all < 1e-3 else None
 
 
+def _still_warms(s: Symptoms) -> Facts | None:
+    """A rate that has climbed in each look, and has not come to half of what the optimizer was made with."""
+    rate, group, steps = s.rate[np.isfinite(s.rate)], s.group, s.record.steps
+    if steps < A_RUN or len(rate) < SEVERAL or s.is_turned_by_hand or s.learns or _is_unit(s):
+        return None
+    climbs = bool((np.diff(rate) > 0).all()) and group.rate >= rate[-1]
+    return {"rate": group.rate, "aim": group.initial, "steps": steps} if climbs and group.rate <= WARM * group.initial else None
+
+
 def _has_arrived(s: Symptoms) -> bool:
     """Whether a rate that rose in many small steps has not risen for a quarter of the run."""
     rate = s.rate[np.isfinite(s.rate)]
@@ -228,6 +240,14 @@ def _momentum(s: Symptoms) -> Facts | None:
     if s.group.momentum < 0.99 or (s.learns if s.group.momentum < 0.998 else s.progress > 0.95):
         return None
     return {"momentum": s.group.momentum, "optimizer": s.group.optimizer}
+
+
+def _outlasting(s: Symptoms) -> Facts | None:
+    """Momentum with which a step remembers more steps than there were."""
+    momentum, steps = s.group.momentum, s.record.steps
+    if momentum < 0.99 or steps < A_RUN or (1 - momentum) * steps > 1 or s.progress > 0.9:
+        return None
+    return {"momentum": momentum, "optimizer": s.group.optimizer, "steps": steps}
 
 
 def _decay(s: Symptoms) -> Facts | None:
@@ -411,7 +431,9 @@ ROWS = (
     CauseRow("warmup never ends", _warms_anew, "rate too low", "rates", tier=1),
     CauseRow("rate runs out", _runs_out, "rate too low", "rates", tier=1),
     CauseRow("rate too low", _zero, tier=1),
+    CauseRow("warmup never ends", _still_warms, "rate too low", "rates", severity="careful", tier=1),
     CauseRow("too much momentum", _momentum, "rate too high", "less momentum", tier=1),
+    CauseRow("too much momentum", _outlasting, "rate too high", "less momentum", severity="careful", tier=1),
     CauseRow("too much decay", _decay, "rate too high", "no decay", tier=1),
     CauseRow("too much decay", _held_back, severity="careful", tier=1),
     CauseRow("rate too high", _too_high, "not finite by the rate", "smaller rate", tier=2),

@@ -115,7 +115,8 @@ def _level(facts: Facts) -> str:
 
 def _momentum(facts: Facts) -> str:
     many = rough(1 / max(1 - facts["momentum"], 1e-9))
-    return f"{facts['optimizer']} has {facts['momentum']:.6g}: a step goes along the last {many} gradients together"
+    so_far = f", and there were {facts['steps']:,}" if "steps" in facts else ""
+    return f"{facts['optimizer']} has {facts['momentum']:.6g}: a step goes along the last {many} gradients together{so_far}"
 
 
 def _not_held(facts: Facts) -> str:
@@ -603,15 +604,17 @@ CAUSES: dict[str, CauseWords] = {
         "look at the schedule: how often it steps, over how many steps it goes, and by what (`mode` of ReduceLROnPlateau)",
     ),
     "warmup never ends": CauseWords(
-        "the warm-up of the learning rate never ends",
+        lambda f: f"the warm-up of the learning rate {'never ends' if 'begins' in f else 'has not ended'}",
         _warms,
         "Until a warm-up ends, steps are far smaller than planned.",
         "a shorter warm-up",
     ),
     "too much momentum": CauseWords(
-        "there is too much momentum",
+        lambda f: "momentum outlasts the training" if "steps" in f else "there is too much momentum",
         _momentum,
-        "The weights overshoot, and swing back and forth.",
+        lambda f: (
+            "Steps are slow to turn to where the gradient points." if "steps" in f else "The weights overshoot, and swing back and forth."
+        ),
         "a momentum of 0.9",
     ),
     "too much decay": CauseWords(

@@ -44,16 +44,19 @@ def trained(
     begin: float = 1.0,
     inputs: float = 1.0,
     epochs: int = 8,
+    warm: int = 1,
     **settings: Any,
 ) -> Watch:
-    """Train one of the nets: with a multiple of its rate, of its first weights, of its inputs; with a bound for gradients."""
+    """Train one of the nets: with a multiple of its rate, of its first weights, of its inputs; with a bound for gradients, a warm-up."""
     make, loss, usual = NETS[name]
     net, x, y = make()
     with torch.no_grad():
         for one in net.parameters():
             one.mul_(begin if one.dim() > 1 else 1)
     usual = usual if optimizer is torch.optim.SGD else 0.003
-    made = optimizer(net.parameters(), lr=usual * rate, **({"momentum": 0.9} if optimizer is torch.optim.SGD else {}), **settings)  # type: ignore[call-arg]
+    settings = ({"momentum": 0.9} if optimizer is torch.optim.SGD else {}) | settings
+    made = optimizer(net.parameters(), lr=usual * rate, **settings)  # type: ignore[call-arg]
+    schedule = torch.optim.lr_scheduler.LambdaLR(made, lambda step: min(1, (step + 1) / warm))
     with modlab.watch(net, made, budget=0.2) as w:
         for _ in range(epochs):
             for rows in torch.randperm(len(x)).split(64):
@@ -62,6 +65,7 @@ def trained(
                 if clip:
                     nn.utils.clip_grad_norm_(net.parameters(), clip)
                 made.step()
+                schedule.step()
     return w
 
 
@@ -188,3 +192,15 @@ def test_targets_so_far_away_that_half_the_way_says_little(size: float, told: bo
 
 def test_steps_that_make_a_loss_twice_as_high_for_nothing() -> None:
     assert "rate too high" in kinds(trained("curve", rate=10.0))
+
+
+@pytest.mark.parametrize(("momentum", "told"), [(0.9, False), (0.98, False), (0.996, True), (0.9995, True)])
+def test_momentum_that_outlasts_the_training(momentum: float, told: bool) -> None:
+    assert ("too much momentum" in kinds(trained("patterns", momentum=momentum))) is told
+
+
+@pytest.mark.parametrize(("warm", "told"), [(1, False), (64, False), (1000, True), (100_000, True)])
+def test_a_warm_up_that_is_longer_than_the_training(warm: int, told: bool) -> None:
+    w = trained("patterns", warm=warm)
+    assert ("warmup never ends" in kinds(w)) is told
+    assert ("has not ended" in w.headline) is told
