@@ -12,8 +12,11 @@ from modlab.records.watched import Watched, WatchedParameter
 from modlab.watching.history import MOST
 from modlab.watching.units import MOST as UNITS
 
-LOST, LOST_OF_MANY, NARROW = 0.1, 0.5, 16
-"""Share of a layer's units that must be dead before it counts as broken, and of a layer with more than `NARROW`; less is a reason
+HANDFUL, NARROW = 8, 16
+"""Units of a layer below which each one counts, and of one that is not wide."""
+
+LOST, LOST_OF_SOME, LOST_OF_MANY = 0.1, 0.3, 0.5
+"""Share of a layer's units that must be dead before it counts as broken: of a few, of `NARROW` at most, of more. Less is a reason
 for care: that a few of many die is usual, and the others do their work."""
 
 OFTEN = 0.01
@@ -143,7 +146,7 @@ def _dead(record: WatchRecord) -> Iterator[Finding]:
             continue
         which = mine[0].units if mine[0].unit is None else tuple(alert.unit for alert in mine if alert.unit is not None)
         count = units.fired.shape[1]
-        broken = len(which) / count > (LOST if count <= NARROW else LOST_OF_MANY)
+        lost = LOST if count < HANDFUL else LOST_OF_SOME if count <= NARROW else LOST_OF_MANY
         facts: dict[str, Fact] = {
             "dead": len(which),
             "units": count,
@@ -154,7 +157,7 @@ def _dead(record: WatchRecord) -> Iterator[Finding]:
             "dead units",
             units.path,
             facts,
-            "broken" if broken else "careful",
+            "broken" if len(which) / count > lost else "careful",
             min(alert.step for alert in mine),
             (Evidence("units", units.path),),
             (Remedy("keep units alive"),),

@@ -16,16 +16,13 @@ from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Check, Sca
 from modlab.records.watched import Watched, WatchedModule, WatchedParameter
 from modlab.running.guarded import note
 from modlab.watching.alerts import HALF, SAMPLES
-from modlab.watching.findings import NARROW, TINY, find, not_finite, unseen_loss, unseen_shifts
+from modlab.watching.findings import HANDFUL, NARROW, TINY, find, not_finite, unseen_loss, unseen_shifts
 
 UNMEASURED, UNGRADED = "no step measured", "no gradient of the optimizer's"
 TRAIN = Remedy(code="model.train()")
 
 SOON = 3
 """Samples before which it is not said what the optimizer lacks: it is seen by then whether another one moves it."""
-
-HANDFUL = 8
-"""Units of a layer below which each one counts."""
 
 LEARNT = 0.8
 """Share of its first value, or of a constant answer's, by which a loss has to fall for dead units to be without consequence."""
