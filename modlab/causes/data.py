@@ -31,7 +31,7 @@ GROWING = 0.94
 SEVERAL = 4
 """Numbers of a sample with which some dozens of them are no curve, and are learned by heart."""
 
-ODD = 300.0
+ODD = 50.0
 """Times that the spread of one feature may be that of another."""
 
 SOME = 0.12
@@ -353,6 +353,16 @@ def _constant_inputs(s: Symptoms) -> Facts | None:
     return {"path": one.name, "value": one.numbers.mean}
 
 
+def _mostly_constant(s: Symptoms) -> Facts | None:
+    """Most samples of each batch are one and the same, though there are many others."""
+    one = _batch(s)
+    if one is None or not one.often > 0.5 or one.same > 0.9 or s.learns or not one.dtype.startswith("float"):
+        return None
+    if math.prod(one.shape[1:]) <= SEVERAL or one.shape[0] < FEW or one.one_hot:  # a state of a game, or one of a few corners
+        return None
+    return {"path": one.name, "share": one.often}
+
+
 def _normalized(s: Symptoms) -> bool:
     """Whether the first layer with parameters is a normalization, or one takes a part of the batch; or the model scales it itself."""
     if s.category(s.first_module) == "norm" or s.modules("norm in front"):
@@ -569,6 +579,7 @@ ROWS = (
     CauseRow("not a number in data", _skipped, severity="careful"),
     CauseRow("constant targets", _constant_targets, "imbalance", "labels", unlike=("wild",)),
     CauseRow("constant inputs", _constant_inputs, unlike=("wild",)),
+    CauseRow("constant inputs", _mostly_constant, severity="careful", tier=1),
     CauseRow("ordered batches", _ordered),
     CauseRow("imbalance", _imbalance, unlike=("wild",)),
     CauseRow("leak", _leak, unlike=("wild", "stuck")),

@@ -24,6 +24,9 @@ CHOICES = frozenset(("Max", "Amax", "Gather"))
 MOST = 0.7
 """Part of a model's numbers that explains that nothing is learned, where it is frozen as somebody drew it at random."""
 
+PART, HALFWAY = 0.2, 0.6
+"""Part of a model's numbers that is missed where it stays as it was drawn; and progress beyond which it is hardly missed."""
+
 SHUT = 0.7
 """Progress beyond which the layers before a last one that stays as it was drawn have learned to do with it."""
 
@@ -234,6 +237,17 @@ def _frozen(s: Symptoms) -> Facts | None:
     return {"share": share, "held": held} if share >= 0.3 and not (s.progress > 0.85 if alone else s.fallen > 0.1) else None
 
 
+def _frozen_as_drawn(s: Symptoms) -> Facts | None:
+    """A part that is as it was initialized, though an optimizer holds it to train it, where much is left to learn."""
+    share = s.clues.frozen / max(s.clues.parameters, 1)
+    held = bool(s.record.optimizer) and any(not one.trainable and one.owned for one in s.watched.parameters)
+    if not held or share < PART or s.clues.fresh < 0.5 * s.clues.frozen or not s.progress < HALFWAY or s.has_adapters or _is_teacher(s):
+        return None
+    if any(s.changes(one.path) for one in s.watched.parameters if not one.trainable):
+        return None
+    return {"share": share, "held": True, "fresh": True}
+
+
 def _serves_already(s: Symptoms) -> bool:
     """Whether what is frozen was trained before, and the loss began below a constant answer: little is left to gain, as by a prompt."""
     return s.clues.fresh < 0.5 * s.clues.frozen and s.first < SERVES * s.constant
@@ -277,4 +291,5 @@ ROWS = (
     CauseRow("no bias where needed", _left_out, tier=2, unlike=("wild",)),
     CauseRow("frozen", _frozen, tier=1, unlike=("wild",)),
     CauseRow("frozen", _frozen_at_the_end, tier=1, unlike=("wild",)),
+    CauseRow("frozen", _frozen_as_drawn, severity="careful", tier=1, unlike=("wild",)),
 )

@@ -67,8 +67,9 @@ NOTHING = 0.05
 ROUNDED = 1e-5
 """What is left of a loss of 0 by rounding."""
 
-TINY = 1e-3
-"""A factor below which a loss hardly teaches, at the rates that are usual."""
+TINY, LITTLE_LEFT, IDLE = 1e-3, 0.02, 1e-4
+"""A factor below which a loss hardly teaches, at the rates that are usual; the same where nothing is learned and steps come to less than
+such a part of the weights."""
 
 LOUD, UNDONE = 30.0, 2.0
 """Times a mean over all numbers that are compared, beyond which a loss is too large; and below which the loop has made up for that."""
@@ -313,10 +314,11 @@ def _too_small(s: Symptoms) -> Facts | None:
         return {"factor": last, "pace": s.pace, "first": first, "added": 1.0, "bends": False}
     if s.has_baseline and s.loss.baseline > SEEN:
         return None  # the factor makes up for the units of the targets
-    if not 0 < factor < TINY or s.learns:
+    passes = max(1.0, s.curve.passes if s.curve is not None else 1.0)
+    idle = s.is_stuck and s.pace < IDLE
+    if not 0 < factor * (passes * s.loss.added if idle else 1) < (LITTLE_LEFT if idle else TINY) or s.learns:
         return None
-    passes = s.curve.passes if s.curve is not None else 1.0
-    return {"factor": factor, "pace": s.pace, "added": s.loss.added, "bends": s.loss.term.node == "HuberLoss", "passes": max(1.0, passes)}
+    return {"factor": factor, "pace": s.pace, "added": s.loss.added, "bends": s.loss.term.node == "HuberLoss", "passes": passes}
 
 
 def _summed(s: Symptoms) -> Facts | None:

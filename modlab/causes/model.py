@@ -10,13 +10,16 @@ import numpy as np
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.sequence import reads_after_filling
 from modlab.causes.symptoms import ROUNDED, STUCK, Symptoms
-from modlab.records.watch import PARAMETER
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER
 
 FADED = 0.1
 """What is left of the weights, below which it is they that take the gradient away, and not the depth."""
 
 GONE, COMING = 1e-3, 3e-3
 """Part of the last layer's gradient below which that of the first one vanishes; and beyond which it has come at the last look."""
+
+WITH_UNITS = frozenset(("linear", "conv", "norm"))
+"""Categories of modules behind which an activation stands."""
 
 GROWN = 5.0
 """Times what it was that a weight has become which began at zero, or next to it, where the deepest of others become some tenths larger."""
@@ -253,6 +256,25 @@ def _dead(s: Symptoms) -> Facts | None:
     return max(found, key=lambda one: one[0], default=(0.0, None))[1]
 
 
+def _below_zero(s: Symptoms) -> Facts | None:
+    """A layer of which all numbers are below zero, and to which no gradient comes though one comes further on: what stands between is shut.
+
+    A ReLU that is called as a function has no units that are counted.
+    """
+    if not s.is_stuck or s.is_blown_up or _dead(s) is not None:
+        return None
+    layers = [one for one in s.watched.modules if one.called and one.category in WITH_UNITS]
+    reached = False
+    for one in sorted(layers, key=lambda one: one.order, reverse=True):
+        most, zeros = (some[np.isfinite(some)] for some in (s.row("high", ACTIVATION, one.path), s.row("zeros", GRADIENT, one.path)))
+        if min(len(most), len(zeros)) < SURE:
+            continue
+        if reached and (most < 0).all() and (zeros == 1).all():
+            return {"path": one.path, "most": float(most.max()), "never": True}
+        reached |= bool((zeros < 1).all())
+    return None
+
+
 def _comes_down(s: Symptoms) -> bool:
     """Whether it falls well, or, of a loss that begins below zero, at all: how far that could fall is not known."""
     return s.learns or (s.start <= 0 and s.falls)
@@ -440,6 +462,7 @@ ROWS = (
     CauseRow("weights begin too small", begins_too_small, "vanishing gradient", "scale of the weights", tier=1),
     CauseRow("vanishing gradient", _vanishing, "dead units", "gradients", tier=1),
     CauseRow("dead units", _dead, "rate too high", "smaller rate", tier=1, unlike=("leapt",)),
+    CauseRow("dead units", _below_zero, "overwritten activation", "why", tier=1),
     CauseRow("overwritten activation", _thrown_away, "detached", "why", tier=2),
     CauseRow("vanishing gradient", _nothing_comes, "detached", "why", tier=2),
     CauseRow("shared by mistake", _twice, tier=2),

@@ -262,7 +262,8 @@ class InputClues:
         along: of rows of rows of numbers, how far neighbours along the second dimension are apart, as a part of how far those along the
             first one are: less than 1 where the second one is time.
         smooth: of images, how alike neighbouring numbers are at most, from 0 for noise to 1.
-        apiece: which share of the samples of a batch are different ones, on average.
+        apiece: which share of the samples of a batch are different ones, on average; `often`: which share is
+            the one that is there most often.
         blank: whether each row of tokens has as many beside the most frequent one, which differ between rows: a few signs between blanks.
     """
 
@@ -291,6 +292,7 @@ class InputClues:
     blank: bool = False
     smooth: float = UNKNOWN
     apiece: float = UNKNOWN
+    often: float = UNKNOWN
 
     @property
     def one_hot(self) -> bool:

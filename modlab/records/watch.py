@@ -368,7 +368,8 @@ class Verdict:
     def _has_most(self) -> bool:
         """Whether in each layer with dead units these are few beside those that live."""
         dead = [one for one in self.findings if one.kind == "dead units"]
-        return bool(dead) and all(int(one.facts["dead"]) <= FEW_DEAD * int(one.facts["units"]) for one in dead)  # type: ignore[arg-type]
+        few = ("units" in one.facts and int(one.facts["dead"]) <= FEW_DEAD * int(one.facts["units"]) for one in dead)  # type: ignore[arg-type]
+        return bool(dead) and all(few)
 
 
 def is_few_dead(finding: Finding) -> bool:

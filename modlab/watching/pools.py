@@ -151,7 +151,7 @@ class InputPool:
         self.looks = self.same = self.repeated = self.compared = 0
         self.rows: set[float] = set()
         self.known: list[int] = []  # how many of these there were after each look
-        self.seen = self.apiece = 0  # samples, and different ones within their own batches
+        self.seen = self.apiece = self.often = 0  # samples; different ones within their own batches, and the one that is there most often
         self.tokens: Counter[int] = Counter()
         self.filling: Counter[int] = Counter()  # those that fill up the ends of rows
         self.blank: bool | None = None  # whether each row has as many that are not the most frequent one; None while there is none else
@@ -198,7 +198,9 @@ class InputPool:
             self.rows.update(sums.tolist())
             self.known.append(len(self.rows))
             self.seen += len(sums)
-            self.apiece += len(set(sums.tolist()))
+            alike = Counter(sums.tolist())
+            self.apiece += len(alike)
+            self.often += max(alike.values(), default=0)
         if not some.is_floating_point():
             self.tokens.update(some.flatten()[:TOKENS].tolist())
             self.filling.update(_ends_of_rows(some).tolist())
@@ -265,6 +267,7 @@ class InputPool:
             bool(self.blank),
             self.smooth,
             self.apiece / self.seen if self.seen else math.nan,
+            self.often / self.seen if self.seen else math.nan,
         )
 
 

@@ -146,6 +146,10 @@ def _not_zeroed(facts: Facts) -> str:
     return f"in each of {format.plural(facts['looks'], 'look')}, backward() began with {before}"
 
 
+def _part(share: float) -> str:
+    return "all" if share == 1 else "most" if share > 0.5 else "a large part" if share >= 0.3 else "a part"
+
+
 def _held(facts: Facts) -> str:
     held = ", although the optimizer holds them" if facts.get("held") else ""
     return held + (", which are as if drawn at random, and the loss stays where one answer for all is" if facts.get("drawn") else "")
@@ -713,7 +717,7 @@ CAUSES: dict[str, CauseWords] = {
             if f.get("zero")
             else "the last layer is frozen as it was initialized"
             if f.get("last")
-            else f"{'all' if f['share'] == 1 else 'most' if f['share'] > 0.5 else 'a large part'} of the model is frozen"
+            else f"{_part(f['share'])} of the model is frozen"
         ),
         lambda f: (
             "{place} holds only zeros, and has requires_grad=False"
@@ -721,6 +725,7 @@ CAUSES: dict[str, CauseWords] = {
             else "{place} has requires_grad=False, although the optimizer holds it, and its numbers are as PyTorch draws them"
             if f.get("last")
             else f"{'all' if f['share'] == 1 else _share(f['share']) + ' of'} its numbers have requires_grad=False{_held(f)}"
+            + (", and most of these are as PyTorch draws them" if f.get("fresh") else "")
         ),
         "What is frozen stays as it was initialized or loaded.",
         lambda f: "first freeze what is trained, and then put the new layer in" if f.get("last") else "",
@@ -880,9 +885,13 @@ CAUSES: dict[str, CauseWords] = {
         "look at where targets are made",
     ),
     "constant inputs": CauseWords(
-        "all inputs are the same",
-        "in each batch seen, every sample has the same input",
-        "The model cannot tell samples apart.",
+        lambda f: f"{'most' if 'share' in f else 'all'} inputs are the same",
+        lambda f: (
+            f"{_share(f['share'])} of the samples of a batch have the same numbers"
+            if "share" in f
+            else "in each batch seen, every sample has the same input"
+        ),
+        lambda f: f"The model cannot tell {'these' if 'share' in f else 'samples'} apart.",
         "look at where inputs are made: zeroed, overwritten, or indexed by one row",
     ),
     "ordered batches": CauseWords(
@@ -1111,15 +1120,22 @@ CAUSES: dict[str, CauseWords] = {
         ),
     ),
     "dead units": CauseWords(
-        lambda f: f"{f['dead']:,} of {format.plural(f['units'], 'unit')} of {{place}} are dead",
         lambda f: (
-            f"they are zero on all {f['inputs']:,} inputs seen"
+            f"{f['dead']:,} of {format.plural(f['units'], 'unit')} of {{place}} are dead"
+            if "units" in f
+            else "nothing of {place} gets through"
+        ),
+        lambda f: (
+            f"it gives {rough(f['most'])} at most, and no gradient comes back, as from a ReLU that gets only numbers below zero"
+            if "most" in f
+            else f"they are zero on all {f['inputs']:,} inputs seen"
             if f.get("never")
             else f"they are zero on all the last {f['inputs']:,} inputs"
         ),
         "A unit that is zero for every input passes no gradient on, and its own weights get none.",
         lambda f: (
-            "look at its biases, and at what it gets: they were dead from the first look on. nn.LeakyReLU keeps units alive"
+            f"look at its biases, and at what it gets: {'it was' if 'most' in f else 'they were'} dead from the first look on. "
+            "nn.LeakyReLU keeps units alive"
             if f.get("never")
             else "nn.LeakyReLU, a smaller learning rate or a different seed keeps units alive"
         ),

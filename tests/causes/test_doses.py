@@ -204,3 +204,96 @@ def test_a_warm_up_that_is_longer_than_the_training(warm: int, told: bool) -> No
     w = trained("patterns", warm=warm)
     assert ("warmup never ends" in kinds(w)) is told
     assert ("has not ended" in w.headline) is told
+
+
+def test_two_dead_units_of_sixteen_are_no_reason_that_nothing_is_learned() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    with torch.no_grad():
+        net[0].bias[:2] = -100  # type: ignore[index]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with modlab.watch(net, optimizer, budget=1.0) as w:
+        for _ in range(120):
+            x = torch.randn(64, 8)
+            optimizer.zero_grad()
+            F.mse_loss(net(x), torch.randn(64, 1)).backward()
+            optimizer.step()
+    (dead,) = [one for one in w.findings if one.kind == "dead units"]
+    assert dead.severity == "careful" and dead.facts["dead"] == 2
+
+
+class Functional(nn.Module):
+    """Convolutions with norms and a ReLU that is called as a function; the second norm may begin so far below zero that nothing passes."""
+
+    def __init__(self, bias: float) -> None:
+        super().__init__()
+        self.first, self.one = nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.second, self.two = nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.head = nn.Linear(16 * 64, 6)
+        nn.init.constant_(self.two.bias, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.one(self.first(x)))
+        return self.head(F.relu(self.two(self.second(x))).flatten(1))
+
+
+def learning(net: nn.Module, x: Tensor, y: Tensor, rate: float = 0.02, factor: float = 1.0, epochs: int = 6) -> Watch:
+    """Train a net on classes."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
+    with modlab.watch(net, optimizer, budget=0.2) as w:
+        for _ in range(epochs):
+            for rows in torch.randperm(len(x)).split(64):
+                optimizer.zero_grad()
+                (factor * F.cross_entropy(net(x[rows]), y[rows])).backward()
+                optimizer.step()
+    return w
+
+
+@pytest.mark.parametrize(("bias", "told"), [(0.0, False), (-0.5, False), (-10.0, True)])
+def test_a_relu_that_is_no_module_and_gets_only_numbers_below_zero(bias: float, told: bool) -> None:
+    _, x, y = of_patterns()
+    w = learning(Functional(bias), x, y)
+    assert [one.path for one in w.findings if one.kind == "dead units"] == ["two"] * told
+    assert ("Nothing of two gets through" in w.headline) is told
+
+
+@pytest.mark.parametrize(("factor", "told"), [(1.0, False), (0.05, False), (1e-3, True), (1e-6, True)])
+def test_a_factor_that_leaves_next_to_nothing_of_a_loss(factor: float, told: bool) -> None:
+    assert ("loss too small" in kinds(learning(*of_patterns(), factor=factor))) is told
+
+
+@pytest.mark.parametrize(("times", "told"), [(1.0, False), (10.0, False), (100.0, True), (1e4, True)])
+def test_one_feature_that_is_a_hundred_times_the_others(times: float, told: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1024, 10)
+    y = (x[:, 0] * x[:, 1] > 0).long() + 2 * (x[:, 2] > 0).long()
+    x[:, 9] *= times
+    w = learning(nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4)), x, y, rate=0.05)
+    assert ("one huge feature" in kinds(w)) is told
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.0, False), (0.3, False), (0.9, True)])
+def test_most_inputs_of_a_batch_are_one(share: float, told: bool) -> None:
+    net, x, y = of_patterns()
+    x[: int(len(x) * share)] = 0
+    w = learning(net, x, y)
+    assert ("constant inputs" in kinds(w)) is told
+    assert ("Most inputs are the same" in w.headline) is told
+
+
+@pytest.mark.parametrize(("frozen", "held", "told"), [((), True, False), ((0,), True, False), ((0, 2), True, True)])
+def test_layers_that_stay_as_they_were_drawn_though_an_optimizer_holds_them(frozen: tuple[int, ...], held: bool, told: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1024, 12)
+    y = (x[:, 0] * x[:, 1] > 0).long() + 2 * (x[:, 2] * x[:, 3] > 0).long()
+    net = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 4))
+    for at in frozen:
+        net[at].requires_grad_(False)
+    optimizer = torch.optim.Adam([one for one in net.parameters() if held or one.requires_grad], lr=3e-3)
+    with modlab.watch(net, optimizer, budget=0.2) as w:
+        for _ in range(12):
+            for rows in torch.randperm(len(x)).split(64):
+                optimizer.zero_grad()
+                F.cross_entropy(net(x[rows]), y[rows]).backward()
+                optimizer.step()
+    assert ("frozen" in kinds(w)) is told
