@@ -260,6 +260,8 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     aside = "likeness" in lowered and len(lowered) < len(loss.terms)  # beside other terms what is unlike may be pushed away
     if lowered and not aside:
         return {"how": lowered[0]}
+    if squares := _endless_squares(s):
+        return {"how": "squares", "weights": squares[0].criterion == "penalty"}
     if len(loss.term.pushes) == 2 and loss.term.pushes[0] > 0 > loss.term.pushes[1] and len(s.clues.losses) == 1:
         return {"how": "pushes"}
     if len(loss.ranks) == 3 and loss.ranks[0] > SURE and loss.ranks[2] > SPENT and len(loss.terms) == 1:
@@ -277,6 +279,15 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
         return None  # what was stepped on is no slope of the loss, nor what is opposite to it
     pulled = climbing or any(one.decay > DECAYS for one in s.groups)  # then it is that which goes up
     return {"how": "climbs", "up": up, "looks": up + down} if up >= 5 and up > 4 * down and not s.learns and not pulled else None
+
+
+def _endless_squares(s: Symptoms) -> list[Term]:
+    """Squares, of weights or outputs, that enter with a minus what is otherwise an error, so that it is below zero, or no number."""
+    errors = [one for one in s.loss.terms if one.criterion in CRITERIA and one.factor > 0]
+    squares = [one for one in s.loss.terms if one.factor < 0 and one.node == "Pow" and one.criterion in ("", "penalty")]
+    ends = s.last if s.is_finite else -math.inf
+    alone = len(errors) + len(squares) == len(s.loss.terms) and len(s.clues.losses) == 1
+    return squares if alone and errors and ends < 0 else []
 
 
 def _lowered(s: Symptoms) -> list[str]:

@@ -21,6 +21,9 @@ GONE, COMING = 1e-3, 3e-3
 WITH_UNITS = frozenset(("linear", "conv", "norm"))
 """Categories of modules behind which an activation stands."""
 
+FAINTER = 0.03
+"""Part of the last layer's gradient below which that of the first one is faint where nothing is learned."""
+
 GROWN = 5.0
 """Times what it was that a weight has become which began at zero, or next to it, where the deepest of others become some tenths larger."""
 
@@ -73,7 +76,8 @@ USUAL = 30.0
 
 def _equal(s: Symptoms) -> Facts | None:
     equal = (one for one in s.modules("equal units") if one.path not in s.ungraded)  # without a gradient they could not part
-    some = [one for one in equal if one.facts["looks"] >= 3 and (one.facts["of"] == "layer" or one.facts["zero"])]
+    looked = (one for one in equal if one.facts["looks"] >= 3)  # rows of a table part by themselves, as each is looked up for others
+    some = [one for one in looked if one.facts["of"] == "layer" or one.facts["zero"] or not one.facts["rows"]]
     if not some or s.progress > 0.8:
         return None
     first = some[0].facts
@@ -195,6 +199,16 @@ def _vanishing(s: Symptoms) -> Facts | None:
     if not first[1] and _thrown_away(s) is not None:
         return None
     return {"path": first[0], "last": last[0], "ratio": first[1] / last[1]}
+
+
+def _fades(s: Symptoms) -> Facts | None:
+    """Gradients that become less from each layer to the one before it, where after a while next to nothing has been learned."""
+    sizes = [size for _, size in s.flow]
+    if len(sizes) < 4 or s.made < A_WHILE or not s.is_stuck or not s.is_finite or s.has_burst or s.plays or s.ungraded:
+        return None
+    if not 0 < sizes[0] < FAINTER * sizes[-1] or any(one >= two for one, two in pairwise(sizes)):
+        return None
+    return {"path": s.flow[0][0], "last": s.flow[-1][0], "ratio": sizes[0] / sizes[-1]}
 
 
 def _grows(s: Symptoms, path: str) -> bool:
@@ -465,6 +479,7 @@ ROWS = (
     CauseRow("dead units", _below_zero, "overwritten activation", "why", tier=1),
     CauseRow("overwritten activation", _thrown_away, "detached", "why", tier=2),
     CauseRow("vanishing gradient", _nothing_comes, "detached", "why", tier=2),
+    CauseRow("vanishing gradient", _fades, "rate too low", "larger rate", severity="careful", tier=2, left=True),
     CauseRow("shared by mistake", _twice, tier=2),
     CauseRow("shared by mistake", _repeated, severity="careful", tier=2),
     CauseRow("bottleneck", _bottleneck, tier=2),

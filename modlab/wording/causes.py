@@ -232,6 +232,7 @@ def _weights_felt(facts: Facts) -> str:
 
 TURNED_BACK = {
     "maximize": "remove maximize=True",
+    "squares": "a plus in front of the squares",
     "hooks": "let the hooks return the gradient as it is",
     "pushes": "swap what is pulled together and what is pushed apart",
     "ranks": "swap the positive and the negative",
@@ -261,6 +262,8 @@ def _sign(facts: Facts) -> str:
         return GAINS[facts["how"]]
     if facts["how"] == "falls":
         return f"the loss falls without end, down to {rough(facts['last'])}{', and the outputs grow with it' if facts.get('grown') else ''}"
+    if facts["how"] == "squares":
+        return f"squares of {'the weights' if facts['weights'] else 'what the model gives'} enter with a minus sign"
     if facts["how"] == "hooks":
         return f"in {facts['looks']} looks the gradients of biases were opposite to those of their layers' outputs: hooks turn them around"
     if facts["how"] == "pushes":
@@ -807,9 +810,9 @@ CAUSES: dict[str, CauseWords] = {
         lambda f: f"{'a linear layer behind it' if 'state' in f else 'no activation after the last layer'}, or scale the targets",
     ),
     "wrong sign": CauseWords(
-        "the loss is turned around",
+        lambda f: f"{'a part of ' if f['how'] == 'squares' else ''}the loss is turned around",
         _sign,
-        "Training makes worse what it should make better.",
+        lambda f: "They grow without end." if f["how"] == "squares" else "Training makes worse what it should make better.",
         lambda f: TURNED_BACK.get(f["how"], "remove the minus sign"),
     ),
     "weights of classes": CauseWords(

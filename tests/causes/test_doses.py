@@ -297,3 +297,58 @@ def test_layers_that_stay_as_they_were_drawn_though_an_optimizer_holds_them(froz
                 F.cross_entropy(net(x[rows]), y[rows]).backward()
                 optimizer.step()
     assert ("frozen" in kinds(w)) is told
+
+
+@pytest.mark.parametrize("of", ["weights", "outputs"])
+@pytest.mark.parametrize(("factor", "told"), [(0.3, False), (-1e-4, False), (-0.3, True)])
+def test_squares_that_enter_with_a_minus_sign(of: str, factor: float, told: bool) -> None:
+    net, x, y = of_a_curve()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    with modlab.watch(net, optimizer, budget=0.2) as w:
+        for _ in range(8):
+            for rows in torch.randperm(len(x)).split(64):
+                optimizer.zero_grad()
+                out = net(x[rows])
+                squares = out.square().mean() if of == "outputs" else sum(one.pow(2).sum() for one in net.parameters())
+                (F.mse_loss(out, y[rows]) + factor * squares).backward()
+                optimizer.step()
+    assert ("wrong sign" in kinds(w)) is told
+    assert ("A part of the loss is turned around" in w.headline) is told
+    assert {"not a number in data", "division by zero"}.isdisjoint(kinds(w))
+
+
+def test_factors_that_begin_equal_stay_so() -> None:
+    class Factors(nn.Module):
+        def __init__(self, equal: bool) -> None:
+            super().__init__()
+            self.users, self.goods = nn.Embedding(40, 8), nn.Embedding(30, 8)
+            if equal:
+                nn.init.constant_(self.users.weight, 0.3)
+                nn.init.constant_(self.goods.weight, 0.3)
+
+        def forward(self, user: Tensor, good: Tensor) -> Tensor:
+            return (self.users(user) * self.goods(good)).sum(1)
+
+    for equal in (False, True):
+        torch.manual_seed(0)
+        users, goods = torch.randint(40, (2048,)), torch.randint(30, (2048,))
+        liked = (torch.randn(40, 4)[users] * torch.randn(30, 4)[goods]).sum(1)
+        net = Factors(equal)
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.03)
+        with modlab.watch(net, optimizer, budget=0.2) as w:
+            for _ in range(8):
+                for rows in torch.randperm(2048).split(64):
+                    optimizer.zero_grad()
+                    F.mse_loss(net(users[rows], goods[rows]), liked[rows]).backward()
+                    optimizer.step()
+        assert ("all weights equal" in kinds(w)) is equal
+
+
+@pytest.mark.parametrize(("layers", "told"), [(1, False), (4, True)])
+def test_sigmoids_that_leave_a_hundredth_of_a_gradient(layers: int, told: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1024, 10)
+    y = (x[:, 0] * x[:, 1] > 0).long() + 2 * (x[:, 2] > 0).long()
+    hidden = [one for _ in range(layers) for one in (nn.Linear(24, 24), nn.Sigmoid())]
+    w = learning(nn.Sequential(nn.Linear(10, 24), nn.Sigmoid(), *hidden, nn.Linear(24, 4)), x, y, rate=0.05, epochs=8)
+    assert ("vanishing gradient" in kinds(w)) is told
