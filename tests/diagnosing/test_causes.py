@@ -14,6 +14,7 @@ from bench.sick import case, cases_of
 from modlab.diagnosing import outcomes, overfit_one_batch
 from modlab.wording import experiments
 from tests import test_identity as identity
+from tests.long import one_in
 
 CAUSES = {
     "counting/no causal mask": ("causality", "sees the future"),
@@ -102,7 +103,7 @@ def diagnosed(training: Any) -> dict[str, Any]:
     return {one.name: one for one in result.experiments}
 
 
-@pytest.mark.parametrize("name", CAUSES | DOUBTS)
+@pytest.mark.parametrize("name", one_in(3, CAUSES | DOUBTS))
 def test_a_cause_is_named_and_not_in_the_twin(name: str) -> None:
     check, kind = (CAUSES | DOUBTS)[name]
     sick, twin = (diagnosed(training) for training in (case("working", name).training(0), case("working", name).twin(0)))
@@ -126,11 +127,9 @@ hundreds, to which its rate comes in time; a loss of millionths, which its optim
 
 
 HEALTHY = [one.name for one in cases_of("working") if not one.cause and one.name.endswith("as it is")]
-EVERY_THIRD = [name if i % 3 == 0 or name in SO else pytest.param(name, marks=pytest.mark.long) for i, name in enumerate(HEALTHY)]
-"""They take half a second each: a third of them in `make test`, the others in `make test-long`."""
 
 
-@pytest.mark.parametrize("name", EVERY_THIRD)
+@pytest.mark.parametrize("name", one_in(6, HEALTHY, SO))
 def test_what_is_healthy_fails_no_check(name: str) -> None:
     found = diagnosed(case("working", name).training(1))
     assert {one.name for one in found.values() if one.outcome == "failed"} - {"overfit"} == {*filter(None, [SO.get(name)])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.forking.test_forks import watched
+from tests.long import one_in
 from tests.watching.test_identity import Run
 
 Change = Callable[[Any], None]
@@ -98,8 +100,7 @@ def loop(handle: Handle, at: int = -1, work: Change | None = None, *, none: bool
     return model, [optimizer], step
 
 
-@pytest.mark.parametrize("handling", HANDLED)
-@pytest.mark.parametrize("name", CHANGE)
+@pytest.mark.parametrize(("name", "handling"), one_in(3, product(CHANGE, HANDLED)))
 def test_a_fork_goes_on_as_by_hand(name: str, handling: str) -> None:
     none = handling != "plain"
     w, *_ = watched(lambda: loop(HANDLED[handling], none=none))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from modlab import errors as modlab_errors
 from tests.forking.test_forks import STEPS, changed_by_hand, small, trained, watched
+from tests.long import one_in
 from tests.watching.test_identity import Run
 
 Change = Callable[[Any, Any], None]
@@ -127,9 +129,7 @@ def test_a_zero_grad_that_has_nothing_to_zero_does_in_a_fork(foreign: bool, none
     assert fork.losses == losses[fork.record.began :]
 
 
-@pytest.mark.parametrize("at", [0, 7])
-@pytest.mark.parametrize("name", CHANGE)
-@pytest.mark.parametrize("handling", HANDLED)
+@pytest.mark.parametrize(("handling", "name", "at"), one_in(3, product(HANDLED, CHANGE, (0, 7))))
 def test_what_torch_clips_is_clipped(handling: str, name: str, at: int) -> None:
     w, *_ = watched(lambda: loop(HANDLED[handling]))
     *_, losses = watched(lambda: loop(HANDLED[handling], at, CHANGE[name]))
@@ -279,9 +279,7 @@ def accumulating(zero: Zero, at: int = -1, work: Change | None = None, *, before
     return model, [optimizer], step
 
 
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("name", ["thawed", "deeper"])
-@pytest.mark.parametrize("zeroed", ZEROED)
+@pytest.mark.parametrize(("zeroed", "name", "before"), one_in(3, product(ZEROED, ("thawed", "deeper"), (True, False))))
 def test_gradients_of_what_joined_add_up_as_the_others_do(zeroed: str, name: str, before: bool) -> None:
     w, *_ = watched(lambda: accumulating(ZEROED[zeroed], before=before))
     *_, losses = watched(lambda: accumulating(ZEROED[zeroed], 7, CHANGE[name], before=before))
@@ -355,9 +353,7 @@ BOUND: dict[str, Handle] = {
 }
 
 
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("bound", BOUND)
-@pytest.mark.parametrize("thrown", THROWN)
+@pytest.mark.parametrize(("thrown", "bound", "before"), one_in(3, product(THROWN, BOUND, (True, False))))
 def test_what_an_optimizer_still_holds_is_zeroed_as_the_loop_does_it(thrown: str, bound: str, before: bool) -> None:
     """What a change has replaced may share a memory with what stands there now, and counts for the norm."""
 

@@ -20,6 +20,7 @@ from torch.nn.utils import parametrizations
 import modlab
 from modlab.results.watch import Watch
 from tests.judgements import is_judged_alike
+from tests.long import one_in
 
 Optimizers = Any
 
@@ -855,8 +856,7 @@ def wrong(made: Run, name: str, w: Watch, silence: Silence) -> Iterator[str]:
         yield w.record.error
 
 
-@pytest.mark.parametrize("budget", [1.0, 0.02])
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(("name", "budget"), one_in(3, itertools.product(RUNS, (1.0, 0.02))))
 def test_nothing_is_said_against_a_healthy_run(name: str, budget: float) -> None:
     made, watches, silence = watched(RUNS[name], 0, budget=budget)
     for key, w in watches.items():
