@@ -84,8 +84,10 @@ def _through(s: Symptoms) -> Facts | None:
         return {"path": chooses, "places": lost, "chooses": True}
     step = next(iter(s.modules("steplike")), None)
     last = next((one.name for one in (*s.loss.term.functions, *s.loss.term.ending) if one.name in STEPLIKE), None)
-    if step is None and last is not None and s.flat and len(s.flat) == len(s.matrices):
-        return {"path": s.loss.term.source or "", "places": tuple(s.flat), "function": last}
+    behind = s.output_gradients.get(s.loss.term.source or "", np.ones(1))
+    nothing = bool((behind[behind == behind] == 0).all()) or (s.flat and len(s.flat) == len(s.matrices))  # what comes is of a penalty
+    if step is None and last is not None and nothing:
+        return {"path": s.loss.term.source or "", "places": tuple(s.flat), "function": last, "behind": True}
     if step is not None and (lost or s.flat):
         return {"path": step.path, "places": tuple(lost or s.flat), "function": step.facts["function"]}
     if step is not None and (stopped := _stopped_before(s, step)):

@@ -69,6 +69,8 @@ FOLLOWS = {
         )
     ),
     "loss too small": frozenset(("constant loss",)),
+    "constant loss": frozenset(("no gradient through",)),
+    "too much decay": frozenset(("constant loss", "no gradient through")),
     "no step": frozenset(("zeroed before step", "weights put back", "gradients overwritten", "clipped to nothing")),
     "rate too high": frozenset(
         (

@@ -345,7 +345,7 @@ def _function_before(facts: Facts) -> str:
         return f"the function {facts['own']} before "
     if facts.get("chooses"):
         return "an index, which rows are taken by, is all that is used of "
-    return f"{facts['function'].lower()}() before " if "function" in facts else "at "
+    return f"{facts['function'].lower()}() {'behind' if facts.get('behind') else 'before'} " if "function" in facts else "at "
 
 
 def _so_many(facts: Facts) -> str:

@@ -352,3 +352,29 @@ def test_sigmoids_that_leave_a_hundredth_of_a_gradient(layers: int, told: bool) 
     hidden = [one for _ in range(layers) for one in (nn.Linear(24, 24), nn.Sigmoid())]
     w = learning(nn.Sequential(nn.Linear(10, 24), nn.Sigmoid(), *hidden, nn.Linear(24, 4)), x, y, rate=0.05, epochs=8)
     assert ("vanishing gradient" in kinds(w)) is told
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1e-3])
+@pytest.mark.parametrize("rounds", [False, True])
+def test_answers_that_are_rounded_beside_a_penalty(penalty: float, rounds: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1024, 8)
+    y = (x[:, 0] + x[:, 1] > 0).float()[:, None]
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with modlab.watch(net, optimizer, budget=0.2) as w:
+        for _ in range(8):
+            for rows in torch.randperm(len(x)).split(64):
+                optimizer.zero_grad()
+                chance = net(x[rows]).sigmoid()
+                loss = F.mse_loss(chance.round() if rounds else chance, y[rows])
+                (loss + penalty * sum(one.pow(2).mean() for one in net.parameters())).backward()
+                optimizer.step()
+    assert [*kinds(w)][:1] == ["no gradient through"] * rounds
+    assert ("round() behind layer 2" in w.headline) is rounds
+
+
+def test_a_softmax_over_the_samples_stands_before_that_there_is_one_too_many() -> None:
+    _, x, y = of_patterns()
+    w = learning(nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 6), nn.Softmax(0)), x, y)
+    assert [*kinds(w)][:2] == ["softmax over the wrong dimension", "softmax before cross entropy"]
