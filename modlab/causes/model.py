@@ -353,6 +353,12 @@ def _few_values(s: Symptoms) -> Facts | None:
     return {"path": few.path, **{name: few.facts[name] for name in ("values", "samples")}} if few is not None else None
 
 
+def _hardly_enough_values(s: Symptoms) -> Facts | None:
+    """The same of a few more, where little is learned."""
+    some = [one for one in s.modules("norm") if 4 <= one.facts["values"] < 8] if s.progress < 0.3 else []
+    return {"path": some[0].path, **{name: some[0].facts[name] for name in ("values", "samples")}} if some else None
+
+
 def _statistics(s: Symptoms) -> Facts | None:
     for one in s.modules("norm"):
         facts = one.facts
@@ -469,6 +475,7 @@ ROWS = (
     CauseRow("overwritten activation", _one_for_all),
     CauseRow("overwritten activation", _normalized_away),
     CauseRow("batch norm of one", _few_values),
+    CauseRow("batch norm of one", _hardly_enough_values, "rate too high", "smaller rate", severity="careful", tier=1),
     CauseRow("batch norm statistics", _statistics),
     CauseRow("too much dropout", _dropout),
     CauseRow("no nonlinearity", _linear, tier=1),

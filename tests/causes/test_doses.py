@@ -378,3 +378,19 @@ def test_a_softmax_over_the_samples_stands_before_that_there_is_one_too_many() -
     _, x, y = of_patterns()
     w = learning(nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 6), nn.Softmax(0)), x, y)
     assert [*kinds(w)][:2] == ["softmax over the wrong dimension", "softmax before cross entropy"]
+
+
+@pytest.mark.parametrize(("size", "severity"), [(2, "broken"), (4, "careful"), (32, None)])
+def test_batches_of_a_few_samples_before_a_norm(size: int, severity: str | None) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(512, 10)
+    y = x[:, :1] * x[:, 1:2] * 0.3 + torch.randn(512, 1)
+    layers = nn.Linear(10, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1)
+    net = nn.Sequential(*layers)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with modlab.watch(net, optimizer, budget=0.2) as w:
+        for rows in torch.randperm(512).split(size):
+            optimizer.zero_grad()
+            F.mse_loss(net(x[rows]), y[rows]).backward()
+            optimizer.step()
+    assert next((one.severity for one in w.findings if one.kind == "batch norm of one"), None) == severity
