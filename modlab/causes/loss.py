@@ -278,7 +278,8 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
     if elsewhere >= SEVERAL and s.loop.against < elsewhere / 2:
         return None  # what was stepped on is no slope of the loss, nor what is opposite to it
     pulled = climbing or any(one.decay > DECAYS for one in s.groups)  # then it is that which goes up
-    return {"how": "climbs", "up": up, "looks": up + down} if up >= 5 and up > 4 * down and not s.learns and not pulled else None
+    # What swings around goes up each second time; and the first step of an optimizer, without any momentum, goes down.
+    return {"how": "climbs", "up": up, "looks": up + down} if up >= 5 and not down and not s.learns and not pulled else None
 
 
 def _endless_squares(s: Symptoms) -> list[Term]:

@@ -273,10 +273,11 @@ class Alerts:
         self._counted = sum(units.seen for units in self._units.values())
         for units in self._units.values():
             record = units.record()
+            seen = min(step, int(record.last[-1])) if len(record.last) else step  # what they did in later steps is not known
             gone = dead(units).tolist()
-            self._dead(units, gone, step)
+            self._dead(units, gone, seen)
             if units.count <= NARROW:
-                self._starving(units, record, gone, step)
+                self._starving(units, record, gone, seen)
 
     def _dead(self, units: Units, gone: list[int], step: int) -> None:
         """One by one, or when they are many as one alert for the layer."""

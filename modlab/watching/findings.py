@@ -153,6 +153,9 @@ def _dead(record: WatchRecord) -> Iterator[Finding]:
             "which": tuple(sorted(which)),
             "inputs": min(alert.inputs for alert in mine),
         }
+        until = int(units.last[-1])
+        if until < record.steps - 1:
+            facts["until"] = until
         yield Finding(
             "dead units",
             units.path,

@@ -51,7 +51,8 @@ def _dead(finding: Finding) -> tuple[str, str]:
     shown = joined(units, SHOWN)
     which = f"unit {shown} is" if dead == 1 else f"units {shown} are"
     begin = f"{dead:,} of {format.plural(count, 'unit')} of {named(finding.path)} {'is' if dead == 1 else 'are'} dead"
-    return begin, f"{which} zero on all the last {facts['inputs']:,} inputs"
+    until = f" seen, up to step {facts['until']:,}" if "until" in facts else ""
+    return begin, f"{which} zero on all the last {facts['inputs']:,} inputs{until}"
 
 
 def _slices(finding: Finding) -> str:
