@@ -170,6 +170,14 @@ def _zeroed(s: Symptoms) -> Facts | None:
     return {"path": felt[0].path, "parameters": len(felt)} if flows else None
 
 
+def _zeroed_in_part(s: Symptoms) -> Facts | None:
+    """Gradients of some parameters, which came and were gone at each step that was looked at, while others were there."""
+    looks, empty = s.loop.taken, [one for one in s.watched.parameters if one.trainable and not one.graded]
+    around = {one.module for one in empty if looks.get(one.path, 0) >= SEVERAL}
+    lost = tuple(one.path for one in empty if one.module in around and (one.felt or one.path in looks))
+    return {"path": lost[0], "places": lost, "looks": max(looks.get(path, 0) for path in lost)} if lost else None
+
+
 def _flows(s: Symptoms, module: str | None) -> bool:
     """Whether the gradient of a module's output was other than zero."""
     some = s.output_gradients.get(module or "", None)
@@ -431,6 +439,7 @@ ROWS = (
     CauseRow("gradients overwritten", _overwritten_on_the_way),
     CauseRow("gradients overwritten", _overwritten),
     CauseRow("zeroed before step", _zeroed),
+    CauseRow("zeroed before step", _zeroed_in_part),
     CauseRow("weights put back", _put_back),
     CauseRow("stale weights", _stale),
     CauseRow("no zero grad", _no_zero_grad),

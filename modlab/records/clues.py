@@ -479,6 +479,7 @@ class LoopClues:
         restarted: batch norms that have taken in batches, and are trained, and whose statistics are as at the beginning in the end.
         exchanged: how often the optimizer was gone, and another one had come in its place.
         pulled: those of the `shared` that the graphs of several losses end in.
+        taken: parameters whose gradient came, and was no more at the step, in several looks, while others were there; and in how many.
     """
 
     backwards: int = 0
@@ -517,6 +518,7 @@ class LoopClues:
     restarted: tuple[str, ...] = ()
     exchanged: int = 0
     pulled: tuple[str, ...] = ()
+    taken: Mapping[str, int] = field(default_factory=dict)
 
 
 @frozen

@@ -331,13 +331,14 @@ class Alerts:
             none = felt and not weight.felt and known
             if none or self._found.get(("no gradient", weight.path, None)):
                 patience = PATIENCE if weight.path in others else 1
+                taken = sample.shared.clues.is_taken(weight.path)  # then a trace, which ends before, has no answer
                 self._lasts(
                     none,
                     "no gradient",
                     weight.path,
                     sample.step,
-                    {"called": self._is_called(weight)},
-                    Remedy("ask why"),
+                    {"called": self._is_called(weight), **({"taken": True} if taken else {})},
+                    *(() if taken else (Remedy("ask why"),)),
                     samples=SAMPLES * patience,
                 )
             lost = bool(self._steps.optimizer_name and weight.felt) and not weight.owned and weight.path not in self._elsewhere.paths

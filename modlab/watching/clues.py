@@ -692,6 +692,10 @@ class ClueCollector:
         if self.active and self.reads:
             self._gradients.flow(task)
 
+    def is_taken(self, path: str) -> bool:
+        """Whether the gradient of a parameter came in some look, and was gone at the step."""
+        return path in self._gradients.taken
+
     def _ask_carried(self) -> None:
         """Whether there are gradients before ``backward()`` brings new ones."""
         held = [(weight, tensor) for _, weight, tensor in self._index.present() if weight.trainable and weight.owned]
@@ -830,6 +834,7 @@ class ClueCollector:
             held.restarted,
             self.steps.exchanged,
             tuple(path for path in held.shared if sum(path in self._reached.get(name, ()) for name in accepted) > 1),
+            {path: looks for path, looks in gradients.taken.items() if looks >= SEVERAL},
         )
         return Clues(
             losses,

@@ -6,6 +6,7 @@ Gradients are changed or taken away, weights are put back, steps go uphill.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
@@ -48,6 +49,7 @@ class GradientClues:
         rounded: of these, after how many they had no more digits than 16-bit numbers have.
         factors: of each by what all weights were multiplied from the end of one step to the next one; 1 where it was not that.
         returned: looks at whose step the weights were bit for bit those that a step had moved in an earlier look.
+        taken: by parameter, in how many looks its gradient was no more at the step, while others were there.
         replaced: looks in which all were zero at the step, in other tensors than backward() had left; `brought`: their greatest number.
     """
 
@@ -62,6 +64,7 @@ class GradientClues:
         self._step, self._tasks, self._densely = 0, set[int](), True
         self._brought: dict[str, Array] = {}
         self._left: dict[str, int] = {}
+        self.taken: Counter[str] = Counter()
         self._flowed = False
         self._slope: tuple[int, dict[str, tuple[Array, Array]]] = (-1, {})
         self._before: list[Tensor] = []
@@ -150,6 +153,8 @@ class GradientClues:
         there = {path: now[path] for path in some if path in now and now[path].any()}
         self._flowed = bool(there)
         self.gone += not there
+        if there:
+            self.taken.update((self._left.keys() - brought.keys() - self._holders().keys()) | (some.keys() - there.keys()))
         if not there and self._are_others(some):
             self.replaced += 1
             self.brought = max(float(np.abs(one).max()) for one in some.values())

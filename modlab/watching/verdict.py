@@ -316,7 +316,9 @@ def _graded(symptoms: Symptoms, later: frozenset[str]) -> Check:
     lost = tuple(weight.path for weight in trained if _expected(weight) and weight.path not in later)
     if lost and enough:
         state = "careful" if _spared(symptoms).issuperset(lost) else "broken"
-        return _check(name, state, "parameters without a gradient", {"paths": lost}, Remedy("ask why"), path=lost[0])
+        taken = all(path in known.clues.loop.taken for path in lost)  # then a trace, which ends before, has no answer
+        some: dict[str, Fact] = {"paths": lost, **({"taken": True} if taken else {})}
+        return _check(name, state, "parameters without a gradient", some, *(() if taken else (Remedy("ask why"),)), path=lost[0])
     unseen = unseen_shifts(known)
     flat = _measured(record, [weight for weight in felt if not weight.graded and weight not in unseen])
     if flat and enough:

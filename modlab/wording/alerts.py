@@ -137,6 +137,8 @@ def _starving(alert: Alert) -> Halves:
 def _ungraded(alert: Alert) -> Halves:
     if alert.over:
         return f"{named(alert.path)} got no gradient in the first {format.plural(alert.steps, 'look')}", ""
+    if alert.facts.get("taken"):
+        return f"{named(alert.path)} has no gradient left in any step that was measured", "backward() brings it one"
     begin = f"{named(alert.path)} got no gradient in any step that was measured"
     return begin, "" if alert.facts["called"] else "its module was never called"
 

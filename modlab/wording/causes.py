@@ -150,6 +150,13 @@ def _part(share: float) -> str:
     return "all" if share == 1 else "most" if share > 0.5 else "a large part" if share >= 0.3 else "a part"
 
 
+def _zeroed(facts: Facts) -> str:
+    if "places" in facts:
+        looks = format.plural(facts["looks"], "look")
+        return f"backward() brings gradients to {all_named(facts['places'])}, and in {looks} none of these was left at the step"
+    return f"gradients flow through the modules, but at the step none is left in any of the {facts['parameters']:,} parameters"
+
+
 def _held(facts: Facts) -> str:
     held = ", although the optimizer holds them" if facts.get("held") else ""
     return held + (", which are as if drawn at random, and the loss stays where one answer for all is" if facts.get("drawn") else "")
@@ -511,8 +518,12 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "zeroed before step": CauseWords(
         "gradients are zeroed before the step uses them",
-        lambda f: f"gradients flow through the modules, but at the step none is left in any of the {f['parameters']:,} parameters",
-        "zero_grad() stands between backward() and step().",
+        _zeroed,
+        lambda f: (
+            "Something between backward() and step() sets them to None, or to zero."
+            if "places" in f
+            else "zero_grad() stands between backward() and step()."
+        ),
         "call optimizer.zero_grad() before backward(), not after it",
     ),
     "weights put back": CauseWords(

@@ -192,7 +192,9 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "gradients taken away": lambda facts: "gradients reach the modules, but no parameter has one left when the optimizer steps",
     "gradients of others": lambda facts: "gradients go to parameters of something else: functional_call may run the model with them",
     "no gradient seen": lambda facts: "no gradient was seen in any step",
-    "parameters without a gradient": lambda facts: f"{all_named(facts['paths'])} got none in any step that was measured",
+    "parameters without a gradient": lambda facts: (
+        f"{all_named(facts['paths'])} {'had none left' if facts.get('taken') else 'got none'} in any step that was measured"
+    ),
     _ZERO: _zero,
     "gradients": _graded,
     # the optimizer owns it
