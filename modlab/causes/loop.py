@@ -24,6 +24,9 @@ SCALED = 1024
 LEAST_HALF = 6e-8
 """The least number above zero in float16."""
 
+PASSES, HALF = 15, 0.45
+"""Backward passes of which one may say how many are thrown away, and the part that is where no more than each second one is used."""
+
 MOSTLY = 0.7
 """Part of the looks that find a gradient of the step before, where it is not cleared before each step; it may be once in an epoch."""
 
@@ -168,6 +171,26 @@ def _zeroed(s: Symptoms) -> Facts | None:
     late = bool(s.clues.reached) and not s.loop.backwards and s.loop.rootless >= SEVERAL  # backward() comes after the step
     flows = zeroed >= SEVERAL or late or (not s.loop.arrivals and any(_flows(s, one.module) for one in felt))
     return {"path": felt[0].path, "parameters": len(felt)} if flows else None
+
+
+def _thrown_away(s: Symptoms) -> Facts | None:
+    """Several backward passes for each step, of which the last one alone is used, as it is: the others were cleared before."""
+    some, scaled = s.loop.thrown, any(one.kind == "scale" for one in s.record.scalars)
+    if s.record.steps < 2 or some.passes < PASSES or some.thrown < HALF * some.passes or not s.loop.arrivals:
+        return None
+    if some.others or s.loop.edited[0] or s.loop.left > 1.001 or (some.written and s.norm is None and not scaled):
+        return None  # the loop has kept what was cleared, and puts it together
+    if s.modules("derived"):
+        return None  # they were made for a gradient of the input
+    return {"thrown": some.thrown, "passes": some.passes}
+
+
+def _is_wasteful(s: Symptoms) -> Facts | None:
+    return _thrown_away(s) if _is_well(s) else None
+
+
+def _is_starved(s: Symptoms) -> Facts | None:
+    return None if _is_well(s) else _thrown_away(s)
 
 
 def _zeroed_in_part(s: Symptoms) -> Facts | None:
@@ -440,6 +463,8 @@ ROWS = (
     CauseRow("gradients overwritten", _overwritten),
     CauseRow("zeroed before step", _zeroed),
     CauseRow("zeroed before step", _zeroed_in_part),
+    CauseRow("zeroed before step", _is_starved, "no step", "step"),
+    CauseRow("zeroed before step", _is_wasteful, "no step", "step", severity="careful"),
     CauseRow("weights put back", _put_back),
     CauseRow("stale weights", _stale),
     CauseRow("no zero grad", _no_zero_grad),

@@ -444,6 +444,22 @@ class WrittenClues:
 
 
 @frozen
+class ThrownClues:
+    """Backward passes whose gradients no step has used.
+
+    Attributes:
+        thrown: of the one loss that there is, behind how many passes gradients were gone when the next one came, with no step in between.
+        passes: how many of it were looked at.
+        others, written: looks in which some gradients were other tensors at the step than backward() had left, or were written to.
+    """
+
+    thrown: int = 0
+    passes: int = 0
+    others: int = 0
+    written: int = 0
+
+
+@frozen
 class LoopClues:
     """What the loop does.
 
@@ -480,6 +496,7 @@ class LoopClues:
         exchanged: how often the optimizer was gone, and another one had come in its place.
         pulled: those of the `shared` that the graphs of several losses end in.
         taken: parameters whose gradient came, and was no more at the step, in several looks, while others were there; and in how many.
+        thrown: of the passes between two steps.
     """
 
     backwards: int = 0
@@ -519,6 +536,7 @@ class LoopClues:
     exchanged: int = 0
     pulled: tuple[str, ...] = ()
     taken: Mapping[str, int] = field(default_factory=dict)
+    thrown: ThrownClues = ThrownClues()
 
 
 @frozen

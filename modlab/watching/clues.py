@@ -32,6 +32,7 @@ from modlab.records.clues import (
     ModuleClues,
     PairClues,
     Relations,
+    ThrownClues,
     WrittenClues,
 )
 from modlab.running import (
@@ -781,6 +782,7 @@ class ClueCollector:
         rootless: int,
         modes: ModeClues,
         written: WrittenClues,
+        thrown: tuple[int, int],
         *,
         closed: bool,
     ) -> Clues:
@@ -794,6 +796,7 @@ class ClueCollector:
             rootless: how often ``backward()`` began with a tensor whose graph ends in no parameter of the model.
             modes: in which mode the model was in the steps.
             written: what others were written between two steps.
+            thrown: how many backward passes of the one loss brought what no step has used, and how many there were.
         """
         if closed and self._told is None:
             self._told = self._held = self._take_down(closed=True)
@@ -835,6 +838,7 @@ class ClueCollector:
             self.steps.exchanged,
             tuple(path for path in held.shared if sum(path in self._reached.get(name, ()) for name in accepted) > 1),
             {path: looks for path, looks in gradients.taken.items() if looks >= SEVERAL},
+            ThrownClues(*thrown, gradients.others, gradients.written),
         )
         return Clues(
             losses,

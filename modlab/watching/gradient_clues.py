@@ -50,20 +50,21 @@ class GradientClues:
         factors: of each by what all weights were multiplied from the end of one step to the next one; 1 where it was not that.
         returned: looks at whose step the weights were bit for bit those that a step had moved in an earlier look.
         taken: by parameter, in how many looks its gradient was no more at the step, while others were there.
+        others, written: looks in which some were other tensors at the step than backward() had left, and in which some were written to.
         replaced: looks in which all were zero at the step, in other tensors than backward() had left; `brought`: their greatest number.
     """
 
     def __init__(self, index: WatchIndex) -> None:
         self._index = index
         self.arrivals = self.turned = self.true = self.gone = self.decayed = self.clamped = self.up = self.down = 0
-        self.put_back = self.kept = self.rounded = self.replaced = self.against = self.returned = 0
+        self.put_back = self.kept = self.rounded = self.replaced = self.against = self.returned = self.others = self.written = 0
         self.brought = math.nan
         self.ratios: list[float] = []
         self.factors: list[float] = []
         self.scale = 1.0
         self._step, self._tasks, self._densely = 0, set[int](), True
         self._brought: dict[str, Array] = {}
-        self._left: dict[str, int] = {}
+        self._left: dict[str, tuple[int, int]] = {}
         self.taken: Counter[str] = Counter()
         self._flowed = False
         self._slope: tuple[int, dict[str, tuple[Array, Array]]] = (-1, {})
@@ -146,6 +147,9 @@ class GradientClues:
         """Whether gradients at the step are those that backward() brought."""
         brought, self._brought = self._brought, {}
         self._flowed = False
+        held = self._holders() if self._left else {}
+        self.others += any(held[path][0] != one[0] for path, one in self._left.items() if path in held)
+        self.written += any(held[path][1] != one[1] for path, one in self._left.items() if path in held)
         some = {path: one for path, one in brought.items() if one @ one > 0 and np.isfinite(one).all()}
         if not some:
             return
@@ -154,7 +158,7 @@ class GradientClues:
         self._flowed = bool(there)
         self.gone += not there
         if there:
-            self.taken.update((self._left.keys() - brought.keys() - self._holders().keys()) | (some.keys() - there.keys()))
+            self.taken.update((self._left.keys() - brought.keys() - held.keys()) | (some.keys() - there.keys()))
         if not there and self._are_others(some):
             self.replaced += 1
             self.brought = max(float(np.abs(one).max()) for one in some.values())
@@ -171,15 +175,15 @@ class GradientClues:
             self.against += alike < -ALIKE
             self.true += not turned
 
-    def _holders(self) -> dict[str, int]:
-        """The tensors that hold the gradients now."""
+    def _holders(self) -> dict[str, tuple[int, int]]:
+        """The tensors that hold the gradients now, and their versions."""
         found = ((weight.path, weight.tensor()) for weight in self._index.weights if weight.trainable and weight.owned)
-        return {path: id(tensor.grad) for path, tensor in found if tensor is not None and tensor.grad is not None}
+        return {path: (id(tensor.grad), tensor.grad._version) for path, tensor in found if tensor is not None and tensor.grad is not None}
 
     def _are_others(self, paths: Iterable[str]) -> bool:
         """Whether none of these gradients is held by the tensor that backward() had left, and none is missing."""
         now = self._holders()
-        return all(path in now and now[path] != self._left.get(path) for path in paths)
+        return all(path in now and now[path][0] != self._left.get(path, (0, 0))[0] for path in paths)
 
     def _is_decay(self, gradients: dict[str, Array]) -> bool:
         """Whether gradients, or what was added to them, are the weights times a number."""

@@ -28,6 +28,7 @@ from modlab.running.guarded import Look, timed
 from modlab.statistics.memory import copied, is_there, local, number_of
 from modlab.watching import engine_calls, loss_names
 from modlab.watching.last_step import LastStep, run_aside
+from modlab.watching.pools import is_readable
 from modlab.watching.readback import is_far, numbers
 from modlab.watching.scalars import Scalar, Scalars, entropy_of
 from modlab.watching.schedule import Schedule
@@ -52,6 +53,9 @@ LEARNT = 16
 
 GRAPHS = 4
 """Graphs of a place that are asked whose loss it is."""
+
+SMALL = 65536
+"""Numbers of a gradient that is asked whether it is zero."""
 
 TRIES = 3
 """Backward passes from a place whose like are asked of all parameters, before that is done in steps that are looked at alone."""
@@ -103,6 +107,8 @@ class LossSite:
         inner: whether the gradients go to tensors that are none of the model's parameters, as where it is called by `functional_call`.
         asked: of its values, how many graphs were asked whether they end in the model; `ends`: what these said.
         zeroed: whether gradients that it brought were gone before anybody asked, as where no step is made.
+        heard: backward passes in steps that were looked at; `thrown`: how many of these found that what the one before had brought was
+            gone, with no step and no other change of the weights in between; `weights`: their versions at the last one.
     """
 
     def __init__(self, name: str, line: int, key: tuple[Any, ...]) -> None:
@@ -111,6 +117,8 @@ class LossSite:
         self.probes: list[Weight] = []
         self.scaler: ReferenceType[Any] | None = None
         self.tries = self.ours = self.strange = self.repeats = 0
+        self.heard = self.thrown = 0
+        self.weights: dict[int, int] = {}
         self.inner = self.zeroed = False
         self.asked, self.ends = 0, set[bool]()
         self.epoch = -1
@@ -309,6 +317,10 @@ class Losses:
             if root is not None:
                 self._mode.add(steps.made, float(root.training))
             if states is not None:
+                weights = {id(weight): state[2] for weight, state in states}
+                site.heard += self._watch.looks
+                site.thrown += bool(self._watch.looks and anew and not steps.call and weights and weights.items() <= site.weights.items())
+                site.weights = weights
                 ends = self._ends(site, tensor)
                 self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watch.tap.arrived, steps.call, anew, *ends))
 
@@ -343,7 +355,7 @@ class Losses:
         """
         own = False
         for one in self._fresh:
-            if one.epoch == epoch and one.probes and all(state is None or not state[0] for state in map(_state, one.probes)):
+            if one.epoch == epoch and one.probes and all(map(_is_gone, one.probes)):
                 own |= one is site
                 site.repeats += one is not site
         return own
@@ -585,6 +597,14 @@ class Losses:
                 found[site.label] = found.get(site.label, 0) + site.values + site.passes
         return found
 
+    def thrown(self) -> tuple[int, int]:
+        """Of the backward passes of the one place with a loss, how many brought what no step has used; and how many there were.
+
+        Where there are several, what one brings may be asked for by another one alone. A scaler leaves out steps on purpose.
+        """
+        some = [site for site in self.sites if site.values or site.passes]
+        return (max(some[0].thrown - self.skipped, 0), some[0].heard) if len(some) == 1 else (0, 0)
+
     def _losses(self, scalars: Scalars) -> tuple[list[ScalarRecord], set[str]]:
         """Those found, under the user's names where these are known, and which names these are."""
         groups = self._groups()
@@ -663,6 +683,13 @@ def _state(weight: Weight) -> State | None:
         return None
     gradient = tensor.grad
     return (0, 0, _version(tensor)) if gradient is None else (id(gradient), _version(gradient), _version(tensor))
+
+
+def _is_gone(weight: Weight) -> bool:
+    """Whether a parameter has no gradient now, or one of zeros, where that is a matter of microseconds."""
+    tensor = weight.tensor()
+    gradient = None if tensor is None or not tensor.requires_grad else tensor.grad
+    return gradient is None or (gradient.numel() <= SMALL and is_readable(gradient) and not bool(without_autograd(gradient.any)))
 
 
 def _has_none(weight: Weight) -> bool:

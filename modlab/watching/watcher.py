@@ -725,6 +725,7 @@ class Watcher:
                 self.losses.rootless,
                 self.step_hooks.modes.clues(),
                 self.step_hooks.rewritten.clues(),
+                self.losses.thrown(),
                 closed=self.closed or self._closing,
             ),
         )

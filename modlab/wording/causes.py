@@ -151,6 +151,9 @@ def _part(share: float) -> str:
 
 
 def _zeroed(facts: Facts) -> str:
+    if "thrown" in facts:
+        passes = format.plural(facts["passes"], "backward pass", "backward passes")
+        return f"of {passes} that were looked at, {facts['thrown']:,} brought gradients that were zeroed before a step"
     if "places" in facts:
         looks = format.plural(facts["looks"], "look")
         return f"backward() brings gradients to {all_named(facts['places'])}, and in {looks} none of these was left at the step"
@@ -520,11 +523,17 @@ CAUSES: dict[str, CauseWords] = {
         "gradients are zeroed before the step uses them",
         _zeroed,
         lambda f: (
-            "Something between backward() and step() sets them to None, or to zero."
+            "Of the passes between two steps, only what the last one brings is used."
+            if "thrown" in f
+            else "Something between backward() and step() sets them to None, or to zero."
             if "places" in f
             else "zero_grad() stands between backward() and step()."
         ),
-        "call optimizer.zero_grad() before backward(), not after it",
+        lambda f: (
+            "to add gradients up, call optimizer.zero_grad() once behind each step(); else call step() behind each backward()"
+            if "thrown" in f
+            else "call optimizer.zero_grad() before backward(), not after it"
+        ),
     ),
     "weights put back": CauseWords(
         _undone,

@@ -14,7 +14,7 @@ from modlab.results.watch import Watch
 from tests.causes.test_neighbours import kinds
 
 SGD, ADAM = torch.optim.SGD, torch.optim.Adam
-STEPS = 120
+STEPS = 60
 
 
 def net(width: int = 32, layers: int = 2) -> nn.Sequential:
@@ -81,3 +81,123 @@ def test_what_no_loss_reaches_has_not_been_taken_away() -> None:
 
     w = run(model, optimizer, turn=turn)
     assert "zeroed before step" not in kinds(w) and "got no gradient in any step" in str(w.verdict) + w.headline
+
+
+# ---- passes that no step uses
+
+
+@pytest.mark.parametrize("none", [True, False], ids=["None", "zeros"])
+@pytest.mark.parametrize("every", [2, 10])
+def test_passes_that_are_thrown_away(every: int, none: bool) -> None:
+    model = net()
+    optimizer = SGD(model.parameters(), lr=0.003)
+
+    def turn(step: int) -> None:
+        optimizer.zero_grad(set_to_none=none)
+        error(model).backward()
+        if (step + 1) % every == 0:
+            optimizer.step()
+
+    w = run(model, optimizer, turn=turn, steps=STEPS * every)
+    facts = w.verdict.findings[0].facts
+    assert kinds(w)[:1] == ["zeroed before step"] and facts["rival"] == "no step"
+    assert facts["thrown"] == pytest.approx((1 - 1 / every) * facts["passes"], abs=every)
+    assert f"of {facts['passes']:,} backward passes that were looked at, {facts['thrown']:,} brought gradients" in w.headline
+
+
+class Loops:
+    """Several backward passes for each step, on purpose."""
+
+    def __init__(self) -> None:
+        self.model = net()
+        self.optimizer: torch.optim.Optimizer = SGD(self.model.parameters(), lr=0.01)
+
+    def accumulated(self) -> None:
+        self.optimizer.zero_grad()
+        for _ in range(4):
+            (error(self.model) / 4).backward()
+        self.optimizer.step()
+
+    def put_together(self) -> None:
+        """Of each task its own gradients, which are then added up, as PCGrad does."""
+        kept = []
+        for _ in range(4):
+            self.optimizer.zero_grad()
+            error(self.model).backward()
+            kept.append([one.grad for one in self.model.parameters() if one.grad is not None])
+        for one, *some in zip(self.model.parameters(), *kept, strict=True):
+            one.grad = torch.stack(some).mean(0)
+        self.optimizer.step()
+
+    def written_back(self) -> None:
+        """The same, into the tensors that are there."""
+        total = [torch.zeros_like(one) for one in self.model.parameters()]
+        for _ in range(4):
+            self.optimizer.zero_grad()
+            error(self.model).backward()
+            for mine, one in zip(total, self.model.parameters(), strict=True):
+                mine += one.grad / 4
+        for mine, one in zip(total, self.model.parameters(), strict=True):
+            assert one.grad is not None
+            one.grad.copy_(mine)
+        self.optimizer.step()
+
+    def sharpness_aware(self) -> None:
+        x, y = batch()
+        moved: list[Tensor] = []
+        for way in (0.01, 0.0):
+            self.optimizer.zero_grad()
+            F.mse_loss(self.model(x), y).backward()
+            with torch.no_grad():
+                for one in self.model.parameters() if way else ():
+                    assert one.grad is not None
+                    moved.append(way * one.grad)
+                    one.add_(moved[-1])
+        with torch.no_grad():
+            for one, far in zip(self.model.parameters(), moved, strict=True):
+                one.sub_(far)
+        self.optimizer.step()
+
+    def attacked(self) -> None:
+        """Some passes look for the worst input, from the same place."""
+        x, y = batch()
+        x.requires_grad_()
+        for _ in range(4):
+            self.optimizer.zero_grad()
+            x.grad = None
+            F.mse_loss(self.model(x), y).backward()
+            assert x.grad is not None
+            x = (x + 0.01 * x.grad.sign()).detach().requires_grad_()
+        self.optimizer.step()
+
+    def looked_at(self) -> None:
+        """How large gradients are on other data is only logged."""
+        for _ in range(3):
+            self.optimizer.zero_grad()
+            error(self.model).backward()
+        self.optimizer.zero_grad()
+        error(self.model).backward()
+        self.optimizer.step()
+
+    def closure(self) -> Tensor:
+        self.optimizer.zero_grad()
+        loss = error(self.model)
+        loss.backward()
+        return loss
+
+
+LOOPS = "accumulated", "put_together", "written_back", "sharpness_aware", "attacked", "looked_at"
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_passes_that_are_not_stepped_on_purpose(name: str) -> None:
+    loops = Loops()
+    w = run(loops.model, loops.optimizer, turn=lambda step: getattr(loops, name)())
+    assert "zeroed before step" not in kinds(w)
+
+
+def test_a_closure_that_zeroes_is_called_several_times() -> None:
+    loops = Loops()
+    loops.optimizer = torch.optim.LBFGS(loops.model.parameters(), lr=0.1, max_iter=5)
+    w = run(loops.model, loops.optimizer, turn=lambda step: loops.optimizer.step(loops.closure), steps=30)
+    assert "zeroed before step" not in kinds(w)
