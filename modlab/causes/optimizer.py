@@ -83,6 +83,9 @@ COUPLED = frozenset(("SGD", "ASGD", "Adam", "Adamax", "NAdam", "RAdam", "RMSprop
 JUDGED = 3
 """Times that a judge is asked in each turn: of what is real, of what is made, and once more of the latter by who makes it."""
 
+MANY_SHARED = 16
+"""Parameters of two optimizers that are told at most."""
+
 NEARLY = 0.98
 """Progress beyond which weight decay, whatever it pulls, keeps nothing from being learned."""
 
@@ -120,6 +123,20 @@ def _two(s: Symptoms) -> Facts | None:
     if not s.loop.shared or len(s.loop.optimizers) < 2 or s.learns or s.watched.beside < s.record.steps / 2 or not worse:
         return None
     return {"path": s.loop.shared[0], "places": s.loop.shared, "optimizers": s.loop.sharing}
+
+
+def _both_step(s: Symptoms) -> Facts | None:
+    """Two that hold the same parameters, with one loss, and both make a step behind each of its backward passes."""
+    steps, loop, trained = s.record.steps, s.loop, [one for one in s.watched.parameters if one.trainable and one.owned]
+    same = len(loop.shared) >= min(MANY_SHARED, max(2, len(trained) / 2)) and len(loop.optimizers) == len(loop.sharing) == 2
+    both = steps >= A_RUN and 0.9 * steps <= s.watched.beside <= steps + 1 and loop.backwards < 1.5 * steps
+    if not same or not both or loop.exchanged or len(s.clues.losses) != 1 or len(s.curves) != 1:
+        return None
+    return {"path": loop.shared[0], "places": loop.shared, "optimizers": loop.sharing, "steps": s.watched.beside}
+
+
+def _both_step_in_vain(s: Symptoms) -> Facts | None:
+    return None if s.learns else _both_step(s)
 
 
 def _of_both_players(s: Symptoms) -> Facts | None:
@@ -426,6 +443,8 @@ HELD = (
 ROWS = (
     CauseRow("two optimizers", _two),
     CauseRow("two optimizers", _of_both_players),
+    CauseRow("two optimizers", _both_step_in_vain),
+    CauseRow("two optimizers", _both_step, severity="careful"),
     CauseRow("groups swapped", _swapped, "rate too low", "one rate", tier=1),
     CauseRow("warmup never ends", _never_warm, "rate too low", "rates", tier=1),
     CauseRow("warmup never ends", _warms_anew, "rate too low", "rates", tier=1),

@@ -669,7 +669,10 @@ CAUSES: dict[str, CauseWords] = {
     ),
     "two optimizers": CauseWords(
         "two optimizers move the same parameters",
-        lambda f: f"{' and '.join(f['optimizers'])} both hold {all_named(f['places'])}",
+        lambda f: (
+            f"{' and '.join(f['optimizers'])} both hold {all_named(f['places'])}"
+            + (f", and the second one made {format.plural(f['steps'], 'step')} beside those of the first" if "steps" in f else "")
+        ),
         "Each undoes what the other did, or both together go too far.",
         "give each parameter to one optimizer",
     ),
