@@ -27,6 +27,9 @@ LEAST_HALF = 6e-8
 PASSES, HALF = 15, 0.45
 """Backward passes of which one may say how many are thrown away, and the part that is where no more than each second one is used."""
 
+HOOKED = 16
+"""Parameters with hooks that are known at most."""
+
 MOSTLY = 0.7
 """Part of the looks that find a gradient of the step before, where it is not cleared before each step; it may be once in an epoch."""
 
@@ -223,6 +226,22 @@ def _overwritten_on_the_way(s: Symptoms) -> Facts | None:
     return {"path": emptied[0], "places": emptied, "emptied": True} if emptied and not _is_well(s) else None
 
 
+def _erased(s: Symptoms) -> Facts | None:
+    """Parameters with hooks, and they alone, have gradients of zeros in each look, though others come to what their modules give."""
+    trained, hooked = [one for one in s.watched.parameters if one.trainable], s.loop.hooked
+    flat = {one.path for one in trained if one.is_flat}
+    empty = {one.path for one in s.modules("zero input")}
+    felt = [one for one in trained if one.path in hooked and _flows(s, one.module) and one.module not in empty]
+    if not felt or s.record.samples < SEVERAL or {one.path for one in felt} != {*hooked} or not flat.issuperset(hooked):
+        return None
+    others = flat.difference(hooked) if len(hooked) < HOOKED else ()
+    return None if others or not any(one.graded for one in trained) else {"path": felt[0].path, "places": hooked, "erased": True}
+
+
+def _erased_in_vain(s: Symptoms) -> Facts | None:
+    return None if s.learns else _erased(s)
+
+
 def _hooks_stand(s: Symptoms) -> Facts | None:
     """Hooks on the way, which a watch cannot ask for what they do, and a loss that does not fall."""
     places = tuple(sorted(_hooked(s)))
@@ -300,7 +319,9 @@ def _many_hooked(s: Symptoms) -> bool:
     """Whether hooks change most gradients, or what they leave is nothing; a few rows may be kept as they are on purpose."""
     trained = [one for one in s.watched.parameters if one.trainable]
     hooked = s.loop.hooked
-    return 0 < len(hooked) >= min(8, len(trained) / 2) or any(one.path in hooked and one.is_flat for one in trained)
+    return 0 < len(hooked) >= min(8, len(trained) / 2) or any(
+        one.path in hooked and one.is_flat and (_flows(s, one.module) or one.module not in s.output_gradients) for one in trained
+    )
 
 
 def _put_back(s: Symptoms) -> Facts | None:
@@ -460,6 +481,8 @@ ROWS = (
     CauseRow("no backward", _never_trained, "no step", "step"),
     CauseRow("scaler misused", _scaler),
     CauseRow("gradients overwritten", _overwritten_on_the_way),
+    CauseRow("gradients overwritten", _erased_in_vain),
+    CauseRow("gradients overwritten", _erased, severity="careful"),
     CauseRow("gradients overwritten", _overwritten),
     CauseRow("zeroed before step", _zeroed),
     CauseRow("zeroed before step", _zeroed_in_part),

@@ -255,7 +255,7 @@ def _wrong_sign(s: Symptoms) -> Facts | None:
         return {"how": "maximize"}
     hooks = turned_by_hooks(s)
     if hooks and not s.learns:
-        return {"how": "hooks", "looks": hooks}
+        return {"how": "hooks", "looks": hooks, "rival": "gradients overwritten", "settle": "without hooks"}
     loss, lowered = s.loss, [gain for gain in _lowered(s) if gain != REWARDED]
     aside = "likeness" in lowered and len(lowered) < len(loss.terms)  # beside other terms what is unlike may be pushed away
     if lowered and not aside:

@@ -198,6 +198,8 @@ def _overwritten(facts: Facts) -> str:
     if "behind" in facts:
         word = "NaN" if facts["behind"] == "nan" else "infinite"
         return f"the gradient of {where} became {word} behind the backward pass, and a hook stands on it"
+    if "erased" in facts:
+        return f"hooks stand on {where}, and just there the gradients are zero in all looks"
     if "emptied" in facts:
         return f"a hook stands at {where}, which gets gradients, and in front of it all are zero"
     if "positive" in facts:

@@ -245,3 +245,58 @@ def test_two_optimizers_that_both_step(way: str) -> None:
         assert found.severity == ("broken" if way == "too far" else "careful")
         assert "Adam and SGD both hold 0.weight, 0.bias" in found.text
         assert way == "too far" or "the second one made 140 steps" in found.text
+
+
+# ---- hooks on parameters
+
+
+def _masked(gradient: Tensor) -> Tensor:
+    kept = torch.ones_like(gradient)
+    kept[: len(kept) // 2] = 0
+    return gradient * kept
+
+
+HOOKS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "zeros": (torch.zeros_like, "gradients overwritten"),
+    "turned": (lambda gradient: -gradient, "wrong sign"),
+    "masked": (_masked, ""),
+    "seen": (lambda gradient: gradient, ""),
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_hooks_on_some_parameters(name: str) -> None:
+    model = net()
+    hook, told = HOOKS[name]
+    for one in [*model.parameters()][:4]:
+        one.register_hook(hook)
+    optimizer = ADAM(model.parameters(), lr=0.003)
+
+    def turn(step: int) -> None:
+        optimizer.zero_grad()
+        error(model).backward()
+        optimizer.step()
+
+    w = run(model, optimizer, turn=turn, steps=150)
+    assert kinds(w)[:1] == [told] * bool(told)
+    if name == "zeros":
+        text = "hooks stand on 0.weight, 0.bias, 2.weight and 1 more, and just there the gradients are zero in all looks"
+        assert text in w.verdict.findings[0].text
+    if name == "turned":
+        assert w.verdict.findings[0].facts["rival"] == "gradients overwritten"
+
+
+def test_a_hook_on_what_dead_units_leave_without_a_gradient() -> None:
+    model = net()
+    with torch.no_grad():
+        model[0].bias.fill_(-100.0)
+    for one in model[0].parameters():
+        one.register_hook(lambda gradient: gradient)
+    optimizer = ADAM(model.parameters(), lr=0.003)
+
+    def turn(step: int) -> None:
+        optimizer.zero_grad()
+        error(model).backward()
+        optimizer.step()
+
+    assert "gradients overwritten" not in kinds(run(model, optimizer, turn=turn))
