@@ -13,6 +13,7 @@ from modlab.causes.loop import SEVERAL
 from modlab.causes.model import begins_too_small
 from modlab.causes.symptoms import STUCK, Symptoms
 from modlab.records.clues import GroupClues, LossClues
+from modlab.records.finding import Fact
 from modlab.records.slots import Floats
 
 MOST = 0.997
@@ -114,7 +115,14 @@ def _not_held(s: Symptoms) -> Facts | None:
         return None
     felt = [one.path for one in some if one.felt] or late
     several = {"several": True} if len(s.loop.optimizers) > 1 else {}
-    return {"path": felt[0], "places": tuple(felt), "optimizer": s.group.optimizer, **several} if felt else None
+    return {"path": felt[0], "places": tuple(felt), "optimizer": s.group.optimizer, **several, **_former(s, felt)} if felt else None
+
+
+def _former(s: Symptoms, places: list[str]) -> dict[str, Fact]:
+    """What it holds in the place of these: others of the same shapes, which are not of this model, as of modules that were replaced."""
+    asked = Counter(s.shapes.get(path, ()) for path in places)
+    alike = bool(s.loop.strange) and asked <= Counter(s.loop.strange)
+    return {"former": len(places), "rival": "another models optimizer", "settle": "made last"} if alike else {}
 
 
 def _two(s: Symptoms) -> Facts | None:

@@ -497,6 +497,7 @@ class LoopClues:
         pulled: those of the `shared` that the graphs of several losses end in.
         taken: parameters whose gradient came, and was no more at the step, in several looks, while others were there; and in how many.
         thrown: of the passes between two steps.
+        strange: the shapes of what the optimizers hold and the model does not, of a few hundred at most.
     """
 
     backwards: int = 0
@@ -537,6 +538,7 @@ class LoopClues:
     pulled: tuple[str, ...] = ()
     taken: Mapping[str, int] = field(default_factory=dict)
     thrown: ThrownClues = ThrownClues()
+    strange: tuple[tuple[int, ...], ...] = ()
 
 
 @frozen

@@ -80,6 +80,9 @@ SEVERAL = 3
 NODES = 5000
 """Functions of a graph that are looked at, at most: what lies beyond is not known."""
 
+STRANGE = 256
+"""Parameters of an optimizer that are none of the model's, of which shapes are kept."""
+
 TENSORS, PLACES, PASSES = 4, 8, 64
 """Inputs of a call, and places where a loss is computed, that are kept apart; and passes of one step that are kept."""
 
@@ -136,6 +139,7 @@ class HeldParameters(NamedTuple):
     sharing: tuple[str, ...] = ()
     restarted: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
+    strange: tuple[tuple[int, ...], ...] = ()
 
 
 def _aside(method: Callable[..., None]) -> Callable[..., None]:
@@ -839,6 +843,7 @@ class ClueCollector:
             tuple(path for path in held.shared if sum(path in self._reached.get(name, ()) for name in accepted) > 1),
             {path: looks for path, looks in gradients.taken.items() if looks >= SEVERAL},
             ThrownClues(*thrown, gradients.others, gradients.written),
+            held.strange,
         )
         return Clues(
             losses,
@@ -860,6 +865,8 @@ class ClueCollector:
         held = [({id(tensor) for group in one.param_groups for tensor in group["params"]}, type(one)) for one in self.steps.optimizers]
         many = Counter(number for some, _ in held for number in some)
         shared = {id(tensor): weight.path for weight, tensor in weights if many[id(tensor)] > 1}
+        mine = {id(tensor) for _, tensor in weights}
+        others = {id(one): one for optimizer in self.steps.optimizers for group in optimizer.param_groups for one in group["params"]}
         # In the end a critic may be frozen for the turn of its generator, and has been trained in its own.
         frozen = [tensor for weight, tensor in weights if not (tensor.requires_grad or (weight.met and weight.trainable))]
         fresh = [tensor for tensor in frozen if closed and without_autograd(_is_fresh, tensor)]
@@ -875,6 +882,7 @@ class ClueCollector:
             tuple(kind.__name__ for some, kind in held if some & shared.keys()),
             without_autograd(self._restarted) if closed else (),
             tuple(weight.path for weight, tensor in weights if id(tensor) in new)[-16:],
+            tuple(tuple(one.shape) for number, one in others.items() if number not in mine and not is_lazy(one))[:STRANGE],
         )
 
     def _norms(self) -> Iterator[tuple[str, _BatchNorm]]:

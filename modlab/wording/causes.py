@@ -122,7 +122,9 @@ def _momentum(facts: Facts) -> str:
 def _not_held(facts: Facts) -> str:
     have, them = ("has", "it") if len(facts["places"]) == 1 else ("have", "them")
     nobody = "no optimizer holds" if facts.get("several") else f"{facts['optimizer']} does not hold"
-    return f"{all_named(facts['places'])} {have} a gradient, and {nobody} {them}"
+    instead = "they hold" if facts.get("several") else "it holds"
+    former = f"; instead {instead} {facts['former']:,} of the same shapes that are not in this model" if "former" in facts else ""
+    return f"{all_named(facts['places'])} {have} a gradient, and {nobody} {them}{former}"
 
 
 def _no_step(facts: Facts) -> str:
@@ -659,7 +661,11 @@ CAUSES: dict[str, CauseWords] = {
     "not in the optimizer": CauseWords(
         lambda f: f"the optimizer{'s do' if f.get('several') else ' does'} not hold all parameters",
         _not_held,
-        "step() moves only what the optimizer was given.",
+        lambda f: (
+            "It looks as if it was made before these modules were replaced: then it moves the old ones."
+            if "former" in f
+            else "step() moves only what the optimizer was given."
+        ),
         lambda f: str(FIXES["nearest optimizer"]) if f.get("several") else "",
         lambda f: "" if f.get("several") else "optimizer = {optimizer}(model.parameters())",
     ),
@@ -1496,6 +1502,7 @@ CAUSES: dict[str, CauseWords] = {
 """By the kind of a finding, which is a key of the causes in bench/sick."""
 
 SETTLES: dict[str, str] = {
+    "made last": "make the optimizer after the last change of the model, and run again",
     "without hooks": "run again without the hooks on modules and tensors",
     "hooks": "w.diagnose()  # asks for the gradients with the hooks and without",
     "why": "t.why({asked!r}), after a step within `with modlab.trace(model) as t:`",

@@ -300,3 +300,26 @@ def test_a_hook_on_what_dead_units_leave_without_a_gradient() -> None:
         optimizer.step()
 
     assert "gradients overwritten" not in kinds(run(model, optimizer, turn=turn))
+
+
+# ---- an optimizer that was made before modules were replaced
+
+
+@pytest.mark.parametrize("way", ["replaced", "left out", "another model beside it"])
+def test_an_optimizer_that_holds_what_was_there_before(way: str) -> None:
+    model, other = net(), nn.Linear(7, 7)
+    held = [*model[2:].parameters()] if way != "replaced" else [*model.parameters()]
+    optimizer = ADAM([*held, *other.parameters()] if way == "another model beside it" else held, lr=0.003)
+    if way == "replaced":
+        model[0] = nn.Linear(10, 32)
+
+    def turn(step: int) -> None:
+        optimizer.zero_grad()
+        error(model).backward()
+        optimizer.step()
+
+    w = run(model, optimizer, turn=turn)
+    found = w.verdict.findings[0]
+    assert found.kind == "not in the optimizer"
+    assert ("rival" in found.facts) is (way == "replaced")
+    assert ("instead it holds 2 of the same shapes that are not in this model" in w.headline) is (way == "replaced")
