@@ -196,7 +196,8 @@ def _runs_out(s: Symptoms) -> Facts | None:
         return {"most": float(rate.max()), "last": 0.0, "since": since}
     if math.isnan(s.group.initial) and len(np.unique(rate)) == 2:
         return None  # no schedule: another optimizer came, or somebody set it once
-    most, middle = float(rate.max()), s.rate_at(s.record.steps // 2)
+    most, curve = float(rate.max()), s.rates[0]
+    middle = float(np.interp(s.record.steps / 2, curve.first[np.isfinite(curve.mean)], rate))  # the last look may be long before
     if s.progress > (0.7 if middle > NO_RATE * most else 0.95):
         return None
     if not (most > 0 and max(float(rate[-1]), middle) < 0.02 * most):

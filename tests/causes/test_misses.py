@@ -323,3 +323,20 @@ def test_an_optimizer_that_holds_what_was_there_before(way: str) -> None:
     assert found.kind == "not in the optimizer"
     assert ("rival" in found.facts) is (way == "replaced")
     assert ("instead it holds 2 of the same shapes that are not in this model" in w.headline) is (way == "replaced")
+
+
+# ---- a rate that falls with each batch
+
+
+@pytest.mark.parametrize(("gamma", "told"), [(0.95, True), (0.97, True), (0.99, False), (1.0, False)])
+def test_a_rate_that_falls_with_each_batch(gamma: float, told: bool) -> None:
+    model = net()
+    optimizer = ADAM(model.parameters(), lr=0.003)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma)
+    with modlab.watch(model, optimizer, budget=0.02) as w:
+        for _ in range(288):
+            optimizer.zero_grad()
+            error(model).backward()
+            optimizer.step()
+            schedule.step()
+    assert (kinds(w)[:1] == ["rate runs out"]) is told
