@@ -198,10 +198,15 @@ def _is_starved(s: Symptoms) -> Facts | None:
 
 def _zeroed_in_part(s: Symptoms) -> Facts | None:
     """Gradients of some parameters, which came and were gone at each step that was looked at, while others were there."""
-    looks, empty = s.loop.taken, [one for one in s.watched.parameters if one.trainable and not one.graded]
+    looks = s.loop.taken
+    empty = [one for one in s.watched.parameters if one.trainable and not one.graded and one.dtype != "float16"]  # whose small ones are 0
     around = {one.module for one in empty if looks.get(one.path, 0) >= SEVERAL}
     lost = tuple(one.path for one in empty if one.module in around and (one.felt or one.path in looks))
     return {"path": lost[0], "places": lost, "looks": max(looks.get(path, 0) for path in lost)} if lost else None
+
+
+def _zeroed_in_vain(s: Symptoms) -> Facts | None:
+    return None if _is_well(s) else _zeroed_in_part(s)
 
 
 def _flows(s: Symptoms, module: str | None) -> bool:
@@ -485,7 +490,8 @@ ROWS = (
     CauseRow("gradients overwritten", _erased, severity="careful"),
     CauseRow("gradients overwritten", _overwritten),
     CauseRow("zeroed before step", _zeroed),
-    CauseRow("zeroed before step", _zeroed_in_part),
+    CauseRow("zeroed before step", _zeroed_in_vain),
+    CauseRow("zeroed before step", _zeroed_in_part, severity="careful"),
     CauseRow("zeroed before step", _is_starved, "no step", "step"),
     CauseRow("zeroed before step", _is_wasteful, "no step", "step", severity="careful"),
     CauseRow("weights put back", _put_back),

@@ -340,3 +340,34 @@ def test_a_rate_that_falls_with_each_batch(gamma: float, told: bool) -> None:
             optimizer.step()
             schedule.step()
     assert (kinds(w)[:1] == ["rate runs out"]) is told
+
+
+# ---- two who play
+
+
+@pytest.mark.parametrize("zeroes", ["its own", "all"])
+@pytest.mark.parametrize("watched", ["both", "generator", "discriminator"])
+def test_gradients_of_the_other_player_may_be_thrown_away(watched: str, zeroes: str) -> None:
+    torch.manual_seed(0)
+    made, judge = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2)), nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+    first, second = ADAM(judge.parameters(), lr=1e-3), ADAM(made.parameters(), lr=1e-3)
+    player = {"both": nn.ModuleDict({"made": made, "judge": judge}), "generator": made, "discriminator": judge}[watched]
+    held = {"both": (first, second), "generator": (second,), "discriminator": (first,)}[watched]
+
+    def clear(one: torch.optim.Optimizer) -> None:
+        for some in (first, second) if zeroes == "all" else (one,):
+            some.zero_grad()
+
+    with modlab.watch(player, [*held], budget=1.0) as w:
+        for _ in range(60):
+            for _ in range(2):
+                clear(first)
+                real, fake = torch.randn(32, 2) + 1, made(torch.randn(32, 4))  # whose graph is not cut
+                mixed = (real + torch.rand(32, 1) * (fake - real)).detach().requires_grad_()
+                (slope,) = torch.autograd.grad(judge(mixed).sum(), mixed, create_graph=True)
+                (judge(fake).mean() - judge(real).mean() + (slope.norm(dim=1) - 1).square().mean()).backward()
+                first.step()
+            clear(second)
+            (-judge(made(torch.randn(32, 4))).mean()).backward()
+            second.step()
+    assert not {"zeroed before step", "two optimizers"} & {*kinds(w)}
