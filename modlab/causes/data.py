@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from modlab.causes.cause_row import CauseRow, Facts
 from modlab.causes.symptoms import CLEARLY, Symptoms
@@ -524,9 +525,19 @@ def _viewed(s: Symptoms) -> bool:
     return term.output[-1] == classes != term.output[1] and term.compared[0] == term.output[0]
 
 
+def _turned_and_viewed(s: Symptoms) -> tuple[int, ...]:
+    """The shape of scores whose classes were turned away from the last dimension, and that were then viewed as rows of classes."""
+    term = s.loss.term
+    rows = term.compared if term.criterion in ("cross-entropy", "likelihood") and len(term.compared) == 2 else ()
+    views = (two.shape for one, two in pairwise(term.functions) if one.name in ("View", "UnsafeView") and one.shape == rows)
+    return next((shape for shape in views if len(shape) > 2 and rows[1] in shape[1:-1] and shape[-1] != rows[1]), ())
+
+
 def _axes(s: Symptoms) -> Facts | None:
     if _viewed(s):
         return {"output": s.loss.term.output, "compared": s.loss.term.compared}
+    if turned := _turned_and_viewed(s):
+        return {"output": turned, "compared": s.loss.term.compared}
     one = _batch(s)
     if one is not None and one.woven > 0 and s.progress < WOVEN:
         return {"shape": one.shape, "channels": one.shape[1]}

@@ -41,6 +41,9 @@ constant answer, for an early stop finds them on their way."""
 HALF = 0.5
 """Between the answers no and yes of a discriminator, which may be smoothed."""
 
+USUAL = 20
+"""What scores are multiplied with at most by a temperature of 0.05."""
+
 ALIKE = 0.999
 """Entropy of shares of classes, as a part of that of even ones, from which on they ask for nothing."""
 
@@ -118,16 +121,14 @@ def _temperature(s: Symptoms) -> Facts | None:
         return {"path": faint[0].path, "temperature": 1 / faint[0].facts["scale"]}
     if loss.even > ALIKE and len(loss.terms) == 1 and not any(one.name in ("Mul", "Div") for one in loss.term.functions):
         return {"even": loss.even}
-    if _is_held_down(s):
-        return {"found": loss.goes, "deviation": loss.outputs.std}
-    if loss.term.criterion not in ("cross-entropy", "divergence"):
-        return None
     scales = [
         one.number if one.name == "Mul" else 1 / one.number for one in loss.term.functions if one.name in ("Mul", "Div") and one.number > 0
     ]
-    if not scales:
-        return None
     scale = math.prod(scales)
+    if _is_held_down(s) and not (scales and 1 <= scale <= USUAL):
+        return {"found": loss.goes, "deviation": loss.outputs.std}
+    if loss.term.criterion not in ("cross-entropy", "divergence") or not scales:
+        return None
     if _binds(loss, scale):
         return {"temperature": 1 / scale}
     if scale > FIERCE and s.start > FAR_ABOVE * s.passes * loss.baseline > 0:

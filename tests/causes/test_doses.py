@@ -394,3 +394,35 @@ def test_batches_of_a_few_samples_before_a_norm(size: int, severity: str | None)
             F.mse_loss(net(x[rows]), y[rows]).backward()
             optimizer.step()
     assert next((one.severity for one in w.findings if one.kind == "batch norm of one"), None) == severity
+
+
+@pytest.mark.parametrize(("temperature", "told"), [(0.2, False), (50.0, True)])
+def test_a_temperature_that_is_usual_is_not_far_off_where_all_that_belongs_together_is_pulled(temperature: float, told: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16))
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    with modlab.watch(net, optimizer, budget=0.2) as w:
+        for _ in range(200):
+            x = torch.randn(64, 16)
+            one, two = (F.normalize(net(x + torch.randn(64, 16)), dim=1) for _ in range(2))
+            optimizer.zero_grad()
+            ((2 - 2 * (one * two).sum(1)).mean() + 0.1 * F.cross_entropy(one @ two.T / temperature, torch.arange(64))).backward()
+            optimizer.step()
+    assert ("temperature" in kinds(w)) is told
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_scores_that_are_turned_and_then_viewed_as_rows(moved: bool) -> None:
+    torch.manual_seed(0)
+    words = torch.randint(0, 13, (512, 9))
+    net = nn.Sequential(nn.Embedding(13, 24), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 13))
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    with modlab.watch(net, optimizer, budget=0.2) as w:
+        for _ in range(12):
+            for rows in torch.randperm(512).split(32):
+                scores = net(words[rows, :-1])
+                scores = scores.transpose(1, 2) if moved else scores
+                optimizer.zero_grad()
+                F.cross_entropy(scores.reshape(-1, 13), (words[rows, :-1] * 5 % 13).reshape(-1)).backward()
+                optimizer.step()
+    assert ("wrong axes" in kinds(w)) is moved
