@@ -173,8 +173,7 @@ def said(w: modlab.Watch) -> Answer:
 
 
 def _count(found: Found, known: dict[str, tuple[tuple[str, ...], str]], into: list[Named]) -> None:
-    kind = "gradients taken away" if found["facts"].get("taken") else found["kind"]
-    causes, settle = (CHECKS if kind != found["kind"] else known).get(kind, ((), ""))
+    causes, settle = CHECKS["gradients taken away"] if found["facts"].get("taken") else known.get(found["kind"], ((), ""))
     _add(Named(causes, settle, found.get("path", "")) if causes else None, into)
 
 

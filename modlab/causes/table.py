@@ -89,7 +89,7 @@ FOLLOWS = {
     ),
     "wrong sign": frozenset(("no log",)),
     "clipped to nothing": frozenset(("scaler misused",)),
-    "too much noise": frozenset(("targets shifted",)),
+    "too much noise": frozenset(("targets shifted", "constant inputs")),
     "discriminator wins": CUT | {"generator detached", "two optimizers"},
     "not a number in data": frozenset(("wrong sign", "log of zero", "root of zero", "division by zero", "overflow")),
     "not finite by the rate": frozenset(("underflow", "wrong sign", "gradients overwritten", "not a number in data")),
@@ -123,7 +123,7 @@ explains that, no batch need hold any; and a loss that falls without end becomes
 large where they are clipped. A generator that gets no gradient is no match for anybody, nor is one that the other's optimizer moves. What
 is cut off is used, tells nothing for that reason, and has no gradient that could vanish; weights of next to nothing, a feature that leaves
 nothing of the others, norms in evaluation, dead units, zeros or hooks take it away. What never moves stays as equal, and as small, as it
-began. What is thrown away was used. Inputs that tell the targets of others are no noise. Levels that are the same are no tokens; and what
+began. What is thrown away was used. Inputs that tell the targets of others, or are one and the same, are no noise. Levels that are the same are no tokens; and what
 a mask hides, or a frozen layer of zeros gives, is not overwritten. Where nothing is moved, what is frozen explains nothing. A likelihood
 that takes no logarithm falls without end, whatever its sign.
 """
