@@ -64,8 +64,8 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     alerts = _alerts(record)
     worst, broken = alerts[0] if alerts else None, record.verdict.broken
     found = [one for one in wording.told(record.verdict.findings) if not (is_few_dead(one) and record.verdict.misses_none)]
-    if worst and not broken and words.mark(worst) != "broken" and found and wording.is_cause(found[0]):
-        return *_of_finding(found), False  # a cause, before what may be seen beside it
+    if worst and worst.kind in OF_UNITS and not broken and words.mark(worst) != "broken" and found and wording.is_cause(found[0]):
+        return *_of_finding(found), False  # a cause, before some units beside it
     if worst and (broken is None or worst.kind in _NAN or _explains(worst, broken)):
         return *_of_alert(worst, alerts, record), False
     if broken:
