@@ -117,15 +117,15 @@ Where no step moves the weights whatever its rate, or it is undone, or steps wer
 gradients add up, what leaves little of a gradient stands in the way (layers in evaluation, weights of next to nothing, scores that are
 squashed twice), or the loss is next to nothing; and a penalty that is all of a loss may be small. The step of an optimizer is not to blame
 for what is undone, or zeroed, before it or after; and the rate is not too high where gradients or losses add up or gradients are none,
-steps climb, are undone or are made of older weights, each batch is of one kind, each output is compared with each target, or samples
-that differ have become equal. Numbers that are divided by 0, made by a hook or held by a batch are not finite at any rate; where the rate
+steps climb, are undone or are made of older weights, each batch is of one kind, each output is compared with each target, or samples that
+differ have become equal. Numbers that are divided by 0, made by a hook or held by a batch are not finite at any rate; where the rate
 explains that, no batch need hold any; and a loss that falls without end becomes infinite at any rate. Gradients that are still scaled are
 large where they are clipped. A generator that gets no gradient is no match for anybody, nor is one that the other's optimizer moves. What
 is cut off is used, tells nothing for that reason, and has no gradient that could vanish; weights of next to nothing, a feature that leaves
 nothing of the others, norms in evaluation, dead units, zeros or hooks take it away. What never moves stays as equal, and as small, as it
-began. What is thrown away was used. Inputs that tell the targets of others, or are one and the same, are no noise. Levels that are the same are no tokens; and what
-a mask hides, or a frozen layer of zeros gives, is not overwritten. Where nothing is moved, what is frozen explains nothing. A likelihood
-that takes no logarithm falls without end, whatever its sign.
+began. What is thrown away was used. Inputs that tell the targets of others, or are one and the same, are no noise. Levels that are the
+same are no tokens; and what a mask hides, or a frozen layer of zeros gives, is not overwritten. Where nothing is moved, what is frozen
+explains nothing. A likelihood that takes no logarithm falls without end, whatever its sign.
 """
 
 MOST = 3
