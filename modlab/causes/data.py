@@ -528,9 +528,11 @@ def _viewed(s: Symptoms) -> bool:
 def _turned_and_viewed(s: Symptoms) -> tuple[int, ...]:
     """The shape of scores whose classes were turned away from the last dimension, and that were then viewed as rows of classes."""
     term = s.loss.term
-    rows = term.compared if term.criterion in ("cross-entropy", "likelihood") and len(term.compared) == 2 else ()
+    if term.criterion not in ("cross-entropy", "likelihood") or len(term.compared) != 2:
+        return ()
+    rows, classes = term.compared, term.compared[1]
     views = (two.shape for one, two in pairwise(term.functions) if one.name in ("View", "UnsafeView") and one.shape == rows)
-    return next((shape for shape in views if len(shape) > 2 and rows[1] in shape[1:-1] and shape[-1] != rows[1]), ())
+    return next((shape for shape in views if len(shape) > 2 and classes in shape[1:-1] and shape[-1] != classes), ())
 
 
 def _axes(s: Symptoms) -> Facts | None:
