@@ -227,12 +227,9 @@ def _frozen_at_the_end(s: Symptoms) -> Facts | None:
 
 
 def _frozen(s: Symptoms) -> Facts | None:
-    if any(s.changes(one.path) for one in s.watched.parameters if not one.trainable):
-        return None  # a copy that follows
-    if _is_teacher(s) or s.has_adapters or _serves_already(s):
+    if not _stays_frozen(s) or _serves_already(s):
         return None
-    share = s.clues.frozen / max(s.clues.parameters, 1)
-    held = bool(s.record.optimizer) and any(not one.trainable and one.owned for one in s.watched.parameters)
+    share, held = _frozen_share(s), _holds_frozen(s)
     alone = s.clues.fresh > 0.5 * s.clues.frozen and (not s.matrices or (held and _is_in_front(s)))
     if share >= MOST and s.clues.drawn > 0.5 * s.clues.frozen and s.is_stuck:
         return {"share": share, "held": held, "drawn": True, "rival": "targets shuffled", "settle": "pairs"}
@@ -241,13 +238,24 @@ def _frozen(s: Symptoms) -> Facts | None:
 
 def _frozen_as_drawn(s: Symptoms) -> Facts | None:
     """A part that is as it was initialized, though an optimizer holds it to train it, where much is left to learn."""
-    share = s.clues.frozen / max(s.clues.parameters, 1)
-    held = bool(s.record.optimizer) and any(not one.trainable and one.owned for one in s.watched.parameters)
-    if not held or share < PART or s.clues.fresh < 0.5 * s.clues.frozen or not s.progress < HALFWAY or s.has_adapters or _is_teacher(s):
-        return None
-    if any(s.changes(one.path) for one in s.watched.parameters if not one.trainable):
-        return None
-    return {"share": share, "held": True, "fresh": True}
+    share = _frozen_share(s)
+    drawn = share >= PART and s.clues.fresh >= 0.5 * s.clues.frozen and s.progress < HALFWAY
+    return {"share": share, "held": True, "fresh": True} if drawn and _holds_frozen(s) and _stays_frozen(s) else None
+
+
+def _frozen_share(s: Symptoms) -> float:
+    return s.clues.frozen / max(s.clues.parameters, 1)
+
+
+def _holds_frozen(s: Symptoms) -> bool:
+    """Whether an optimizer holds some of what is frozen."""
+    return bool(s.record.optimizer) and any(not one.trainable and one.owned for one in s.watched.parameters)
+
+
+def _stays_frozen(s: Symptoms) -> bool:
+    """Whether what is frozen moves not, as a copy that follows does, and is no teacher, nor what adapters stand beside."""
+    follows = any(s.changes(one.path) for one in s.watched.parameters if not one.trainable)
+    return not (follows or _is_teacher(s) or s.has_adapters)
 
 
 def _serves_already(s: Symptoms) -> bool:

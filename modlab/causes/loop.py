@@ -176,7 +176,7 @@ def _zeroed(s: Symptoms) -> Facts | None:
     return {"path": felt[0].path, "parameters": len(felt)} if flows else None
 
 
-def _thrown_away(s: Symptoms) -> Facts | None:
+def _wasted(s: Symptoms) -> Facts | None:
     """Several backward passes for each step, of which the last one alone is used, as it is: the others were cleared before."""
     some, scaled = s.loop.thrown, any(one.kind == "scale" for one in s.record.scalars)
     if s.record.steps < 2 or some.passes < PASSES or some.thrown < HALF * some.passes or not s.loop.arrivals:
@@ -188,12 +188,8 @@ def _thrown_away(s: Symptoms) -> Facts | None:
     return {"thrown": some.thrown, "passes": some.passes}
 
 
-def _is_wasteful(s: Symptoms) -> Facts | None:
-    return _thrown_away(s) if _is_well(s) else None
-
-
-def _is_starved(s: Symptoms) -> Facts | None:
-    return None if _is_well(s) else _thrown_away(s)
+def _wasted_in_vain(s: Symptoms) -> Facts | None:
+    return None if _is_well(s) else _wasted(s)
 
 
 def _zeroed_in_part(s: Symptoms) -> Facts | None:
@@ -492,8 +488,8 @@ ROWS = (
     CauseRow("zeroed before step", _zeroed),
     CauseRow("zeroed before step", _zeroed_in_vain),
     CauseRow("zeroed before step", _zeroed_in_part, severity="careful"),
-    CauseRow("zeroed before step", _is_starved, "no step", "step"),
-    CauseRow("zeroed before step", _is_wasteful, "no step", "step", severity="careful"),
+    CauseRow("zeroed before step", _wasted_in_vain, "no step", "step"),
+    CauseRow("zeroed before step", _wasted, "no step", "step", severity="careful"),
     CauseRow("weights put back", _put_back),
     CauseRow("stale weights", _stale),
     CauseRow("no zero grad", _no_zero_grad),

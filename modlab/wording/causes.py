@@ -246,7 +246,7 @@ def _weights_felt(facts: Facts) -> str:
 
 TURNED_BACK = {
     "maximize": "remove maximize=True",
-    "squares": "a plus in front of the squares",
+    "squares": "a plus in front of them",
     "hooks": "let the hooks return the gradient as it is",
     "pushes": "swap what is pulled together and what is pushed apart",
     "ranks": "swap the positive and the negative",
@@ -277,7 +277,7 @@ def _sign(facts: Facts) -> str:
     if facts["how"] == "falls":
         return f"the loss falls without end, down to {rough(facts['last'])}{', and the outputs grow with it' if facts.get('grown') else ''}"
     if facts["how"] == "squares":
-        return f"squares of {'the weights' if facts['weights'] else 'what the model gives'} enter with a minus sign"
+        return f"powers of {'the weights' if facts['weights'] else 'what the model gives'}, such as squares, enter with a minus sign"
     if facts["how"] == "hooks":
         return f"in {facts['looks']} looks the gradients of biases were opposite to those of their layers' outputs: hooks turn them around"
     if facts["how"] == "pushes":
@@ -641,7 +641,7 @@ CAUSES: dict[str, CauseWords] = {
         "a shorter warm-up",
     ),
     "too much momentum": CauseWords(
-        lambda f: "momentum outlasts the training" if "steps" in f else "there is too much momentum",
+        lambda f: "momentum remembers more steps than there were" if "steps" in f else "there is too much momentum",
         _momentum,
         lambda f: (
             "Steps are slow to turn to where the gradient points." if "steps" in f else "The weights overshoot, and swing back and forth."

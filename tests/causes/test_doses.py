@@ -281,22 +281,15 @@ def test_most_inputs_of_a_batch_are_one(share: float, told: bool) -> None:
     assert ("Most inputs are the same" in w.headline) is told
 
 
-@pytest.mark.parametrize(("frozen", "held", "told"), [((), True, False), ((0,), True, False), ((0, 2), True, True)])
-def test_layers_that_stay_as_they_were_drawn_though_an_optimizer_holds_them(frozen: tuple[int, ...], held: bool, told: bool) -> None:
+@pytest.mark.parametrize(("frozen", "told"), [((), False), ((0,), False), ((0, 2), True)])
+def test_layers_that_stay_as_they_were_drawn_though_an_optimizer_holds_them(frozen: tuple[int, ...], told: bool) -> None:
     torch.manual_seed(0)
     x = torch.randn(1024, 12)
     y = (x[:, 0] * x[:, 1] > 0).long() + 2 * (x[:, 2] * x[:, 3] > 0).long()
     net = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 4))
     for at in frozen:
         net[at].requires_grad_(False)
-    optimizer = torch.optim.Adam([one for one in net.parameters() if held or one.requires_grad], lr=3e-3)
-    with modlab.watch(net, optimizer, budget=0.2) as w:
-        for _ in range(12):
-            for rows in torch.randperm(len(x)).split(64):
-                optimizer.zero_grad()
-                F.cross_entropy(net(x[rows]), y[rows]).backward()
-                optimizer.step()
-    assert ("frozen" in kinds(w)) is told
+    assert ("frozen" in kinds(learning(net, x, y, rate=0.05, epochs=24))) is told
 
 
 @pytest.mark.parametrize("of", ["weights", "outputs"])
